@@ -1,0 +1,170 @@
+"""Images decoded once: one memory-mapped array a domain, in the source's own integer depth.
+
+`<data_path>/packed/<size>/<domain>.npy` has the shape (N, C, size, size), with the images in the order of the
+selection, and `<domain>.json` says from which files it was made; it is made again when they change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from tqdm import tqdm
+
+from datasets.taskonomy import View
+from datasets.tasks import DEPTH, Encoding
+from utils.errors import UserError
+from utils.files import write_atomically, write_json
+
+TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
+_MODES = {"uint8": ("L", "P", "RGB", "RGBA"), "uint16": ("I;16", "I;16B", "I")}
+
+
+def read_image(path: Path, encoding: Encoding) -> np.ndarray:
+    """One file's stored values, (C, H, W) in `encoding.dtype`; ValueError says what is wrong with the file.
+
+    A one-channel domain may be stored with equal channels (reshading) or a palette (segment_semantic), and
+    two-channel ones (curvature) stand in the first two of three. Images that are not square lose their margins.
+    """
+    try:
+        with Image.open(path) as image:
+            if image.mode not in _MODES[encoding.dtype]:
+                raise ValueError(f"pixel format {image.mode} where {encoding.domain} has {encoding.dtype}")
+            values = np.asarray(image)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(f"not a readable image ({error})") from error
+    values = np.atleast_3d(values).transpose(2, 0, 1)
+    if len(values) < encoding.channels:
+        raise ValueError(f"{len(values)} channels where {encoding.domain} has {encoding.channels}")
+    side = min(values.shape[1:])
+    top, left = ((length - side) // 2 for length in values.shape[1:])
+    return values[: encoding.channels, top : top + side, left : left + side].astype(encoding.dtype)
+
+
+def surface(values: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Which pixels of (…, C, H, W) show a surface: (…, H, W) bool, all of them where the encoding has no mark."""
+    if encoding.nothing is None:
+        return np.ones(values.shape[:-3] + values.shape[-2:], bool)
+    mark = np.asarray(encoding.nothing, values.dtype)[:, None, None]
+    return (values != mark).any(axis=-3)
+
+
+def resize(values: np.ndarray, valid: np.ndarray, size: int, categorical: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Resize (C, H, W) with its mask (H, W) to (size, size) each, never mixing invalid pixels into valid ones.
+
+    The mask and ids take the nearest pixel. Other values take the antialiased bilinear mean over the valid pixels
+    alone (the weights of the rest are dropped and the mean divided by what is left).
+    """
+    mask = torch.from_numpy(valid)[None, None].float()
+    nearest = F.interpolate(mask, (size, size), mode="nearest-exact")[0, 0] > 0
+    source = torch.from_numpy(values.astype(np.float32))[None]
+    if categorical:
+        resized = F.interpolate(source, (size, size), mode="nearest-exact")
+    else:
+        smooth = {"size": (size, size), "mode": "bilinear", "antialias": True, "align_corners": False}
+        weight = F.interpolate(mask, **smooth)
+        resized = F.interpolate(source * mask, **smooth) / weight.clamp(min=1e-6)
+    largest = np.iinfo(values.dtype).max
+    rounded = resized[0].round().clamp(0, largest).numpy().astype(values.dtype)
+    return rounded, nearest.numpy()
+
+
+def stored_channels(encoding: Encoding) -> int:
+    """Channels of the packed array: the domain's own, and one for the mask where another domain holds it."""
+    return encoding.channels + (encoding.mask_domain is not None)
+
+
+def pack_view(data_path: Path, view: View, encoding: Encoding, size: int) -> np.ndarray:
+    """One view's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
+    values = read_image(_existing(data_path, view, encoding.domain), encoding)
+    if encoding.mask_domain is None:
+        valid = surface(values, encoding)
+    else:
+        valid = surface(read_image(_existing(data_path, view, encoding.mask_domain), DEPTH), DEPTH)
+        if valid.shape != values.shape[1:]:
+            raise ValueError(f"its size differs from that of {encoding.mask_domain}")
+    resized, mask = resize(values, valid, size, encoding.categorical)
+    if encoding.mask_domain is not None:
+        return np.concatenate([resized, mask[None].astype(encoding.dtype)])
+    if encoding.nothing is not None:
+        resized[:, ~mask] = np.asarray(encoding.nothing, encoding.dtype)[:, None]
+    return resized
+
+
+def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> tuple[np.ndarray, list[int]]:
+    """The packed array of a domain, memory-mapped, made first where it is missing or stale.
+
+    Returns the array, (N, stored channels, size, size), and the positions of views whose file cannot be read; these
+    hold zeros and are to be left out. `packed/<size>/unreadable_<domain>.txt` names them and the reasons.
+    """
+    folder = data_path / "packed" / str(size)
+    array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
+    fingerprint = _fingerprint(data_path, views, encoding, size)
+    manifest = _read_manifest(manifest_path)
+    if manifest.get("fingerprint") != fingerprint or not array_path.is_file():
+        manifest = _pack(data_path, views, encoding, size, array_path) | {"fingerprint": fingerprint}
+        write_json(manifest_path, manifest)
+    return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
+
+
+def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path) -> dict:
+    """Decode all views in parallel into `target`; returns the manifest's account of unreadable files."""
+    reasons: dict[int, str] = {}
+
+    def pack_one(position: int) -> None:
+        try:
+            array[position] = pack_view(data_path, views[position], encoding, size)
+        except ValueError as error:
+            reasons[position] = f"{views[position].path(encoding.domain)}: {error}"
+
+    with write_atomically(target) as temporary:
+        shape = (len(views), stored_channels(encoding), size, size)
+        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=encoding.dtype, shape=shape)
+        # Threads are enough: decoding and resizing leave the interpreter lock.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            work = pool.map(pack_one, range(len(views)))
+            for _ in tqdm(work, total=len(views), desc=f"packing {encoding.domain} at {size} px", unit="image"):
+                continue
+        array.flush()
+        del array
+    unreadable = sorted(reasons)
+    if len(unreadable) == len(views):
+        raise UserError(f"no {encoding.domain} image can be read, the first because: {reasons[0]}")
+    if unreadable:
+        listing = target.with_name(f"unreadable_{encoding.domain}.txt")
+        listing.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
+        print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
+    return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
+
+
+def _existing(data_path: Path, view: View, domain: str) -> Path:
+    path = view.find(data_path, domain)
+    if path is None:
+        raise ValueError(f"the {domain} file is missing")
+    return path
+
+
+def _fingerprint(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str:
+    """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
+    digest = hashlib.sha256(f"{TRANSFORM_VERSION} {encoding} {size}".encode())
+    for view in views:
+        for domain in filter(None, (encoding.domain, encoding.mask_domain)):
+            path = view.find(data_path, domain)
+            status = path.stat() if path else None
+            digest.update(f"{view} {path and path.name} {status and (status.st_size, status.st_mtime_ns)}".encode())
+    return digest.hexdigest()
+
+
+def _read_manifest(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}

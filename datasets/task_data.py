@@ -1,0 +1,84 @@
+"""A task's images and targets in memory, given out in batches that are decoded where they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.packed import load_packed
+from datasets.selection import Selection
+from datasets.tasks import RGB, Encoding, Task
+from utils.errors import UserError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images (B, 3, S, S) float32 in [0, 1], the task's decoded target, and which of its pixels count (bool)."""
+
+    images: Tensor
+    target: Tensor
+    valid: Tensor
+
+
+class TaskData:
+    """The packed images and targets of one task.
+
+    `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
+    `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed arrays lie there too when they fit, and in
+    memory-mapped files otherwise.
+    """
+
+    def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:
+        self.task, self.selection, self.device, self.image_size = task, selection, device, image_size
+        images, left_out = load_packed(selection.data_path, selection.views, RGB, image_size)
+        self._images = torch.from_numpy(images)
+        if task.encoding is None:
+            self._stored = torch.from_numpy(selection.labels)
+        else:
+            stored, more = load_packed(selection.data_path, selection.views, task.encoding, image_size)
+            left_out = left_out + more
+            # PyTorch indexes and moves 16-bit integers everywhere only as signed ones.
+            self._stored = torch.from_numpy(stored.view(np.int16) if stored.dtype == np.uint16 else stored)
+        self.readable = np.ones(len(selection), bool)
+        self.readable[left_out] = False
+        self.train = selection.train[self.readable[selection.train]]
+        self.test = selection.test[self.readable[selection.test]]
+        if not len(self.train) or not len(self.test):
+            raise UserError(f"{task.name}: {len(self.train)} training and {len(self.test)} held-out images; need both")
+        self.labels = torch.from_numpy(selection.labels).to(device)
+        size = self._images.nbytes + self._stored.nbytes
+        if device.type != "cpu" and size < _free_bytes(device) // 2:
+            self._images, self._stored = self._images.to(device), self._stored.to(device)
+
+    def __len__(self) -> int:
+        return len(self.selection)
+
+    def batch(self, positions: Tensor) -> Batch:
+        """The images at `positions` (int64, on any device), decoded on `self.device`."""
+        at = positions.to(self._images.device)
+        images = self._images[at].to(self.device, non_blocking=True)
+        stored = self._stored[at].to(self.device, non_blocking=True)
+        images = images.float().div_(255.0).contiguous(memory_format=torch.channels_last)
+        encoding = self.task.encoding
+        if encoding is None:
+            return Batch(images, *self.task.decode(stored, torch.ones_like(stored, dtype=torch.bool)))
+        if stored.dtype == torch.int16:
+            stored = stored.to(torch.int32) & 0xFFFF
+        return Batch(images, *self.task.decode(*_split_mask(stored, encoding)))
+
+
+def _split_mask(stored: Tensor, encoding: Encoding) -> tuple[Tensor, Tensor]:
+    """Packed values (B, C, H, W) into the domain's own channels and which pixels hold a surface (B, 1, H, W)."""
+    if encoding.mask_domain is not None:
+        return stored[:, :-1], stored[:, -1:] > 0
+    if encoding.nothing is None:
+        return stored, torch.ones_like(stored[:, :1], dtype=torch.bool)
+    mark = torch.tensor(encoding.nothing, dtype=stored.dtype, device=stored.device).view(1, -1, 1, 1)
+    return stored, (stored != mark).any(dim=1, keepdim=True)
+
+
+def _free_bytes(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0

@@ -1,0 +1,180 @@
+"""The vision tasks: everything in which one differs from another, one entry each.
+
+A task says how its files are encoded (`Encoding`), how stored values become a target (`decode`), which loss and
+metrics measure it (by name, from `losses.py` and `utils/metrics.py`) and how it is drawn. To add a task, add an
+entry to `TASKS`; nothing else in the project branches on a task's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from utils.errors import UserError
+
+N_SCENE_CLASSES = 16
+SEGMENT_CLASSES = (
+    "uncertain", "background", "bottle", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
+    "tv", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase",
+)  # fmt: skip
+
+# (values as stored, which pixels hold a surface) -> (target, which pixels count)
+Decode = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a domain's images are stored.
+
+    `nothing` is the value (a number a channel) of pixels that show no surface; where the domain has no such value,
+    `mask_domain` names one that has it for the same view. `categorical` images hold ids, which are never averaged.
+    """
+
+    domain: str
+    dtype: str
+    channels: int
+    nothing: tuple[int, ...] | None = None
+    mask_domain: str | None = None
+    categorical: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """One vision task.
+
+    `out_channels` are what the model emits: target channels, or classes where `categorical`. `encoding` is None
+    where the target is the view's scene class, which stands in the selection and in no image. `variants` maps a
+    value of `--depth_target` to the fields that it replaces.
+    """
+
+    name: str
+    out_channels: int
+    decode: Decode
+    loss: str
+    metrics: tuple[str, ...]
+    encoding: Encoding | None = None
+    categorical: bool = False
+    activation: str = "identity"
+    colormap: str = "viridis"
+    value_range: tuple[float, float] | None = (0.0, 1.0)
+    unit: str = ""
+    classes: tuple[str, ...] = ()
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def dense(self) -> bool:
+        """Whether the target is a map; otherwise it is one class an image."""
+        return self.encoding is not None
+
+
+DEPTH_METRE = 512.0  # Taskonomy stores depth in 1/512 m
+
+RGB = Encoding("rgb", "uint8", 3)
+DEPTH = Encoding("depth_euclidean", "uint16", 1, nothing=(65535,))
+
+
+def decode_class(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Scene classes (B,) as int64 ids; every image counts."""
+    return stored.long(), valid
+
+
+def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Class ids (B, H, W) int64 from stored (B, 1, H, W); id 0, uncertain, does not count."""
+    return stored[:, 0].long(), valid[:, 0]
+
+
+def decode_unit_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """8-bit values as [0, 1], (B, C, H, W) float32; 0 where there is no surface."""
+    return stored.float() / 255.0 * valid, valid
+
+
+def decode_signed_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Curvatures around 127 as [-1, 1], (B, 2, H, W); flat pixels do not count, as in the paper's loss."""
+    values = stored.float()
+    curved = (values != 127.0).any(dim=1, keepdim=True)
+    return (values - 127.0) / 128.0 * valid, valid & curved
+
+
+def decode_normals(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit normals (B, 3, H, W): n = 2v/255 - 1, made unit length again after rounding and resizing."""
+    normals = torch.nn.functional.normalize(stored.float() * (2.0 / 255.0) - 1.0, dim=1)
+    return normals * valid, valid
+
+
+def decode_image_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Values divided by the largest valid one of their image: (B, 1, H, W) in [0, 1], as in the published code.
+
+    The published code divides depth by its invalid value instead, which dims every image that has one.
+    """
+    values = stored.float() * valid
+    return values / values.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1.0), valid
+
+
+def decode_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Depth in metres, (B, 1, H, W) float32; 0 where there is no surface."""
+    return stored.float() / DEPTH_METRE * valid, valid
+
+
+def decode_log_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Natural logarithm of the depth in metres, (B, 1, H, W); 0 where there is no surface."""
+    return torch.log(stored.float().clamp(min=1.0) / DEPTH_METRE) * valid, valid
+
+
+_ENTRIES = (
+    Task(
+        "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
+        activation="tanh", colormap="magma_r", unit="of the farthest",
+        variants={
+            "metric": {"decode": decode_metres, "activation": "identity", "value_range": None, "unit": "m"},
+            "log": {
+                "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity",
+                "value_range": None, "unit": "log m",
+            },
+        },
+    ),
+    Task(
+        "normal", 3, decode_normals, "l1", ("angle",), Encoding("normal", "uint8", 3, nothing=(128, 128, 128)),
+        activation="tanh", value_range=(-1.0, 1.0),
+    ),
+    Task(
+        "reshading", 1, decode_unit_scale, "mse", ("mae", "rmse", "ssim"),
+        Encoding("reshading", "uint8", 1, mask_domain="depth_euclidean"), activation="tanh", colormap="gray",
+    ),
+    Task(
+        "keypoints3d", 1, decode_image_scale, "l1", ("mae", "rmse"), Encoding("keypoints3d", "uint16", 1),
+        activation="tanh", colormap="inferno",
+    ),
+    Task(
+        "edge_texture", 1, decode_image_scale, "l1", ("mae", "rmse", "edge_f1"),
+        Encoding("edge_texture", "uint16", 1, nothing=(0,)), activation="tanh", colormap="gray",
+    ),
+    Task(
+        "principal_curvature", 2, decode_signed_scale, "mse", ("mae", "rmse"),
+        Encoding("principal_curvature", "uint8", 2, nothing=(0, 0)), activation="tanh", colormap="coolwarm",
+        value_range=(-0.5, 0.5),
+    ),
+    Task(
+        "segment_semantic", len(SEGMENT_CLASSES), decode_segments, "cross_entropy", ("segmentation",),
+        Encoding("segment_semantic", "uint8", 1, nothing=(0,), categorical=True), categorical=True,
+        colormap="tab20", value_range=None, classes=SEGMENT_CLASSES,
+    ),
+    Task(
+        "class_scene", N_SCENE_CLASSES, decode_class, "cross_entropy", ("classification",), categorical=True,
+        value_range=None,
+    ),
+)  # fmt: skip
+
+TASKS: dict[str, Task] = {task.name: task for task in _ENTRIES}
+DEPTH_TARGETS = ("scaled", "metric", "log")
+
+
+def get_task(name: str, depth_target: str = "scaled") -> Task:
+    """The registry's entry, in the variant that `--depth_target` asks for; UserError if there is no such task."""
+    if name not in TASKS:
+        raise UserError(f"unknown task {name!r}; --task takes one of {', '.join(TASKS)}")
+    task = TASKS[name]
+    return replace(task, **task.variants.get(depth_target, {}))

@@ -1,0 +1,50 @@
+"""The tasks' losses, one number an example.
+
+Every loss takes the model's output, the decoded target and which pixels count, and returns a tensor (B,): the mean
+over the example's own counted values, 0 for an example with nothing that counts. A loss an example, and not only
+the batch's mean, is what reweighting federated methods need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from datasets.tasks import get_task
+
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def masked_mean(values: Tensor, valid: Tensor) -> Tensor:
+    """Mean of `values` (B, …) over each example's counted entries; `valid` broadcasts to it. Shape (B,)."""
+    weight = valid.to(values.dtype).expand_as(values).flatten(1)
+    # where, not a product: an infinite value that does not count must not become NaN.
+    counted = torch.where(weight > 0, values.flatten(1), 0.0)
+    return counted.sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+def l1(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Mean absolute error; output and target (B, C, H, W), valid (B, 1 or C, H, W)."""
+    return masked_mean((output - target).abs(), valid)
+
+
+def mse(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Mean squared error; shapes as for `l1`."""
+    return masked_mean((output - target).square(), valid)
+
+
+def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count have no part in it."""
+    errors = F.cross_entropy(output, target, reduction="none")
+    return masked_mean(errors.reshape(len(errors), -1), valid.reshape(len(errors), -1))
+
+
+LOSSES: dict[str, Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy}
+
+
+def return_task_loss(task: str) -> Loss:
+    """The loss of a task by the task's name; UserError if there is no such task."""
+    return LOSSES[get_task(task).loss]

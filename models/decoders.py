@@ -1,0 +1,104 @@
+"""The Taskonomy decoder: a feature vector in, a map at the image's size out, and from it the task's output.
+
+Taskonomy, Zamir et al. 2018 (arXiv 1804.08328), with the channels of arXiv 2503.14553. CBAM: Woo et al. 2018
+(arXiv 1807.06521).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from models.layers import conv_block, normalisation
+
+_STEM = (128, 128, 128, 64, 64, 32, 32)
+SCALE = 16  # the decoder starts from a map of 1/16 of the image's size
+
+
+class Upsample(nn.Module):
+    """Stride-2 transposed convolution to twice the size, plus a skip map where there is one, norm, LeakyReLU."""
+
+    def __init__(self, in_channels: int, out_channels: int, norm: str, skip_channels: int | None) -> None:
+        super().__init__()
+        self.deconv = nn.ConvTranspose2d(in_channels, out_channels, 3, 2, padding=1, output_padding=1, bias=False)
+        self.skip = nn.Conv2d(skip_channels, out_channels, 3, padding=1, bias=False) if skip_channels else None
+        self.norm = normalisation(norm, out_channels)
+        self.activation = nn.LeakyReLU(0.2)
+
+    def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor:
+        """(B, C, H, W) and an optional skip map (B, S, 2H, 2W) to (B, out_channels, 2H, 2W)."""
+        x = self.deconv(x)
+        if self.skip is not None:
+            x = x + self.skip(skip)
+        return self.activation(self.norm(x))
+
+
+class CBAM(nn.Module):
+    """Channel attention, then spatial attention, with a residual connection around both."""
+
+    def __init__(self, channels: int, reduction: int = 7) -> None:
+        super().__init__()
+        hidden = channels // reduction
+        self.channel = nn.Sequential(nn.Linear(channels, hidden), nn.ReLU(), nn.Linear(hidden, channels))
+        self.spatial = nn.Conv2d(2, 1, 7, padding=3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Reweighted features of the shape of `x`, (B, C, H, W)."""
+        weight = self.channel(x.amax((2, 3))) + self.channel(x.mean((2, 3)))
+        attended = torch.sigmoid(weight)[:, :, None, None] * x
+        pooled = torch.cat([attended.amax(1, keepdim=True), attended.mean(1, keepdim=True)], dim=1)
+        return torch.sigmoid(self.spatial(pooled)) * attended + x
+
+
+class TaskonomyDecoder(nn.Module):
+    """Linear to 128 maps of 1/16 size, six 3x3 convolutions, four upsampling steps, and the task's head.
+
+    The map before the head, (B, widths[-1], S, S), is the embedding. The published decoder pads its transposed
+    convolutions by hand; PyTorch's own padding differs from that by a shift of one pixel and has the same weights.
+
+    Args:
+        in_features: length of the encoder's vector.
+        out_channels: channels of a dense output, or classes.
+        image_size: S, a multiple of 16.
+        dense: a 3x3 convolution as head; otherwise Flatten and Linear.
+        activation: "tanh" or "identity", after a dense head.
+        norm: "batch" or "group".
+        use_cbam: attention after the first reshape.
+        widths: channels of the four upsampling steps.
+        skip_channels: channels of the encoder's skip maps, finest first; empty for none.
+    """
+
+    def __init__(
+        self, in_features: int, out_channels: int, image_size: int, *, dense: bool = True, activation: str = "tanh",
+        norm: str = "batch", use_cbam: bool = False, widths: Sequence[int] = (16, 8, 4, 2),
+        skip_channels: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.side = image_size // SCALE
+        self.fc = nn.Linear(in_features, _STEM[0] * self.side**2)
+        self.attention = CBAM(_STEM[0]) if use_cbam else nn.Identity()
+        self.stem = nn.Sequential(*(conv_block(a, b, norm) for a, b in zip(_STEM, _STEM[1:], strict=False)))
+        channels = (_STEM[-1], *widths)
+        skips = tuple(reversed(skip_channels)) or (None,) * len(widths)
+        self.upsamples = nn.ModuleList(
+            Upsample(a, b, norm, skip) for a, b, skip in zip(channels, channels[1:], skips, strict=False)
+        )
+        # The last step makes the embedding, so that no convolution follows it.
+        self.convs = nn.ModuleList([*(conv_block(width, width, norm) for width in widths[:-1]), nn.Identity()])
+        if dense:
+            last = nn.Tanh() if activation == "tanh" else nn.Identity()
+            self.head = nn.Sequential(nn.Conv2d(widths[-1], out_channels, 3, padding=1), last)
+        else:
+            self.head = nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * image_size**2, out_channels))
+
+    def forward(self, features: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+        """Embedding (B, widths[-1], S, S) and output, (B, out_channels, S, S) or (B, classes)."""
+        x = self.fc(features).view(-1, _STEM[0], self.side, self.side)
+        x = x.contiguous(memory_format=torch.channels_last)
+        x = self.stem(self.attention(x))
+        coarse_first = list(reversed(skips)) or [None] * len(self.upsamples)
+        for upsample, conv, skip in zip(self.upsamples, self.convs, coarse_first, strict=True):
+            x = conv(upsample(x, skip))
+        return x, self.head(x)

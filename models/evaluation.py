@@ -1,0 +1,87 @@
+"""Measuring a model on images, and the trivial predictor that it has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from datasets.task_data import Batch, TaskData
+from losses import LOSSES
+from utils.metrics import image_statistics, summarise
+
+_CHUNK = 64
+
+
+def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator) -> Tensor:
+    """Statistics (len(positions), k) of the model's loss and metrics an image, in eval mode; see `utils.metrics`.
+
+    The images are taken in fixed chunks, which are spread over the processes: the numbers do not depend on how many
+    there are.
+    """
+    model.eval()
+    return _statistics(data, positions, lambda batch: model(batch.images)[1], accelerator)
+
+
+def trivial_output(data: TaskData) -> Tensor:
+    """The best output (1, C, …) that ignores the image: the mean target of the training images.
+
+    For classes it is the logarithm of their shares, a pixel where the target is a map: its largest entry is the
+    commonest class.
+    """
+    total: Tensor | float = 0.0
+    count: Tensor | float = 0.0
+    for chunk in torch.from_numpy(data.train).split(_CHUNK):
+        batch = data.batch(chunk)
+        values, valid = batch.target, batch.valid
+        if data.task.categorical:
+            values = F.one_hot(values, data.task.out_channels).movedim(-1, 1)
+            valid = valid[:, None]
+        total = total + (values * valid).sum(0, keepdim=True, dtype=torch.float64)
+        count = count + valid.expand_as(values).sum(0, keepdim=True)
+    if data.task.categorical:
+        # One observation shared among all classes keeps the loss of unseen ones finite.
+        smooth = 1.0 / data.task.out_channels
+        return torch.log((total + smooth) / (count + 1.0)).float()
+    overall = total.sum() / count.sum().clamp(min=1)
+    return torch.where(count > 0, total / count.clamp(min=1), overall).float()
+
+
+def evaluate_trivial(data: TaskData, positions: np.ndarray, accelerator: Accelerator) -> dict[str, float]:
+    """Loss and metrics of the trivial predictor on the images at `positions`."""
+    output = trivial_output(data)
+    statistics = _statistics(data, positions, lambda b: output.expand(len(b.images), *output.shape[1:]), accelerator)
+    return mean_values(data, statistics)
+
+
+def mean_values(data: TaskData, statistics: Tensor) -> dict[str, float]:
+    """Loss and metrics over all rows of `statistics`."""
+    values = summarise(data.task, statistics, [np.arange(len(statistics))])
+    return {name: float(value[0]) for name, value in values.items()}
+
+
+@torch.no_grad()
+def _statistics(
+    data: TaskData, positions: np.ndarray, predict: Callable[[Batch], Tensor], accelerator: Accelerator
+) -> Tensor:
+    loss_of = LOSSES[data.task.loss]
+    rows: Tensor | None = None
+    chunks = torch.arange(len(positions)).split(_CHUNK)
+    # Every process does at least one chunk, to know how wide its rows are; zeroed rows add nothing.
+    for number, rows_of_chunk in enumerate(chunks):
+        mine = number % accelerator.num_processes == accelerator.process_index
+        if not mine and rows is not None:
+            continue
+        batch = data.batch(torch.from_numpy(positions[rows_of_chunk.numpy()]))
+        output = predict(batch)
+        loss = loss_of(output, batch.target, batch.valid)
+        part = image_statistics(data.task, loss, output, batch.target, batch.valid)
+        if rows is None:
+            rows = torch.zeros(len(positions), part.shape[1], device=data.device)
+        if mine:
+            rows[rows_of_chunk.to(data.device)] = part
+    return accelerator.reduce(rows, "sum") if accelerator.num_processes > 1 else rows

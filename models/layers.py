@@ -1,0 +1,21 @@
+"""The few layers that encoders and decoders share."""
+
+from __future__ import annotations
+
+from torch import nn
+
+NORMS = ("batch", "group")
+
+
+def normalisation(norm: str, channels: int) -> nn.Module:
+    """Batch norm, or group norm in groups of eight channels (all of them in one group below that)."""
+    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(max(1, channels // 8), channels)
+
+
+def conv_block(in_channels: int, out_channels: int, norm: str, stride: int = 1) -> nn.Sequential:
+    """3x3 convolution, normalisation, LeakyReLU(0.2)."""
+    return nn.Sequential(
+        nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False),
+        normalisation(norm, out_channels),
+        nn.LeakyReLU(0.2),
+    )

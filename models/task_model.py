@@ -1,0 +1,91 @@
+"""A task's model: an encoder and the Taskonomy decoder, with the settings that rebuild it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from datasets.tasks import Task, get_task
+from models.decoders import SCALE, TaskonomyDecoder
+from models.encoders import ENCODERS, build_encoder
+from utils.errors import UserError
+from utils.files import write_atomically
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a model is made of; it is saved with the weights, so that later stages rebuild the same network."""
+
+    task: str
+    encoder: str = "tiny"
+    image_size: int = 64
+    norm: str = "batch"
+    use_cbam: bool = False
+    depth_target: str = "scaled"
+
+
+class TaskModel(nn.Module):
+    """Images to (embedding, output) for one task.
+
+    Args:
+        config: what to build; UserError if the image size is no multiple of 16.
+        pretrained: start the encoder from its published weights.
+    """
+
+    def __init__(self, config: ModelConfig, pretrained: bool = False) -> None:
+        super().__init__()
+        if config.image_size < SCALE or config.image_size % SCALE:
+            raise UserError(f"--image_size must be a multiple of {SCALE}, not {config.image_size}")
+        self.config = config
+        self.task: Task = get_task(config.task, config.depth_target)
+        self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
+        self.decoder = TaskonomyDecoder(
+            self.encoder.out_features, self.task.out_channels, config.image_size, dense=self.task.dense,
+            activation=self.task.activation, norm=config.norm, use_cbam=config.use_cbam,
+            widths=ENCODERS[config.encoder].decoder_widths, skip_channels=self.encoder.skip_channels,
+        )  # fmt: skip
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Embedding (B, E, S, S) and output, (B, C, S, S) or (B, classes), of images (B, 3, S, S) in [0, 1]."""
+        features, skips = self.encoder(images)
+        return self.decoder(features, skips)
+
+
+def init_file(folder: Path, task: str, use_cbam: bool) -> Path:
+    """Where a task's initial model is kept."""
+    return folder / f"init_model_{task}{'_cbam' if use_cbam else ''}.safetensors"
+
+
+def save_model(model: TaskModel, path: Path) -> None:
+    """Write weights and settings into one safetensors file, atomically."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with write_atomically(path) as temporary:
+        save_file(tensors, temporary, metadata={"config": json.dumps(asdict(model.config))})
+
+
+def load_model(path: Path, task: str, made_by: str) -> TaskModel:
+    """Rebuild the model in `path`.
+
+    Raises `UserError` where the file is missing (naming the stage `made_by`), broken, or of another task.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run {made_by} --task {task} first")
+    try:
+        with safe_open(path, framework="pt") as file:
+            config = ModelConfig(**json.loads((file.metadata() or {})["config"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error
+    if config.task != task:
+        raise UserError(f"{path} holds a model for {config.task}, not for --task {task}")
+    model = TaskModel(config)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit the network; run {made_by} again") from error
+    return model

@@ -1,0 +1,156 @@
+"""Training one task's model on all training images: what the federation is compared with, and the embeddings' source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from tqdm import tqdm
+
+from datasets.task_data import TaskData
+from losses import LOSSES
+from models.evaluation import evaluate, mean_values
+from models.task_model import ModelConfig, TaskModel, save_model
+from utils.errors import UserError
+from utils.runs import load_checkpoint, save_checkpoint
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model is trained; the names are those of `train_centralized_task_model.py`'s arguments."""
+
+    n_epochs: int
+    batch_size: int
+    init_lr: float
+    lr_decay_rate: float
+    no_improvement_tolerance: int
+    use_adam: bool
+    val_fraction: float
+    rand_seed: int
+
+
+def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:
+    """Where the state of a central training is kept."""
+    return folder / f"centralized_{task}{'_cbam' if use_cbam else ''}_checkpoint.safetensors"
+
+
+def best_file(folder: Path, task: str, use_cbam: bool) -> Path:
+    """Where the central model with the lowest validation loss is kept."""
+    return folder / f"centralized_{task}{'_cbam' if use_cbam else ''}_best.safetensors"
+
+
+def model_from_checkpoint(path: Path, task: str) -> TaskModel:
+    """The model as it stood at the last checkpoint; UserError if there is none, or it is of another task."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run train_centralized_task_model.py --task {task} first")
+    tensors, state = load_checkpoint(path)
+    if state["config"]["task"] != task:
+        raise UserError(f"{path} holds a model for {state['config']['task']}, not for --task {task}")
+    model = TaskModel(ModelConfig(**state["config"]))
+    model.load_state_dict(_without_prefix(tensors, "model."))
+    return model
+
+
+class CentralTraining:
+    """SGD or Adam over epochs; the learning rate decays with every epoch after too many without improvement.
+
+    A part of the training images, `val_fraction`, is kept for validation: it decides the decay and which weights are
+    the best. The held-out test images have no part in it.
+
+    Args:
+        model: to be trained in place.
+        data: the task's images.
+        settings: see `TrainSettings`.
+        accelerator: where to compute.
+        checkpoint: file for the state after each epoch.
+        best: file for the best model.
+    """
+
+    def __init__(
+        self, model: TaskModel, data: TaskData, settings: TrainSettings, accelerator: Accelerator, checkpoint: Path,
+        best: Path,
+    ) -> None:  # fmt: skip
+        self.model = model.to(accelerator.device, memory_format=torch.channels_last)
+        self.data, self.settings, self.accelerator = data, settings, accelerator
+        self.checkpoint, self.best = checkpoint, best
+        shuffled = np.random.default_rng(settings.rand_seed).permutation(data.train)
+        n_val = max(1, round(settings.val_fraction * len(shuffled)))
+        if n_val >= len(shuffled):
+            raise UserError(f"{len(shuffled)} training images leave none to train on at --val_fraction {n_val}")
+        self.val, self.train = np.sort(shuffled[:n_val]), shuffled[n_val:]
+        kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
+        self.optimizer = kind(self.model.parameters(), lr=settings.init_lr)
+        self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
+        self.history: list[dict[str, Any]] = []
+
+    def run(self, on_epoch: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Train up to `n_epochs`; after each, save the checkpoint and call `on_epoch` with the history so far."""
+        bar = tqdm(range(len(self.history), self.settings.n_epochs), desc=f"training {self.data.task.name}")
+        for epoch in bar:
+            train_loss = self._epoch(epoch)
+            values = mean_values(self.data, evaluate(self.model, self.data, self.val, self.accelerator))
+            if not np.isfinite([train_loss, values["loss"]]).all():
+                raise UserError(f"the loss is not finite in epoch {epoch + 1}; lower --init_lr")
+            self.history.append(
+                {"epoch": epoch + 1, "lr": self.scheduler.get_last_lr()[0], "train_loss": train_loss}
+                | {f"val_{name}": value for name, value in values.items()}
+            )  # fmt: skip
+            losses = [row["val_loss"] for row in self.history]
+            if losses[-1] == min(losses):
+                save_model(self.model, self.best)
+            if len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance:
+                self.scheduler.step()
+            self._save()
+            on_epoch(self.history)
+            bar.set_postfix(train=f"{train_loss:.4f}", val=f"{losses[-1]:.4f}", best=f"{min(losses):.4f}")
+
+    def resume(self) -> None:
+        """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
+        tensors, state = load_checkpoint(self.checkpoint)
+        changed = [k for k, v in asdict(self.settings).items() if k != "n_epochs" and state["settings"].get(k) != v]
+        if state["config"] != asdict(self.model.config) or changed:
+            what = ", ".join(f"--{name}" for name in changed) or "the initial model"
+            raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
+        self.model.load_state_dict(_without_prefix(tensors, "model."))
+        optimizer = state["optimizer"]
+        for name, tensor in _without_prefix(tensors, "optimizer.").items():
+            index, key = name.split(".", 1)
+            optimizer["state"].setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict(optimizer)
+        self.scheduler.load_state_dict(state["scheduler"])
+        self.history = state["history"]
+
+    def _epoch(self, epoch: int) -> float:
+        order = np.random.default_rng((self.settings.rand_seed, epoch)).permutation(self.train)
+        loss_of = LOSSES[self.data.task.loss]
+        total = torch.zeros((), device=self.data.device)
+        self.model.train()
+        for at in torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size):
+            batch = self.data.batch(at)
+            _, output = self.model(batch.images)
+            loss = loss_of(output, batch.target, batch.valid).mean()
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
+            total += loss.detach() * len(at)
+        return float(total) / len(order)
+
+    def _save(self) -> None:
+        state = self.optimizer.state_dict()
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for index, values in state["state"].items():
+            tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
+        save_checkpoint(self.checkpoint, tensors, {
+            "config": asdict(self.model.config), "settings": asdict(self.settings), "history": self.history,
+            "optimizer": {"state": {}, "param_groups": state["param_groups"]},
+            "scheduler": self.scheduler.state_dict(),
+        })  # fmt: skip
+
+
+def _without_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}

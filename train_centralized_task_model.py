@@ -1,0 +1,72 @@
+"""Stage 2b: train a task's model on all training images."""
+
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from datasets.selection import read_selection
+from datasets.task_data import TaskData
+from models.evaluation import evaluate, evaluate_trivial, mean_values
+from models.task_model import init_file, load_model
+from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file
+from utils import plots
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_task, number
+from utils.errors import UserError, run_script
+from utils.report import draw_predictions, print_values
+from utils.runs import Run, data_path_or_default
+
+
+def parse_args():
+    """The command line."""
+    parser = Parser(__doc__)
+    add_task(parser)
+    parser.add_argument("--n_epochs", type=POSITIVE_INT, default=100, help="epochs in all")
+    parser.add_argument("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
+    parser.add_argument("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
+    parser.add_argument("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay an epoch")
+    parser.add_argument("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs before the decay")
+    parser.add_flag("--use_adam", False, "Adam instead of SGD")
+    parser.add_argument("--val_fraction", type=number(float, above=0, most=0.9), default=0.1, help="for validation")
+    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
+    parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
+    parser.add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help="where models go")
+    parser.add_flag("--resume_training", False, "continue from the checkpoint")
+    add_data(parser)
+    add_compute(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train, and measure the best model on the held-out images next to the trivial predictor."""
+    args = parse_args()
+    accelerator = Accelerator(cpu=not args.use_accelerator)
+    if accelerator.num_processes > 1:
+        raise UserError("central training runs in one process; start it without accelerate launch")
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
+    data = TaskData(read_selection(args.data_path), model.task, model.config.image_size, accelerator.device)
+    settings = TrainSettings(
+        n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
+        lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
+        use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
+    )  # fmt: skip
+    files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file)]
+    training = CentralTraining(model, data, settings, accelerator, *files)
+    if args.resume_training:
+        training.resume()
+    run = Run.create(args, "train_centralized", args.task, f"seed{args.rand_seed}")
+    training.run(on_epoch=run.write_metrics)
+
+    best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
+    values = mean_values(data, evaluate(best, data, data.test, accelerator))
+    trivial = evaluate_trivial(data, data.test, accelerator)
+    run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
+    title = f"{args.task}, central training"
+    plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
+    draw_predictions(best, data, run.figures)
+    print_values(f"{args.task}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
+    print(f"best model in {files[1]}, figures in {run.figures}")
+
+
+if __name__ == "__main__":
+    run_script(main)

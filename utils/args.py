@@ -1,0 +1,86 @@
+"""Arguments that several scripts share, and how all of them read theirs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from utils.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads `--flag True`, arguments from `@file` (several a line, # for comments); errors are one line each."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(
+            description=description, fromfile_prefix_chars="@", allow_abbrev=False,
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )  # fmt: skip
+
+    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
+        """The arguments on one line of an `@file`."""
+        return shlex.split(arg_line, comments=True)
+
+    def error(self, message: str) -> NoReturn:
+        """One line instead of argparse's usage text."""
+        raise UserError(f"{message} (--help lists the arguments)")
+
+    def add_flag(self, name: str, default: bool, text: str) -> None:
+        """A boolean written `--name True`, `--name False`, or bare for True."""
+        self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
+
+
+def number(kind: type, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf) -> Callable:
+    """An argparse type: a finite int or float within bounds, or an error that names the bound."""
+
+    def parse(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {'a whole' if kind is int else 'a'} number") from None
+        if not (math.isfinite(value) and value > above and least <= value <= most):
+            bounds = [f"above {above:g}"] * (above > -math.inf) + [f"at least {least:g}"] * (least > -math.inf)
+            bounds += [f"at most {most:g}"] * (most < math.inf)
+            raise argparse.ArgumentTypeError(f"{text} must be {' and '.join(bounds) or 'finite'}")
+        return value
+
+    return parse
+
+
+POSITIVE_INT = number(int, least=1)
+POSITIVE = number(float, above=0)
+
+
+def add_task(parser: Parser) -> None:
+    """`--task`."""
+    parser.add_argument("--task", required=True, help="name of the task, e.g. depth_euclidean")
+
+
+def add_data(parser: Parser) -> None:
+    """`--data_path`, `--result_path` and `--rand_seed`."""
+    parser.add_argument("--data_path", type=Path, help="data folder; default: the one last selected from")
+    add_run(parser)
+
+
+def add_run(parser: Parser) -> None:
+    """`--result_path` and `--rand_seed`."""
+    parser.add_argument("--result_path", type=Path, default=Path("results"), help="where run directories go")
+    parser.add_argument("--rand_seed", type=number(int, least=0), default=42, help="seed of all randomness")
+
+
+def add_compute(parser: Parser) -> None:
+    """`--use_accelerator` and `--test_mode`."""
+    parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
+    parser.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "1", "yes"):
+        return True
+    if text.lower() in ("false", "0", "no"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither True nor False")

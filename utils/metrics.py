@@ -1,0 +1,183 @@
+"""The tasks' metrics, from sums an image.
+
+Every metric is computed in two steps: statistics an image (counts and sums of errors), and a formula on their sum
+over a group of images. One pass over the images therefore serves every grouping of them (clients, held-out part,
+the worst client), and several processes just add what each has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.tasks import Task
+
+EDGE_THRESHOLD = 0.2  # of the strongest edge of an image, above which a pixel counts as an edge
+_ANGLES = (11.25, 22.5, 30.0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Named values of one kind.
+
+    `statistics(output, target, valid)` gives (B, k) with k = `width`, or `width` times the classes if `per_class`;
+    `finish` maps sums (..., k) to values (..., len(names)), nan where nothing was counted.
+    """
+
+    names: tuple[str, ...]
+    statistics: Callable[[Tensor, Tensor, Tensor], Tensor]
+    finish: Callable[[Tensor], Tensor]
+    width: int = 2
+    per_class: bool = False
+
+
+def _counted_sums(valid: Tensor, *values: Tensor) -> Tensor:
+    """Sums over each image's counted pixels of the values, (B, C, H, W) each, and their number: (B, n + 1)."""
+    weight = valid.expand_as(values[0]).flatten(1)
+    sums = [torch.where(weight, value.flatten(1).float(), 0.0).sum(1) for value in values]
+    return torch.stack([*sums, weight.sum(1).float()], dim=1)
+
+
+def _ratios(sums: Tensor) -> Tensor:
+    """All columns but the last over the last."""
+    return sums[..., :-1] / sums[..., -1:]
+
+
+def _absolute(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    return _counted_sums(valid, (output - target).abs())
+
+
+def _squared(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    return _counted_sums(valid, (output - target).square())
+
+
+def _relative(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    return _counted_sums(valid & (target > 0), (output - target).abs() / target.clamp(min=1e-6))
+
+
+def _within_quarter(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    low, high = target / 1.25, target * 1.25
+    return _counted_sums(valid, (output > low) & (output < high))
+
+
+def _angles(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Sum of the angles in degrees, shares below the thresholds, number, and a histogram in steps of a degree."""
+    cosine = torch.nn.functional.cosine_similarity(output.float(), target, dim=1).clamp(-1.0, 1.0)
+    angle = torch.rad2deg(torch.acos(cosine))[:, None]
+    sums = _counted_sums(valid, angle, *(angle < limit for limit in _ANGLES))
+    bins = angle.flatten(1).long().clamp(max=179)
+    histogram = torch.zeros(len(angle), 180, device=angle.device)
+    histogram.scatter_add_(1, bins, valid.flatten(1).float())
+    return torch.cat([sums, histogram], dim=1)
+
+
+def _finish_angles(sums: Tensor) -> Tensor:
+    ratios = _ratios(sums[..., :5])
+    cumulated = sums[..., 5:].cumsum(-1)
+    half = cumulated[..., -1:] / 2
+    at = (cumulated < half).sum(-1, keepdim=True).clamp(max=179)
+    within = sums[..., 5:].gather(-1, at)
+    before = cumulated.gather(-1, at) - within
+    median = at + (half - before) / within  # linear within the degree that holds the median
+    return torch.cat([ratios[..., :1], median, ratios[..., 1:]], dim=-1)
+
+
+def _ssim(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
+
+    similarity = structural_similarity_index_measure(
+        (output * valid).float(), target * valid, data_range=1.0, reduction="none"
+    )
+    counts = valid.flatten(1).any(1).float()
+    return torch.stack([similarity * counts, counts], dim=1)
+
+
+def _edge_hits(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    predicted, actual = output > EDGE_THRESHOLD, target > EDGE_THRESHOLD
+    return _counted_sums(valid, predicted & actual, predicted & ~actual, ~predicted & actual)[:, :3]
+
+
+def _f1(hits: Tensor, false_alarms: Tensor, misses: Tensor) -> Tensor:
+    return 2 * hits / (2 * hits + false_alarms + misses)
+
+
+def _class_hits(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """True positives, false positives and false negatives of each class: (B, classes * 3)."""
+    from torchmetrics.functional.classification import multiclass_stat_scores  # takes seconds to import
+
+    classes = output.shape[1]
+    # One class more takes what does not count, so that no real id need be given up for it.
+    ids = torch.where(valid, target, classes).reshape(len(output), -1)
+    predicted = output.argmax(1).reshape(len(output), -1)
+    scores = multiclass_stat_scores(
+        predicted, ids, num_classes=classes + 1, average="none", multidim_average="samplewise",
+        ignore_index=classes, validate_args=False,
+    )  # fmt: skip
+    return scores[:, :classes, [0, 1, 3]].flatten(1).float()
+
+
+def _finish_classes(per_class: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Share of hits, and the mean of `per_class` over the classes that occur in the targets."""
+
+    def finish(sums: Tensor) -> Tensor:
+        hits, false_alarms, misses = sums.unflatten(-1, (-1, 3)).unbind(-1)
+        support = hits + misses
+        scores = torch.where(support > 0, per_class(hits, false_alarms, misses), torch.nan)
+        return torch.stack([hits.sum(-1) / support.sum(-1), scores.nanmean(-1)], dim=-1)
+
+    return finish
+
+
+METRICS: dict[str, Metric] = {
+    "mae": Metric(("mae",), _absolute, _ratios),
+    "rmse": Metric(("rmse",), _squared, lambda sums: _ratios(sums).sqrt()),
+    "abs_rel": Metric(("abs_rel",), _relative, _ratios),
+    "delta1": Metric(("delta1",), _within_quarter, _ratios),
+    "angle": Metric(
+        ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30"), _angles, _finish_angles, 185
+    ),
+    "ssim": Metric(("ssim",), _ssim, _ratios),
+    "edge_f1": Metric(("edge_f1",), _edge_hits, lambda sums: _f1(*sums.unbind(-1))[..., None], 3),
+    "segmentation": Metric(
+        ("pixel_accuracy", "miou"), _class_hits, _finish_classes(lambda tp, fp, fn: tp / (tp + fp + fn)),
+        3, per_class=True,
+    ),
+    "classification": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
+}  # fmt: skip
+
+
+def metric_names(task: Task) -> list[str]:
+    """The names of the task's values in a table: the loss first, then its metrics."""
+    return ["loss", *(name for metric in task.metrics for name in METRICS[metric].names)]
+
+
+def image_statistics(task: Task, loss: Tensor, output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Statistics an image, (B, k) float32: loss, whether anything of it counts, then those of each metric."""
+    counts = valid.flatten(1).any(1) if valid.ndim > 1 else valid
+    columns = [torch.stack([loss.float(), counts.float()], dim=1)]
+    columns += [METRICS[name].statistics(output, target, valid) for name in task.metrics]
+    return torch.cat(columns, dim=1)
+
+
+def summarise(task: Task, statistics: Tensor, groups: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """Loss and metrics of groups of images.
+
+    Args:
+        task: whose metrics they are.
+        statistics: (N, k), from `image_statistics`.
+        groups: the rows of each group.
+
+    Returns:
+        For each of `metric_names(task)`, an array (len(groups),), nan where a group has nothing to count.
+    """
+    rows = statistics.double().cpu()
+    sums = torch.stack([rows[torch.as_tensor(group, dtype=torch.int64)].sum(0) for group in groups])
+    metrics = [METRICS[name] for name in task.metrics]
+    parts = sums.split([2, *(m.width * (task.out_channels if m.per_class else 1) for m in metrics)], dim=1)
+    finishes = [_ratios, *(metric.finish for metric in metrics)]
+    values = torch.cat([finish(part) for finish, part in zip(finishes, parts, strict=True)], dim=1)
+    return dict(zip(metric_names(task), values.T.numpy(), strict=True))

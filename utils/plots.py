@@ -1,0 +1,186 @@
+"""The figures. Each function draws one and saves it; nothing is shown on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from utils.files import write_atomically
+
+if TYPE_CHECKING:
+    from datasets.tasks import Task
+
+_NO_VALUE = to_rgba("#c8c8d8")
+_SPLITS = {"train": "clients' own data", "test": "held out"}
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Save a figure as PNG and return its path."""
+    with write_atomically(path) as temporary:
+        figure.savefig(temporary, dpi=150, format="png")
+    return path
+
+
+def palette(n: int) -> list[tuple[float, float, float, float]]:
+    """`n` distinct colours, the same for the same n."""
+    base = [colormaps["tab20"](i) for i in [*range(0, 20, 2), *range(1, 20, 2)]]
+    return base[:n] if n <= 20 else [colormaps["hsv"](i / n) for i in range(n)]
+
+
+def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> Path:
+    """Images of each scene class, the commonest first."""
+    figure = Figure((8, 4), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.bar(range(len(counts)), counts, color="#3b6ea5")
+    axes.bar_label(bars)
+    axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right")
+    axes.set(ylabel="images", title="Scene classes of the selected images")
+    return save(figure, path)
+
+
+def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: str, path: Path) -> Path:
+    """Training and validation loss over epochs, with the trivial predictor's held-out loss."""
+    figure = Figure((7, 4), layout="constrained")
+    axes = figure.subplots()
+    epochs = [row["epoch"] for row in history]
+    for key, label in (("train_loss", "training"), ("val_loss", "validation")):
+        axes.plot(epochs, [row[key] for row in history], label=label)
+    axes.axhline(trivial, color="gray", ls="--", label="trivial predictor, held out")
+    axes.set(xlabel="epoch", ylabel="loss", title=title)
+    axes.legend()
+    return save(figure, path)
+
+
+def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
+    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if task.classes:
+        colours = ListedColormap(palette(len(task.classes)))
+        image = axes.imshow(values, cmap=colours, norm=BoundaryNorm(np.arange(len(task.classes) + 1) - 0.5, colours.N))
+        return image
+    if len(values) == 3:
+        return axes.imshow(np.where(valid[0][..., None], (values.transpose(1, 2, 0) + 1) / 2, _NO_VALUE[:3]).clip(0, 1))
+    colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)
+    return axes.imshow(np.where(valid[0], values[0], np.nan), cmap=colours, vmin=limits[0], vmax=limits[1])
+
+
+def predictions(
+    task: Task, images: np.ndarray, targets: np.ndarray, valid: np.ndarray, outputs: np.ndarray, title: str, path: Path
+) -> Path:
+    """Input, target and prediction side by side, an image a column.
+
+    Args:
+        task: of the targets.
+        images: (n, 3, S, S) in [0, 1].
+        targets: (n, C, S, S), or ids (n, S, S).
+        valid: which pixels count, broadcastable to one channel of the targets.
+        outputs: like `targets`.
+        title: of the figure.
+        path: where to save.
+    """
+    n = len(images)
+    figure = Figure((1.6 * n + 1.4, 5.6), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(3, n, squeeze=False)
+    shown = np.broadcast_to(valid, targets.shape if task.classes else targets[:, :1].shape)
+    limits = task.value_range or (0.0, float(np.quantile(targets[:, :1][shown], 0.99)) if not task.classes else 0.0)
+    for column in range(n):
+        axes[0, column].imshow(images[column].transpose(1, 2, 0))
+        axes[0, column].set_xticks([])
+        axes[0, column].set_yticks([])
+        image = draw_target(axes[1, column], task, targets[column], shown[column], limits)
+        draw_target(axes[2, column], task, outputs[column], np.ones_like(shown[column]), limits)
+    for row, label in enumerate(("input", "target", "prediction")):
+        axes[row, 0].set_ylabel(label)
+    if task.classes:
+        present = np.unique(np.concatenate([targets.ravel(), outputs.ravel()]))
+        handles = [Patch(color=palette(len(task.classes))[i], label=task.classes[i]) for i in present]
+        figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize="small")
+    elif targets.shape[1] != 3:
+        figure.colorbar(image, ax=axes[1:, :], label=task.unit, shrink=0.8)
+    return save(figure, path)
+
+
+def confusion_matrix(matrix: np.ndarray, names: Sequence[str], title: str, path: Path) -> Path:
+    """Rows are true classes, columns predicted ones; colours are shares of the row, numbers are images."""
+    figure = Figure((8, 7), layout="constrained")
+    axes = figure.subplots()
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for row, column in np.argwhere(matrix > 0):
+        colour = "white" if shares[row, column] > 0.5 else "black"
+        axes.text(column, row, matrix[row, column], ha="center", va="center", color=colour, fontsize="small")
+    labels = [name.replace("_", " ") for name in names]
+    axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set(xlabel="predicted", ylabel="true", title=title)
+    figure.colorbar(image, label="share of the true class")
+    return save(figure, path)
+
+
+def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str, path: Path) -> Path:
+    """Points of the plane (n, 2), coloured by their ids (n,)."""
+    figure = Figure((8, 6), layout="constrained")
+    axes = figure.subplots()
+    colours = palette(len(labels))
+    for i, label in enumerate(labels):
+        axes.scatter(*points[ids == i].T, s=8, color=colours[i], label=label.replace("_", " "))
+    axes.set(xticks=[], yticks=[], title=title)
+    figure.legend(loc="outside right upper", markerscale=2, fontsize="small")
+    return save(figure, path)
+
+
+def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:
+    """Some images of each cluster, a cluster a row; `images[k]` is (n, 3, S, S) in [0, 1]."""
+    columns = max(len(row) for row in images)
+    figure = Figure((columns * 0.9 + 0.6, len(images) * 0.9 + 0.5), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(len(images), columns, squeeze=False)
+    for k, row in enumerate(images):
+        axes[k, 0].set_ylabel(k, rotation=0, ha="right", va="center")
+        for column in range(columns):
+            axes[k, column].set(xticks=[], yticks=[])
+            if column < len(row):
+                axes[k, column].imshow(row[column].transpose(1, 2, 0))
+            elif column:
+                axes[k, column].axis("off")
+    return save(figure, path)
+
+
+def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Path:
+    """Images of each group (columns) that each client (rows) has, as stacked bars."""
+    figure = Figure((min(12.0, 3 + 0.3 * len(counts)), 4.2), layout="constrained")
+    axes = figure.subplots()
+    bottom = np.zeros(len(counts))
+    for group, colour in enumerate(palette(counts.shape[1])):
+        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
+        bottom += counts[:, group]
+    axes.set(xlabel="client", ylabel="images", title=title)
+    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
+    return save(figure, path)
+
+
+def federated_loss(
+    rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, path: Path
+) -> Path:  # fmt: skip
+    """The global model's loss over rounds: mean and band over clients on their own data, and held out."""
+    figure = Figure((7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    rounds = np.array([row["round"] for row in rows])
+    mean, std = (np.array([row[f"train_loss_{what}"] for row in rows]) for what in ("mean", "std"))
+    axes.plot(rounds, mean, color="C0", label="clients' own data, mean ± std over clients")
+    axes.fill_between(rounds, mean - std, mean + std, color="C0", alpha=0.2, lw=0)
+    axes.plot(rounds, [row["test_loss"] for row in rows], color="C1", label="held out")
+    for split, colour in (("train", "C0"), ("test", "C1")):
+        axes.axhline(trivial[split], color=colour, ls=":", lw=1, label=f"trivial predictor, {_SPLITS[split]}")
+    axes.set(xlabel="round", ylabel="loss", title=title)
+    axes.legend(fontsize="small")
+    return save(figure, path)
