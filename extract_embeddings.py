@@ -9,12 +9,12 @@ from datasets.selection import SELECTION_FILE, read_selection
 from datasets.task_data import TaskData
 from models import embeddings as emb
 from models.evaluation import evaluate, evaluate_trivial, mean_values
+from models.report import draw_clusters, draw_predictions, print_values
 from models.task_model import load_model
 from models.training import best_file, checkpoint_file, model_from_checkpoint
 from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_task, number
 from utils.errors import run_script
 from utils.files import write_atomically, write_json
-from utils.report import draw_clusters, draw_predictions, print_values
 from utils.runs import Run, data_path_or_default
 
 

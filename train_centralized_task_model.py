@@ -7,12 +7,12 @@ from accelerate import Accelerator
 from datasets.selection import read_selection
 from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
+from models.report import draw_predictions, print_values
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file
 from utils import plots
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_task, number
 from utils.errors import UserError, run_script
-from utils.report import draw_predictions, print_values
 from utils.runs import Run, data_path_or_default
 
 

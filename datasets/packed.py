@@ -125,8 +125,8 @@ def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int,
         except ValueError as error:
             reasons[position] = f"{views[position].path(encoding.domain)}: {error}"
 
+    shape = (len(views), stored_channels(encoding), size, size)
     with write_atomically(target) as temporary:
-        shape = (len(views), stored_channels(encoding), size, size)
         array = np.lib.format.open_memmap(temporary, mode="w+", dtype=encoding.dtype, shape=shape)
         # Threads are enough: decoding and resizing leave the interpreter lock.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -134,7 +134,6 @@ def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int,
             for _ in tqdm(work, total=len(views), desc=f"packing {encoding.domain} at {size} px", unit="image"):
                 continue
         array.flush()
-        del array
     unreadable = sorted(reasons)
     if len(unreadable) == len(views):
         raise UserError(f"no {encoding.domain} image can be read, the first because: {reasons[0]}")

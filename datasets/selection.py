@@ -128,7 +128,7 @@ def read_selection(data_path: Path) -> Selection:
     try:
         table = pd.read_csv(path)[_COLUMNS]
         views = tuple(View.parse(name) for name in table["filepath"])
-        labels = table["label"].to_numpy(np.int64)
+        labels = table["label"].to_numpy(np.int64, copy=True)
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: {error}; run extract_datapoints_for_experiments.py again") from error
     # Paths are made from the parsed view, never taken from the table: a row cannot point out of the data folder.

@@ -27,8 +27,8 @@ class TaskData:
     """The packed images and targets of one task.
 
     `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
-    `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed arrays lie there too when they fit, and in
-    memory-mapped files otherwise.
+    `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed
+    arrays lie there too when they fit, and in memory-mapped files otherwise.
     """
 
     def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:

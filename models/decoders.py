@@ -6,14 +6,17 @@ Taskonomy, Zamir et al. 2018 (arXiv 1804.08328), with the channels of arXiv 2503
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from models.layers import conv_block, normalisation
 
-_STEM = (128, 128, 128, 64, 64, 32, 32)
+PAPER_STEM = (128, 128, 128, 64, 64, 32, 32)
+PAPER_WIDTHS = (16, 8, 4, 2)
 SCALE = 16  # the decoder starts from a map of 1/16 of the image's size
 
 
@@ -23,7 +26,7 @@ class Upsample(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, norm: str, skip_channels: int | None) -> None:
         super().__init__()
         self.deconv = nn.ConvTranspose2d(in_channels, out_channels, 3, 2, padding=1, output_padding=1, bias=False)
-        self.skip = nn.Conv2d(skip_channels, out_channels, 3, padding=1, bias=False) if skip_channels else None
+        self.skip = nn.Conv2d(skip_channels, out_channels, 1, bias=False) if skip_channels else None
         self.norm = normalisation(norm, out_channels)
         self.activation = nn.LeakyReLU(0.2)
 
@@ -66,25 +69,24 @@ class TaskonomyDecoder(nn.Module):
         activation: "tanh" or "identity", after a dense head.
         norm: "batch" or "group".
         use_cbam: attention after the first reshape.
+        stem: channels of the first map and of the six convolutions.
         widths: channels of the four upsampling steps.
-        skip_channels: channels of the encoder's skip maps, finest first; empty for none.
+        skip_channels: channels of the encoder's skip maps at strides 2, 4, …, finest first; empty for none.
     """
 
     def __init__(
         self, in_features: int, out_channels: int, image_size: int, *, dense: bool = True, activation: str = "tanh",
-        norm: str = "batch", use_cbam: bool = False, widths: Sequence[int] = (16, 8, 4, 2),
-        skip_channels: Sequence[int] = (),
+        norm: str = "batch", use_cbam: bool = False, stem: Sequence[int] = PAPER_STEM,
+        widths: Sequence[int] = PAPER_WIDTHS, skip_channels: Sequence[int] = (),
     ) -> None:  # fmt: skip
         super().__init__()
-        self.side = image_size // SCALE
-        self.fc = nn.Linear(in_features, _STEM[0] * self.side**2)
-        self.attention = CBAM(_STEM[0]) if use_cbam else nn.Identity()
-        self.stem = nn.Sequential(*(conv_block(a, b, norm) for a, b in zip(_STEM, _STEM[1:], strict=False)))
-        channels = (_STEM[-1], *widths)
-        skips = tuple(reversed(skip_channels)) or (None,) * len(widths)
-        self.upsamples = nn.ModuleList(
-            Upsample(a, b, norm, skip) for a, b, skip in zip(channels, channels[1:], skips, strict=False)
-        )
+        self.first = (stem[0], image_size // SCALE, image_size // SCALE)
+        self.fc = nn.Linear(in_features, math.prod(self.first))
+        self.attention = CBAM(stem[0]) if use_cbam else nn.Identity()
+        self.stem = nn.Sequential(*(conv_block(a, b, norm) for a, b in pairwise(stem)))
+        channels = (stem[-1], *widths)
+        sizes = zip(channels, channels[1:], _coarse_first(skip_channels, len(widths)), strict=False)
+        self.upsamples = nn.ModuleList(Upsample(a, b, norm, skip) for a, b, skip in sizes)
         # The last step makes the embedding, so that no convolution follows it.
         self.convs = nn.ModuleList([*(conv_block(width, width, norm) for width in widths[:-1]), nn.Identity()])
         if dense:
@@ -95,10 +97,15 @@ class TaskonomyDecoder(nn.Module):
 
     def forward(self, features: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, widths[-1], S, S) and output, (B, out_channels, S, S) or (B, classes)."""
-        x = self.fc(features).view(-1, _STEM[0], self.side, self.side)
+        x = self.fc(features).view(-1, *self.first)
         x = x.contiguous(memory_format=torch.channels_last)
         x = self.stem(self.attention(x))
-        coarse_first = list(reversed(skips)) or [None] * len(self.upsamples)
-        for upsample, conv, skip in zip(self.upsamples, self.convs, coarse_first, strict=True):
+        levels = _coarse_first(skips, len(self.upsamples))
+        for upsample, conv, skip in zip(self.upsamples, self.convs, levels, strict=True):
             x = conv(upsample(x, skip))
         return x, self.head(x)
+
+
+def _coarse_first(skips: Sequence, n: int) -> list:
+    """The skips in the order in which the decoder meets them, with None for each of its `n` steps without one."""
+    return [*reversed(skips), *[None] * (n - len(skips))]

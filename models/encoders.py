@@ -1,18 +1,20 @@
 """Image encoders: images in, a feature vector out, with skip connections where the encoder has them.
 
 Each takes images (B, 3, S, S) in [0, 1], applies its own normalisation, and returns the features
-(B, `out_features`) and the list of its skip maps, finest first (empty for the paper's encoders). One entry in
-`ENCODERS` is all that another encoder needs.
+(B, `out_features`) and the list of its skip maps at strides 2, 4, …, finest first (none for the paper's encoders).
+One entry in `ENCODERS` is all that another encoder needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
+from models.decoders import PAPER_STEM, PAPER_WIDTHS
 from models.layers import NORMS, conv_block, normalisation
 from utils.errors import UserError
 
@@ -40,19 +42,21 @@ class Encoder(nn.Module):
 
 
 class TinyEncoder(Encoder):
-    """Five 3x3 convolutions, the last four with stride 2, for small images on a CPU; every map is a skip map."""
+    """Four 3x3 convolutions with stride 2, for small images on a CPU; all maps but the last are skip maps.
 
-    skip_channels = (8, 16, 32, 64)
+    It has no layer at full resolution: on a CPU such a layer costs as much as all others together.
+    """
+
+    skip_channels = (16, 32, 48)
 
     def __init__(self, image_size: int, norm: str, out_features: int = 128) -> None:
-        widths = (*self.skip_channels, 96)
-        blocks = [conv_block(3, widths[0], norm)]
-        blocks += [conv_block(a, b, norm, stride=2) for a, b in zip(widths, widths[1:], strict=False)]
+        widths = (3, *self.skip_channels, 64)
+        blocks = [conv_block(a, b, norm, stride=2) for a, b in pairwise(widths)]
         super().__init__(nn.Sequential(*blocks), out_features, _CENTRED)
         self.project = nn.Linear(widths[-1] * (image_size // 16) ** 2, out_features)
 
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Features (B, out_features) and the maps at strides 1, 2, 4 and 8."""
+        """Features (B, out_features) and the maps at strides 2, 4 and 8."""
         maps = [(images - self.mean) / self.std]
         for block in self.backbone:
             maps.append(block(maps[-1]))
@@ -64,13 +68,14 @@ class EncoderEntry:
     """How to build an encoder: `build(image_size, pretrained, norm)`.
 
     `weight_norms` are the norms that its published weights admit, none where there are no weights.
-    `decoder_widths` are the channels of the decoder's four upsampling steps; the paper's end in two.
+    `stem` and `widths` are the decoder's channels, by default the paper's.
     """
 
     build: Callable[[int, bool, str], Encoder]
     image_size: int
     weight_norms: tuple[str, ...] = ()
-    decoder_widths: tuple[int, int, int, int] = (16, 8, 4, 2)
+    stem: tuple[int, ...] = PAPER_STEM
+    widths: tuple[int, ...] = PAPER_WIDTHS
 
 
 def _tiny(image_size: int, pretrained: bool, norm: str) -> Encoder:
@@ -100,7 +105,7 @@ def _clip_vit_b32(image_size: int, pretrained: bool, norm: str) -> Encoder:
 
 
 ENCODERS: dict[str, EncoderEntry] = {
-    "tiny": EncoderEntry(_tiny, 64, decoder_widths=(32, 16, 8, 8)),
+    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 64, 32, 32, 32, 32), widths=(32, 16, 16, 4)),
     "resnet18": EncoderEntry(_resnet("resnet18", 512), 224, weight_norms=("batch",)),
     "resnet50": EncoderEntry(_resnet("resnet50", 2048), 224, weight_norms=("batch",)),
     # CLIP normalises by layers, so that `norm` concerns its decoder alone.

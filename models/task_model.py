@@ -44,10 +44,11 @@ class TaskModel(nn.Module):
         self.config = config
         self.task: Task = get_task(config.task, config.depth_target)
         self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
+        entry = ENCODERS[config.encoder]
         self.decoder = TaskonomyDecoder(
             self.encoder.out_features, self.task.out_channels, config.image_size, dense=self.task.dense,
-            activation=self.task.activation, norm=config.norm, use_cbam=config.use_cbam,
-            widths=ENCODERS[config.encoder].decoder_widths, skip_channels=self.encoder.skip_channels,
+            activation=self.task.activation, norm=config.norm, use_cbam=config.use_cbam, stem=entry.stem,
+            widths=entry.widths, skip_channels=self.encoder.skip_channels,
         )  # fmt: skip
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Training one task's model on all training images: what the federation is compared with, and the embeddings' source."""
+"""Training one task's model on all training images, for its embeddings and as what a federation aims at."""
 
 from __future__ import annotations
 

@@ -12,14 +12,23 @@ cannot be met.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 from utils.errors import UserError
+from utils.files import write_atomically, write_json
+
+if TYPE_CHECKING:
+    from datasets.selection import Selection
 
 _REDRAWS = 1000
 _PUBLISHED_MIN_SIZE = 128
@@ -122,25 +131,44 @@ PARTITIONERS: dict[str, Partitioner] = {"paper": paper, "equal_size": equal_size
 
 @dataclass(frozen=True)
 class Dealing:
-    """A partition: `client_of` holds each image's client (N,), -1 for images that nobody has."""
+    """A partition: `client_of` (N,) int32 holds each image's client, -1 for images that nobody has."""
 
     client_of: np.ndarray
     n_clients: int
-
-    @classmethod
-    def of(cls, clients: list[np.ndarray], n_images: int) -> Dealing:
-        """From the clients' image lists."""
-        client_of = np.full(n_images, -1, np.int32)
-        for client, images in enumerate(clients):
-            client_of[images] = client
-        return cls(client_of, len(clients))
 
     @property
     def clients(self) -> list[np.ndarray]:
         """Each client's images, in increasing order."""
         order = np.argsort(self.client_of, kind="stable")
         bounds = np.searchsorted(self.client_of[order], np.arange(self.n_clients + 1))
-        return [order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        return [order[a:b] for a, b in pairwise(bounds)]
+
+    def save(self, folder: Path, selection: Selection, groups: np.ndarray, origin: Mapping[str, Any]) -> None:
+        """Write `partition.npy` (`client_of`), `partition.csv` (user_id, image_id, class, cluster) and
+        `partition.json` (`origin`, the client sizes, and the SHA-256 of the groups that were dealt)."""
+        with write_atomically(folder / "partition.npy") as temporary:
+            np.save(temporary, self.client_of)
+        dealt = np.flatnonzero(self.client_of >= 0)
+        columns = {
+            "user_id": self.client_of[dealt], "image_id": [str(selection.views[i].path("rgb")) for i in dealt],
+            "class": selection.places[dealt], "cluster": groups[dealt],
+        }  # fmt: skip
+        with write_atomically(folder / "partition.csv") as temporary:
+            pd.DataFrame(columns).to_csv(temporary, index=False)
+        sizes = np.bincount(self.client_of[dealt], minlength=self.n_clients).tolist()
+        digest = hashlib.sha256(groups.astype("<i8").tobytes()).hexdigest()
+        write_json(folder / "partition.json", {**origin, "client_sizes": sizes, "groups_sha256": digest})
+
+
+def deal(
+    rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None
+) -> Dealing:  # fmt: skip
+    """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `paper`."""
+    clients = PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(seed), min_size)
+    client_of = np.full(len(groups), -1, np.int32)
+    for client, images in enumerate(clients):
+        client_of[images] = client
+    return Dealing(client_of, n_clients)
 
 
 def _pools(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,9 +139,7 @@ class Simulation:
         dealt = np.concatenate(self.clients)
         bounds = np.cumsum([0, *(len(images) for images in self.clients)])
         train = evaluate(self.model, self.data, dealt, self.accelerator)
-        of_client = summarise(
-            self.data.task, train, [np.arange(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
-        )
+        of_client = summarise(self.data.task, train, [np.arange(a, b) for a, b in pairwise(bounds)])
         test = mean_values(self.data, evaluate(self.model, self.data, self.data.test, self.accelerator))
         for name, values in of_client.items():
             row[f"train_{name}_mean"], row[f"train_{name}_std"] = np.nanmean(values), np.nanstd(values)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from datasets.tasks import Task
+if TYPE_CHECKING:
+    from datasets.tasks import Task
 
 EDGE_THRESHOLD = 0.2  # of the strongest edge of an image, above which a pixel counts as an edge
 _ANGLES = (11.25, 22.5, 30.0)

@@ -64,8 +64,7 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
     axes.set_yticks([])
     if task.classes:
         colours = ListedColormap(palette(len(task.classes)))
-        image = axes.imshow(values, cmap=colours, norm=BoundaryNorm(np.arange(len(task.classes) + 1) - 0.5, colours.N))
-        return image
+        return axes.imshow(values, cmap=colours, norm=BoundaryNorm(np.arange(len(task.classes) + 1) - 0.5, colours.N))
     if len(values) == 3:
         return axes.imshow(np.where(valid[0][..., None], (values.transpose(1, 2, 0) + 1) / 2, _NO_VALUE[:3]).clip(0, 1))
     colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)

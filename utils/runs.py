@@ -22,6 +22,7 @@ from torch import Tensor
 from utils.errors import UserError
 from utils.files import read_json, write_atomically, write_json
 
+_MAY_CHANGE = {"resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path"}
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
 
 
@@ -59,19 +60,25 @@ class Run:
         return run
 
     @classmethod
-    def newest(cls, args: Namespace, *parts: str) -> Run:
-        """The newest unfinished run of this name, to be resumed; UserError if there is none."""
-        base = Path(args.result_path, *parts)
-        paths = [p for p in base.parent.glob(f"{base.name}*") if p.name == base.name or _numbered(p.name, base.name)]
-        paths = [path for path in paths if (path / "checkpoint" / "last.safetensors").is_file()]
-        if not paths:
-            raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
-        return cls(max(paths, key=lambda path: path.stat().st_mtime))
+    def start(cls, args: Namespace, *parts: str) -> Run:
+        """A new run, or with `--resume_training True` the newest one of this name that has a checkpoint.
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that the run was started with."""
-        return read_json(self.path / "args.json", "the run")
+        Raises `UserError` if there is nothing to resume, or if an argument that bears on the numbers has changed.
+        """
+        if not args.resume_training:
+            return cls.create(args, *parts)
+        base = Path(args.result_path, *parts)
+        siblings = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
+        runs = [cls(path) for path in siblings if (path / "checkpoint" / "last.safetensors").is_file()]
+        if not runs:
+            raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
+        run = max(runs, key=lambda run: run.path.stat().st_mtime)
+        before = read_json(run.path / "args.json", "the run")
+        changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+        if changed:
+            what = ", ".join(f"--{name} {before.get(name)}" for name in changed)
+            raise UserError(f"{run.path} was started with {what}; resume with the same arguments")
+        return run
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Write `metrics.csv`, one row a round or epoch."""

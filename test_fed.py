@@ -1,0 +1,114 @@
+"""Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
+
+from pathlib import Path
+
+import numpy as np
+from accelerate import Accelerator
+
+from datasets.selection import SELECTION_FILE, read_selection
+from datasets.task_data import TaskData
+from models.evaluation import evaluate_trivial
+from models.task_model import init_file, load_model, save_model
+from models.training import best_file
+from network.algorithms import ALGORITHMS
+from network.client import LR_SCHEDULES, LocalSettings
+from network.groups import SPLIT_TYPES, groups_of
+from network.heterogeneity import group_counts, report
+from network.partition import PARTITIONERS, deal
+from network.simulation import Simulation, shared_run
+from utils import plots
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_task, number
+from utils.errors import run_script
+from utils.runs import Run, data_path_or_default
+
+
+def parse_args():
+    """The command line."""
+    parser = Parser(__doc__)
+    add_task(parser)
+    add = parser.add_argument
+    add("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
+    add("--type", choices=SPLIT_TYPES, default="embedding_based", help="what is dealt to clients")
+    add("--alpha", type=POSITIVE, default=0.1, help="Dirichlet concentration; iid has no use for it")
+    add("--partition", choices=[name for name in PARTITIONERS if name != "iid"], default="paper", help="how")
+    add("--n_clients", type=POSITIVE_INT, default=25, help="clients")
+    add("--n_clusters", type=POSITIVE_INT, default=10, help="clusters that the assignments must have")
+    add("--min_client_ds_len", type=POSITIVE_INT,
+        help="least images a client; default: 128, or half of an equal share where the data is smaller")  # fmt: skip
+    add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
+    add("--clients_per_round", type=POSITIVE_INT, help="clients that take part in a round; default: all")
+    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="SGD steps a local epoch")
+    add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
+    add("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
+    add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
+    add("--momentum", type=number(float, least=0, most=0.999), default=0.0, help="of local SGD, within a round")
+    add("--lr_schedule", choices=LR_SCHEDULES, default="plateau", help="plateau is the published rule")
+    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
+    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
+    add("--mu", type=number(float, least=0), default=0.01, help="weight of FedProx's proximal term")
+    add("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
+    add("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
+    parser.add_flag("--start_warm", False, "start from the central model instead of the initial one")
+    add("--trained_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
+    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
+    parser.add_flag("--plot_distribution", True, "draw what each client has")
+    parser.add_flag("--resume_training", False, "continue the newest run with these arguments")
+    add_data(parser)
+    add_compute(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Partition, report how uneven the partition is, train, and draw the result."""
+    args = parse_args()
+    accelerator = Accelerator(cpu=not args.use_accelerator)
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    if args.start_warm:
+        start, made_by = best_file(args.trained_model_dir, args.task, args.use_cbam), "train_centralized_task_model.py"
+    else:
+        start, made_by = init_file(args.init_model_dir, args.task, args.use_cbam), "model_initialization.py"
+    model = load_model(start, args.task, made_by)
+    selection = read_selection(args.data_path)
+    with accelerator.main_process_first():  # the others find the images packed
+        data = TaskData(selection, model.task, model.config.image_size, accelerator.device)
+    groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
+    rule = "iid" if args.type == "iid" else args.partition
+    dealing = deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len)
+    settings = LocalSettings(
+        args.batch_size, 2 if args.test_mode else args.sgd_per_epoch, args.epoch_per_round,
+        2 if args.test_mode else args.n_rounds, args.init_lr, args.momentum, args.lr_schedule, args.lr_decay_rate,
+        args.no_improvement_tolerance,
+    )  # fmt: skip
+
+    name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
+    parts = ("test_federated", args.method, args.task, args.type, name)
+    run = shared_run(accelerator, lambda: Run.start(args, *parts))
+    title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"
+    uneven = report(dealing.clients, groups)
+    if accelerator.is_main_process:
+        origin = {"type": args.type, "rule": rule, "alpha": args.alpha, "seed": args.rand_seed}
+        dealing.save(run.path, selection, groups, origin | {SELECTION_FILE: selection.fingerprint})
+        print(", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in uneven.items()))
+        if args.plot_distribution:
+            kind = "cluster" if args.type == "embedding_based" else "scene class"
+            plots.distribution(group_counts(dealing.clients, groups), title, kind, run.figures / "distribution.png")
+
+    method = ALGORITHMS[args.method](args)
+    simulation = Simulation(model, data, dealing.clients, groups, method, settings, accelerator, run, args.rand_seed)
+    if args.resume_training:
+        simulation.resume()
+    rows = simulation.train()
+    splits = {"train": np.concatenate(dealing.clients), "test": data.test}
+    trivial = {split: evaluate_trivial(data, images, accelerator)["loss"] for split, images in splits.items()}
+    if accelerator.is_main_process:
+        save_model(model, run.path / "model.safetensors")
+        run.write_summary({"last": rows[-1], "trivial_loss": trivial, "heterogeneity": uneven})
+        plots.federated_loss(rows, trivial, f"{args.method}, {title}", run.figures / "loss.png")
+        own, spread, held_out = (rows[-1][key] for key in ("train_loss_mean", "train_loss_std", "test_loss"))
+        print(f"loss on the clients' own data: {own:.4f} ± {spread:.4f} (trivial predictor {trivial['train']:.4f})")
+        print(f"loss on the held-out images: {held_out:.4f} (trivial predictor {trivial['test']:.4f})")
+        print(f"metrics, partition, model and figures in {run.path}")
+
+
+if __name__ == "__main__":
+    run_script(main)
