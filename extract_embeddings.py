@@ -70,7 +70,7 @@ def main() -> None:
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         values = mean_values(data, evaluate(model, data, data.test, accelerator))
-        trivial = evaluate_trivial(data, data.test, accelerator)
+        [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
         print_values(f"{args.task}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
         draw_predictions(model, data, run.figures)
     print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")

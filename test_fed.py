@@ -98,8 +98,8 @@ def main() -> None:
     if args.resume_training:
         simulation.resume()
     rows = simulation.train()
-    splits = {"train": np.concatenate(dealing.clients), "test": data.test}
-    trivial = {split: evaluate_trivial(data, images, accelerator)["loss"] for split, images in splits.items()}
+    parts = evaluate_trivial(data, np.concatenate(dealing.clients), data.test, accelerator=accelerator)
+    trivial = {split: part["loss"] for split, part in zip(("train", "test"), parts, strict=True)}
     if accelerator.is_main_process:
         save_model(model, run.path / "model.safetensors")
         run.write_summary({"last": rows[-1], "trivial_loss": trivial, "heterogeneity": uneven})

@@ -59,7 +59,7 @@ def main() -> None:
 
     best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
     values = mean_values(data, evaluate(best, data, data.test, accelerator))
-    trivial = evaluate_trivial(data, data.test, accelerator)
+    [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
     run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")

@@ -67,7 +67,7 @@ class TaskonomyDecoder(nn.Module):
         image_size: S, a multiple of 16.
         dense: a 3x3 convolution as head; otherwise Flatten and Linear.
         activation: "tanh" or "identity", after a dense head.
-        norm: "batch" or "group".
+        norm: "batch" or "group"; the embedding itself is normalised by batch norm only.
         use_cbam: attention after the first reshape.
         stem: channels of the first map and of the six convolutions.
         widths: channels of the four upsampling steps.
@@ -85,8 +85,12 @@ class TaskonomyDecoder(nn.Module):
         self.attention = CBAM(stem[0]) if use_cbam else nn.Identity()
         self.stem = nn.Sequential(*(conv_block(a, b, norm) for a, b in pairwise(stem)))
         channels = (stem[-1], *widths)
-        sizes = zip(channels, channels[1:], _coarse_first(skip_channels, len(widths)), strict=False)
-        self.upsamples = nn.ModuleList(Upsample(a, b, norm, skip) for a, b, skip in sizes)
+        skips = _coarse_first(skip_channels, len(widths))
+        # Group norm of the embedding would take each image's own level (how far, how bright) away before the head.
+        norms = [norm] * (len(widths) - 1) + ["none" if norm == "group" else norm]
+        self.upsamples = nn.ModuleList(
+            Upsample(a, b, n, skip) for (a, b), n, skip in zip(pairwise(channels), norms, skips, strict=True)
+        )
         # The last step makes the embedding, so that no convolution follows it.
         self.convs = nn.ModuleList([*(conv_block(width, width, norm) for width in widths[:-1]), nn.Identity()])
         if dense:

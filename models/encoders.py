@@ -105,7 +105,7 @@ def _clip_vit_b32(image_size: int, pretrained: bool, norm: str) -> Encoder:
 
 
 ENCODERS: dict[str, EncoderEntry] = {
-    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 64, 32, 32, 32, 32), widths=(32, 16, 16, 4)),
+    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 32), widths=(32, 16, 8, 8)),
     "resnet18": EncoderEntry(_resnet("resnet18", 512), 224, weight_norms=("batch",)),
     "resnet50": EncoderEntry(_resnet("resnet50", 2048), 224, weight_norms=("batch",)),
     # CLIP normalises by layers, so that `norm` concerns its decoder alone.

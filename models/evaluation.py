@@ -51,11 +51,14 @@ def trivial_output(data: TaskData) -> Tensor:
     return torch.where(count > 0, total / count.clamp(min=1), overall).float()
 
 
-def evaluate_trivial(data: TaskData, positions: np.ndarray, accelerator: Accelerator) -> dict[str, float]:
-    """Loss and metrics of the trivial predictor on the images at `positions`."""
+def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerator) -> list[dict[str, float]]:
+    """Loss and metrics of the trivial predictor on each part, given as positions in `data`."""
     output = trivial_output(data)
-    statistics = _statistics(data, positions, lambda b: output.expand(len(b.images), *output.shape[1:]), accelerator)
-    return mean_values(data, statistics)
+
+    def predict(batch: Batch) -> Tensor:
+        return output.expand(len(batch.images), *output.shape[1:])
+
+    return [mean_values(data, _statistics(data, part, predict, accelerator)) for part in parts]
 
 
 def mean_values(data: TaskData, statistics: Tensor) -> dict[str, float]:

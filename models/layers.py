@@ -8,7 +8,9 @@ NORMS = ("batch", "group")
 
 
 def normalisation(norm: str, channels: int) -> nn.Module:
-    """Batch norm, or group norm in groups of eight channels (all of them in one group below that)."""
+    """Batch norm, group norm in groups of eight channels (all of them in one group below that), or "none"."""
+    if norm == "none":
+        return nn.Identity()
     return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(max(1, channels // 8), channels)
 
 

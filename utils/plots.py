@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from utils.files import write_atomically
+from utils.tables import increase
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from datasets.tasks import Task
 
 _NO_VALUE = to_rgba("#c8c8d8")
@@ -182,4 +186,37 @@ def federated_loss(
         axes.axhline(trivial[split], color=colour, ls=":", lw=1, label=f"trivial predictor, {_SPLITS[split]}")
     axes.set(xlabel="round", ylabel="loss", title=title)
     axes.legend(fontsize="small")
+    return save(figure, path)
+
+
+def comparison(table: pd.DataFrame, path: Path) -> Path:
+    """Relative loss increase over the IID split by task, method, alpha and data split.
+
+    A panel a task and data split; for each method and alpha a bar for class-based and one for embedding-based
+    partitions with the standard deviation over seeds, and a dot a seed. `table` comes from `utils.tables.compare`.
+    """
+    tasks, splits = list(dict.fromkeys(table["task"])), list(_SPLITS)
+    settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
+    labels = [f"{method}\nα = {alpha:g}" for method, alpha in settings]
+    width = max(3.0, 0.9 * len(settings) + 0.8)
+    figure = Figure((width * len(tasks) + 0.6, 6.4), layout="constrained")
+    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharex=True)
+    for (row, split), (column, task) in product(enumerate(splits), enumerate(tasks)):
+        axis = axes[row, column]
+        part = table[(table["split"] == split) & (table["task"] == task)]
+        for offset, kind, colour in ((-0.2, "class", "#8c9fb5"), (0.2, "embedding", "#c8553d")):
+            for x, (method, alpha) in enumerate(settings):
+                for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
+                    values = increase(record[kind], record["iid"])
+                    error = values.std(ddof=1) if len(values) > 1 else 0.0
+                    axis.bar(x + offset, values.mean(), 0.36, yerr=error, capsize=3, color=colour)
+                    axis.plot(np.full(len(values), x + offset), values, ".", color="black", ms=4)
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set_xticks(range(len(labels)), labels)
+        if row == 0:
+            axis.set_title(task)
+        if column == 0:
+            axis.set_ylabel(f"{_SPLITS[split]}\nloss over IID split, %")
+    handles = [Patch(color="#8c9fb5", label="class-based"), Patch(color="#c8553d", label="embedding-based")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return save(figure, path)

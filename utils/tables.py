@@ -1,0 +1,122 @@
+"""The paper's comparison from run directories: what a split costs, by task, method and alpha."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from utils.errors import UserError
+
+SPLITS = {"train": "clients' own", "test": "held out"}
+_LOSS = {"train": "train_loss_mean", "test": "test_loss"}
+_SETTING = ["task", "method", "alpha"]
+# Arguments that say where files are or how a run is carried out, and not what it computes.
+_ASIDE = {
+    "data_path", "result_path", "init_model_dir", "trained_model_dir", "assignment_files_path", "use_accelerator",
+    "plot_distribution", "resume_training", "min_client_ds_len",
+}  # fmt: skip
+
+
+def read_runs(result_path: Path) -> pd.DataFrame:
+    """All finished federated runs, one a row: arguments, losses of the last round, trivial losses and skew.
+
+    Of runs with the same arguments and seed only the newest counts. UserError if there is no finished run.
+    """
+    rows = []
+    for summary_path in sorted((result_path / "test_federated").rglob("summary.json")):
+        try:
+            args = json.loads((summary_path.parent / "args.json").read_text(encoding="utf-8"))
+            summary = json.loads(summary_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{summary_path.parent}: not a readable run ({error}); remove it or run it again"
+            ) from error
+        row = {name: value for name, value in args.items() if name not in _ASIDE}
+        for split, column in _LOSS.items():
+            row[f"{split}_loss"] = summary["last"][column]
+            row[f"{split}_trivial"] = summary["trivial_loss"][split]
+        rows.append(row | {"emd": summary["heterogeneity"]["emd"], "finished": summary_path.stat().st_mtime})
+    if not rows:
+        raise UserError(f"no finished run under {result_path / 'test_federated'}; run test_fed.py first")
+    runs = pd.DataFrame(rows).sort_values("finished").drop(columns="finished")
+    arguments = [name for name in runs if not _measured(name)]
+    return runs.drop_duplicates(arguments, keep="last").reset_index(drop=True)
+
+
+def compare(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a task, method, alpha and data split, with every loss by seed.
+
+    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd` and
+    `embedding_emd` the mean skew. Runs are paired by seed: seeds without both splits are left out. Other arguments
+    that differ between the runs of a task and method become columns of the setting, so that no two settings are ever mixed.
+    """
+    arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
+    varying = [name for name in arguments if (runs.astype(str).groupby(["task", "method"])[name].nunique() > 1).any()]
+    rows = []
+    dealt = runs[runs["type"] != "iid"]
+    for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
+        fixed = dict(zip([*_SETTING, *varying], setting, strict=True))
+        by_type = {kind: group.set_index("rand_seed") for kind, group in part.groupby("type")}
+        if not {"class_based", "embedding_based"} <= set(by_type):
+            continue
+        same = [fixed[name] for name in fixed if name != "alpha"]
+        iid = runs[runs["type"] == "iid"].set_index("rand_seed")
+        iid = iid[(iid[[name for name in fixed if name != "alpha"]] == same).all(axis=1)]
+        iid = iid[~iid.index.duplicated(keep="last")]  # alpha has no part in it
+        seeds = sorted(set(by_type["class_based"].index) & set(by_type["embedding_based"].index))
+        for split in SPLITS:
+            losses = {kind: by_type[f"{kind}_based"].loc[seeds, f"{split}_loss"] for kind in ("class", "embedding")}
+            losses["iid"] = iid[f"{split}_loss"].reindex(seeds)
+            losses["trivial"] = by_type["embedding_based"].loc[seeds, f"{split}_trivial"]
+            emd = {f"{kind}_emd": by_type[f"{kind}_based"].loc[seeds, "emd"].mean() for kind in ("class", "embedding")}
+            rows.append(fixed | {"split": split, "seeds": seeds, **{k: v.to_numpy() for k, v in losses.items()}, **emd})
+    if not rows:
+        raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
+    # Stable, so that the clients' own data stays before the held-out images.
+    return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
+
+
+def _measured(column: str) -> bool:
+    return column == "emd" or column.endswith(("_loss", "_trivial"))
+
+
+def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Relative increase in percent, a seed each."""
+    return 100.0 * (loss / reference - 1.0)
+
+
+def spread(values: Sequence[float], digits: int, sign: str = "") -> str:
+    """`mean ± standard deviation` (of a sample; only the mean for one value), or a dash for none."""
+    values = np.asarray(values, float)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return "–"
+    mean = f"{values.mean():{sign}.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{digits}f}"
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison as text, with mean ± standard deviation over seeds."""
+    measured = {"seeds", "class", "embedding", "iid", "trivial", "class_emd", "embedding_emd", "split"}
+    rows = []
+    for row in table.to_dict("records"):
+        rows.append(
+            {name: value for name, value in row.items() if name not in measured}
+            | {
+                "data": SPLITS[row["split"]],
+                "seeds": len(row["seeds"]),
+                "trivial": spread(row["trivial"][:1], 4),
+                "IID": spread(row["iid"], 4),
+                "class": spread(row["class"], 4),
+                "embedding": spread(row["embedding"], 4),
+                "class over IID, %": spread(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": spread(increase(row["embedding"], row["iid"]), 1, "+"),
+                "embedding over class, %": spread(increase(row["embedding"], row["class"]), 1, "+"),
+                "EMD class / embedding": f"{row['class_emd']:.2f} / {row['embedding_emd']:.2f}",
+            }
+        )
+    return pd.DataFrame(rows)
