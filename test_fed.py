@@ -34,7 +34,7 @@ def parse_args():
     add("--n_clients", type=POSITIVE_INT, default=25, help="clients")
     add("--n_clusters", type=POSITIVE_INT, default=10, help="clusters that the assignments must have")
     add("--min_client_ds_len", type=POSITIVE_INT,
-        help="least images a client; default: 128, or half of an equal share where the data is smaller")  # fmt: skip
+        help="least images a client; default: 128, or less where the data is too small for it")  # fmt: skip
     add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
     add("--clients_per_round", type=POSITIVE_INT, help="clients that take part in a round; default: all")
     add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="SGD steps a local epoch")

@@ -51,9 +51,7 @@ def _box(material: str, *bounds: float, label: str = "") -> Part:
 
 def _legs(material: str, top: float, thickness: float = 0.06, shape: str = "box") -> tuple[Part, ...]:
     starts = (-0.48, 0.48 - thickness)
-    return tuple(
-        _part(shape, material, x, x + thickness, y, y + thickness, 0, top) for x in starts for y in starts
-    )
+    return tuple(_part(shape, material, x, x + thickness, y, y + thickness, 0, top) for x in starts for y in starts)
 
 
 def _row(count: int, axis: int, fill: float, part: Part) -> tuple[Part, ...]:
@@ -125,9 +123,7 @@ _JARS = _row(5, 0, 0.7, _part("cylinder", "any", -0.45, 0.45, -0.25, 0.25, 0, 0.
 _CLOTHES = _row(7, 0, 0.6, _part("cushion", "any", -0.44, 0.44, -0.4, 0.4, 0.28, 0.93))
 _SEAT = (0.4, 0.52)
 _SEATS = tuple(("chair", x, y, turns) for x in (-0.27, 0.27) for y, turns in ((-0.62, 0), (0.62, 2)))
-_LONG_SEATS = tuple(
-    ("chair", x, y, turns) for x in (-0.36, -0.12, 0.12, 0.36) for y, turns in ((-0.66, 0), (0.66, 2))
-)
+_LONG_SEATS = tuple(("chair", x, y, turns) for x in (-0.36, -0.12, 0.12, 0.36) for y, turns in ((-0.66, 0), (0.66, 2)))
 
 PIECES: dict[str, Piece] = {
     # On the floor

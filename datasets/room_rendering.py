@@ -341,8 +341,7 @@ def interest(rendered: Rendered) -> np.ndarray:
     features = ndimage.gaussian_filter(features, (1, 1, 0))
     gradients = np.gradient(features, axis=(0, 1))
     yy, yx, xx = (
-        ndimage.gaussian_filter((gradients[a] * gradients[b]).sum(axis=-1), 1.5)
-        for a, b in ((0, 0), (0, 1), (1, 1))
+        ndimage.gaussian_filter((gradients[a] * gradients[b]).sum(axis=-1), 1.5) for a, b in ((0, 0), (0, 1), (1, 1))
     )
     smaller = (yy + xx) / 2 - np.sqrt(((yy - xx) / 2) ** 2 + yx**2)
     return np.where(seen, 0.95 * np.tanh(5 * np.maximum(np.sqrt(np.maximum(smaller, 0)) - 0.006, 0)), 0)

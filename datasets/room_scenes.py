@@ -161,9 +161,7 @@ def make_room(kind: str, style: Style, rng: np.random.Generator) -> Room:
 class _RoomMaker:
     """The state of a room while it is put together."""
 
-    def __init__(
-        self, size: tuple[float, float, float], palette: Palette, lit: bool, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, size: tuple[float, float, float], palette: Palette, lit: bool, rng: np.random.Generator) -> None:
         self.size, self.palette, self.lit, self.rng = size, palette, lit, rng
         self.mesh = SceneBuilder()
         self.lights: list[Light] = []

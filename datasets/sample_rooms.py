@@ -119,9 +119,7 @@ def _is_there(data_path: Path, arguments: dict[str, int]) -> bool:
         return False
     try:
         there = json.loads((data_path / MANIFEST).read_text(encoding="utf-8"))
-        differing = [
-            f"{name}={there[name]}, not {value}" for name, value in arguments.items() if there[name] != value
-        ]
+        differing = [f"{name}={there[name]}, not {value}" for name, value in arguments.items() if there[name] != value]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
             f"{data_path} is there and holds no complete sample rooms ({MANIFEST}): give another --data_path"
@@ -153,9 +151,7 @@ def _fill(target: Path, arguments: dict[str, int], n_workers: int) -> None:
     rows = ["id,train,val,test", *(f"{name},1,0,0" for name in BUILDINGS[: arguments["n_buildings"]])]
     (target / BUILDING_LIST).write_bytes("".join(row + "\r" for row in rows).encode())
     draw_contact_sheet(target)
-    (target / MANIFEST).write_text(
-        json.dumps({**arguments, "version": VERSION}, indent=2) + "\n", encoding="utf-8"
-    )
+    (target / MANIFEST).write_text(json.dumps({**arguments, "version": VERSION}, indent=2) + "\n", encoding="utf-8")
 
 
 def _map(n_workers: int, function: Callable[..., int], calls: list[tuple]) -> Iterator[int]:

@@ -63,29 +63,30 @@ def paper(
         n_clients: number of clients.
         alpha: Dirichlet concentration, > 0.
         rng: source of all randomness.
-        min_size: least images a client; None for the published 128, or half of an equal share where that is less.
+        min_size: least images a client; None for the published 128 or half of an equal share, whichever is less,
+            halved as often as it takes to find sizes.
 
     Raises:
         UserError: if the sizes cannot be met; it says by which group.
     """
     pools = _pools(groups, n_clients, rng)
     capacity = np.array([len(pool) for pool in pools])
-    if min_size is None:
-        min_size = max(1, min(_PUBLISHED_MIN_SIZE, capacity.sum() // (2 * n_clients)))
-    if n_clients * min_size > capacity.sum():
+    if n_clients * (min_size or 1) > capacity.sum():
         raise UserError(
             f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, and there are "
             f"{capacity.sum()}; lower --n_clients or --min_client_ds_len"
         )
-    for _ in range(_REDRAWS):
-        shares = np.exp(_draw(capacity, n_clients, alpha, rng))
-        least = min_size * shares.sum(axis=0)
-        if (least <= capacity).all():
-            sizes = _sizes(shares, capacity, min_size)
-            return _deal(pools, _round(sizes[:, None] * shares, np.floor(sizes + 1e-6), capacity, rng))
+    fair = max(1, min(_PUBLISHED_MIN_SIZE, int(capacity.sum()) // (2 * n_clients)))
+    for least_size in [min_size] if min_size else [fair >> n for n in range(fair.bit_length())]:
+        for _ in range(_REDRAWS):
+            shares = np.exp(_draw(capacity, n_clients, alpha, rng))
+            least = least_size * shares.sum(axis=0)
+            if (least <= capacity).all():
+                sizes = _sizes(shares, capacity, least_size)
+                return _deal(pools, _round(sizes[:, None] * shares, np.floor(sizes + 1e-6), capacity, rng))
     worst = int(np.argmax(least / capacity))
     raise UserError(
-        f"in {_REDRAWS} draws at alpha {alpha:g}, {n_clients} clients of at least {min_size} images always ask some "
+        f"in {_REDRAWS} draws at alpha {alpha:g}, {n_clients} clients of at least {least_size} images always ask some "
         f"group for more than it has (group {worst}: {least[worst]:.0f} of {capacity[worst]}); "
         "lower --n_clients or --min_client_ds_len, raise --alpha, or use --partition equal_size"
     )
@@ -212,7 +213,7 @@ def _sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.ndarra
     # The solver stops within a tolerance; shrink what is above the least size until no group is overdrawn.
     spare = capacity - least * unit * shares.sum(axis=0)
     wanted = shares.T @ (sizes - least) * unit
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         fits = np.nanmin(np.where(wanted > spare, spare / wanted, 1.0))
     return (least + (sizes - least) * fits) * unit
 

@@ -141,12 +141,13 @@ class Simulation:
         train = evaluate(self.model, self.data, dealt, self.accelerator)
         of_client = summarise(self.data.task, train, [np.arange(a, b) for a, b in pairwise(bounds)])
         test = mean_values(self.data, evaluate(self.model, self.data, self.data.test, self.accelerator))
+        # A client with nothing to count has no loss; a model that diverged has none on any client.
+        if not (np.isfinite(of_client["loss"]).any() and np.isfinite(test["loss"])):
+            raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
         for name, values in of_client.items():
             row[f"train_{name}_mean"], row[f"train_{name}_std"] = np.nanmean(values), np.nanstd(values)
             row[f"test_{name}"] = test[name]
         row["train_loss_worst"] = np.nanmax(of_client["loss"])
-        if not np.isfinite([row["train_loss_mean"], row["test_loss"]]).all():
-            raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
         self.rows.append({"round": round, **{name: float(value) for name, value in row.items()}})
         kept = self.states.gathered(self.accelerator)
         if self.accelerator.is_main_process:

@@ -71,7 +71,7 @@ def _angles(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     cosine = torch.nn.functional.cosine_similarity(output.float(), target, dim=1).clamp(-1.0, 1.0)
     angle = torch.rad2deg(torch.acos(cosine))[:, None]
     sums = _counted_sums(valid, angle, *(angle < limit for limit in _ANGLES))
-    bins = angle.flatten(1).long().clamp(max=179)
+    bins = angle.nan_to_num(nan=180.0).flatten(1).long().clamp(0, 179)  # nan of a diverged model counts as worst
     histogram = torch.zeros(len(angle), 180, device=angle.device)
     histogram.scatter_add_(1, bins, valid.flatten(1).float())
     return torch.cat([sums, histogram], dim=1)

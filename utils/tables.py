@@ -52,10 +52,11 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd` and
     `embedding_emd` the mean skew. Runs are paired by seed: seeds without both splits are left out. Other arguments
-    that differ between the runs of a task and method become columns of the setting, so that no two settings are ever mixed.
+    that differ between the runs of a task and method become columns of the setting: no two settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
     varying = [name for name in arguments if (runs.astype(str).groupby(["task", "method"])[name].nunique() > 1).any()]
+    runs = runs.astype(dict.fromkeys(varying, str))  # so that an argument that was not given equals itself
     rows = []
     dealt = runs[runs["type"] != "iid"]
     for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):

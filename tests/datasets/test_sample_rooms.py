@@ -34,9 +34,7 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def all_views(path: Path) -> list[View]:
-    return [
-        view for building in read_buildings(path / BUILDING_LIST) for view in list_views(path, "rgb", building)
-    ]
+    return [view for building in read_buildings(path / BUILDING_LIST) for view in list_views(path, "rgb", building)]
 
 
 def read(path: Path, view: View, domain: str) -> np.ndarray:
@@ -87,9 +85,7 @@ def ray_box(camera: Camera, size: int) -> tuple[np.ndarray, np.ndarray]:
     return exits.min(axis=-1), normals @ to_room
 
 
-@pytest.mark.parametrize(
-    "yaw, pitch, fov", [(0.3, -0.2, 1.2), (2.5, 0.15, 0.8), (-1.9, -0.5, 1.39), (4.0, 0.0, 1.0)]
-)
+@pytest.mark.parametrize("yaw, pitch, fov", [(0.3, -0.2, 1.2), (2.5, 0.15, 0.8), (-1.9, -0.5, 1.39), (4.0, 0.0, 1.0)])
 def test_decoded_files_agree_with_the_closed_form(tmp_path: Path, yaw: float, pitch: float, fov: float) -> None:
     camera = Camera((0.4, -0.7, 1.5), yaw, pitch, fov)
     values = view_box(camera, 64)
@@ -189,9 +185,7 @@ def test_masks_agree(rooms: Path) -> None:
         nothing = read(rooms, view, "depth_euclidean") == 65535
         np.testing.assert_array_equal(nothing, (read(rooms, view, "normal") == 128).all(axis=-1))
         np.testing.assert_array_equal(nothing, read(rooms, view, "segment_semantic") == 0)
-        np.testing.assert_array_equal(
-            nothing, (read(rooms, view, "principal_curvature")[..., :2] == 0).all(axis=-1)
-        )
+        np.testing.assert_array_equal(nothing, (read(rooms, view, "principal_curvature")[..., :2] == 0).all(axis=-1))
         assert (read(rooms, view, "keypoints3d")[nothing] == 0).all()
         shares.append(nothing.mean())
     assert 0.01 < np.mean(shares) < 0.15
@@ -207,8 +201,7 @@ def test_values_lie_where_those_of_taskonomy_do(rooms: Path) -> None:
     assert np.nanmax(depth) < 16
     assert 1.5 < np.nanmedian(depth) < 3.5
     peaks = {
-        name: np.median(stacks[name].reshape(len(views), -1).max(axis=1))
-        for name in ("edge_texture", "keypoints3d")
+        name: np.median(stacks[name].reshape(len(views), -1).max(axis=1)) for name in ("edge_texture", "keypoints3d")
     }
     assert 9_000 < peaks["edge_texture"] < 45_000
     assert 35_000 < peaks["keypoints3d"] < 64_000
@@ -254,8 +247,7 @@ def test_class_says_little_about_depth(rooms: Path) -> None:
     depths = [read(rooms, view, "depth_euclidean").astype(float) for view in views]
     mean_depth = np.array([depth[depth < 65535].mean() / 512 for depth in depths])
     between = sum(
-        (classes == c).sum() * (mean_depth[classes == c].mean() - mean_depth.mean()) ** 2
-        for c in np.unique(classes)
+        (classes == c).sum() * (mean_depth[classes == c].mean() - mean_depth.mean()) ** 2 for c in np.unique(classes)
     )
     assert between / ((mean_depth - mean_depth.mean()) ** 2).sum() < 0.5
     assert mean_depth.std() > 0.4

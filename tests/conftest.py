@@ -1,0 +1,75 @@
+"""What several tests share: a small rendered data set, and the scripts run as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from datasets.sample_rooms import make_sample_rooms
+from datasets.selection import Selection, read_selection, select, write_selection
+from datasets.taskonomy import read_buildings
+from datasets.tasks import TASKS
+
+ROOT = Path(__file__).parent.parent
+# More than one thread makes networks this small slower, most of all next to other work.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
+    path = tmp_path_factory.mktemp("rooms") / "data"
+    make_sample_rooms(path, n_buildings=2, views_per_building=36, image_size=32, seed=3)
+    return path
+
+
+@pytest.fixture(scope="session")
+def selection(rendered: Path) -> Selection:
+    """All its images with all tasks, a quarter held out."""
+    table, missing = select(rendered, read_buildings(rendered / "rooms.csv"), list(TASKS), 0.25, 0)
+    assert not missing
+    write_selection(rendered, table, missing)
+    return read_selection(rendered)
+
+
+@pytest.fixture
+def own_copy(rendered: Path, selection: Selection, tmp_path: Path) -> Path:
+    """A copy of the data folder that a test may break."""
+    return Path(shutil.copytree(rendered, tmp_path / "copy"))
+
+
+def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.CompletedProcess:
+    """Run a script of the project with its arguments in a working folder, over several processes if asked."""
+    script, *arguments = command.split()
+    launch = [sys.executable]
+    if processes > 1:
+        launch += f"-m accelerate.commands.launch --cpu --num_processes {processes} --num_machines 1".split()
+        launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command_line = [*launch, str(ROOT / script), *arguments]
+    return subprocess.run(command_line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
+    """Run a script in a working folder of the test's own; the test fails where the script does."""
+
+    def run(command: str, processes: int = 1) -> subprocess.CompletedProcess:
+        done = run_in(tmp_path, command, processes)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_anywhere() -> Callable[..., subprocess.CompletedProcess]:
+    """Run a script in a given working folder, whatever its exit code: `run_anywhere(folder, command)`."""
+    return run_in

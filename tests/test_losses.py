@@ -1,0 +1,122 @@
+"""The losses against a loop in NumPy, on random input with random masks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from datasets.tasks import TASKS
+from losses import LOSSES, return_task_loss
+from utils.errors import UserError
+
+B, C, S = 4, 3, 5
+
+
+def random_input(name: str, seed: int, share: float, masks: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, target and mask, about `share` of it True, in the shapes that the loss takes."""
+    generator = torch.Generator().manual_seed(seed)
+    output = 3 * torch.randn(B, C, S, S, generator=generator)
+    if name == "cross_entropy":
+        target = torch.randint(C, (B, S, S), generator=generator)
+        return output, target, torch.rand(B, S, S, generator=generator) < share
+    target = torch.randn(B, C, S, S, generator=generator)
+    return output, target, torch.rand(B, masks, S, S, generator=generator) < share
+
+
+def reference(name: str, output: Tensor, target: Tensor, valid: Tensor) -> list[float]:
+    """Mean error of each example's counted entries, 0 where there are none."""
+    losses = []
+    for logits, wanted, counted in zip(output.double().numpy(), target.numpy(), valid.numpy(), strict=True):
+        if name == "cross_entropy":
+            logarithms = logits - np.log(np.exp(logits).sum(axis=0))
+            errors = -np.take_along_axis(logarithms, wanted[None], axis=0)[0]
+        else:
+            errors = np.abs(logits - wanted) ** (1 if name == "l1" else 2)
+            counted = np.broadcast_to(counted, errors.shape)
+        losses.append(float(errors[counted].mean()) if counted.any() else 0.0)
+    return losses
+
+
+@pytest.mark.parametrize("masks", [1, C])
+@pytest.mark.parametrize("name", LOSSES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.0, 0.05, 0.5, 1.0]))
+def test_equals_the_mean_over_counted_entries(name: str, masks: int, seed: int, share: float) -> None:
+    output, target, valid = random_input(name, seed, share, masks)
+    loss = LOSSES[name](output, target, valid)
+    assert loss.shape == (B,)
+    np.testing.assert_allclose(loss.numpy(), reference(name, output, target, valid), rtol=1e-5, atol=1e-7)
+
+
+def test_hand_calculation() -> None:
+    output = torch.tensor([[[[1.0, 2.0], [3.0, 9.0]]]])
+    target = torch.tensor([[[[0.0, 4.0], [2.0, 0.0]]]])
+    valid = torch.tensor([[[[True, True], [True, False]]]])
+    # Errors 1, -2 and 1; the fourth pixel does not count.
+    assert LOSSES["l1"](output, target, valid).tolist() == pytest.approx([(1 + 2 + 1) / 3])
+    assert LOSSES["mse"](output, target, valid).tolist() == pytest.approx([(1 + 4 + 1) / 3])
+    # The softmax of (ln 3, 0) is (3/4, 1/4), and the two examples are of class 0 and 1.
+    logits = torch.tensor([[math.log(3), 0.0]] * 2)
+    loss = LOSSES["cross_entropy"](logits, torch.tensor([0, 1]), torch.ones(2, dtype=torch.bool))
+    assert loss.tolist() == pytest.approx([math.log(4 / 3), math.log(4)])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_example_with_nothing_valid_costs_nothing(name: str) -> None:
+    output, target, valid = random_input(name, 0, 0.7)
+    valid[1] = False
+    output.requires_grad_()
+    loss = LOSSES[name](output, target, valid)
+    loss.sum().backward()
+    assert loss[1] == 0.0
+    assert (output.grad[1] == 0.0).all()
+    assert (output.grad[[0, 2, 3]] != 0.0).any()
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("name", LOSSES)
+def test_value_of_what_does_not_count_does_not_leak(name: str, bad: float) -> None:
+    output, target, valid = random_input(name, 1, 0.5)
+    expected = reference(name, output, target, valid)
+    hidden = ~(valid[:, None] if name == "cross_entropy" else valid).expand_as(output)
+    loss = LOSSES[name](output.masked_fill(hidden, bad), target, valid)
+    np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-5)
+
+
+LEAKS = pytest.mark.xfail(strict=True, reason="0 times infinity in the backward pass")
+
+
+@pytest.mark.parametrize("name", ["l1", pytest.param("mse", marks=LEAKS), pytest.param("cross_entropy", marks=LEAKS)])
+def test_gradient_of_what_does_not_count_does_not_leak(name: str) -> None:
+    output, target, valid = random_input(name, 1, 0.5)
+    hidden = ~(valid[:, None] if name == "cross_entropy" else valid).expand_as(output)
+    output = output.masked_fill(hidden, math.inf).requires_grad_()
+    LOSSES[name](output, target, valid).sum().backward()
+    assert (output.grad[hidden] == 0.0).all()
+
+
+@pytest.mark.parametrize(
+    "task, loss",
+    [
+        ("depth_euclidean", "l1"), ("normal", "l1"), ("keypoints3d", "l1"), ("edge_texture", "l1"),
+        ("reshading", "mse"), ("principal_curvature", "mse"), ("segment_semantic", "cross_entropy"),
+        ("class_scene", "cross_entropy"),
+    ],
+)  # fmt: skip
+def test_task_has_the_loss_of_the_paper(task: str, loss: str) -> None:
+    assert return_task_loss(task) is LOSSES[loss]
+
+
+def test_every_task_has_a_loss() -> None:
+    assert all(callable(return_task_loss(task)) for task in TASKS)
+
+
+def test_unknown_task_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown task 'depth'.*depth_euclidean"):
+        return_task_loss("depth")

@@ -1,0 +1,141 @@
+"""The stages as a user runs them, one after the other, each from what the stage before left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+NYU = Path(__file__).parents[2] / "shared" / "data" / "nyu_taskonomy"
+
+# The command lines of the documentation, with fewer epochs and rounds.
+STAGES = (
+    "extract_datapoints_for_experiments.py --client_file_name tiny.csv --data_path {data} "
+    "--taskonomy_clients_to_include 3 --scene_class_file_name places_class_names.txt",
+    "model_initialization.py --task {task}",
+    "train_centralized_task_model.py --task {task} --n_epochs 1 --batch_size 16 --use_accelerator True "
+    "--init_lr 1e-2 --data_path {data}",
+    "extract_embeddings.py --task {task} --n_clusters 10 --observe_performance True --from_checkpoint True "
+    "--load_model_dir trained_models/",
+    "test_fed.py --alpha 0.1 --task {task} --n_rounds 1 --n_clusters 10 --type embedding_based --n_clients 25 "
+    "--sgd_per_epoch 2 --init_lr 1e-1 --assignment_files_path assignments/ --method fedavg",
+)
+FEDERATED = STAGES[-1].replace("--n_rounds 1", "--n_rounds 2").replace("--n_clients 25", "--n_clients 4")
+
+
+@pytest.fixture
+def data(own_copy: Path) -> Path:
+    shutil.copy(own_copy / "rooms.csv", own_copy / "tiny.csv")
+    return own_copy
+
+
+@pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic", "class_scene"])
+def test_the_documented_commands_run_in_order(data: Path, run_script: Callable, tmp_path: Path, task: str) -> None:
+    for stage in STAGES:
+        run_script(stage.format(task=task, data=data))
+    run = tmp_path / "results/test_federated/fedavg" / task / "embedding_based/alpha0.1_seed42"
+    metrics = pd.read_csv(run / "metrics.csv")
+    assert metrics["round"].tolist() == [0, 1]
+    assert np.isfinite(metrics[["train_loss_mean", "train_loss_std", "test_loss"]]).all(axis=None)
+    for name in ("args.json", "environment.json", "partition.json", "partition.csv", "summary.json"):
+        assert (run / name).is_file()
+    for figure in ("loss.png", "distribution.png"):
+        Image.open(run / "figures" / figure).verify()
+    assignments = np.load(tmp_path / f"assignments/assignments_{task}.npy")
+    assert set(assignments) <= set(range(10))
+    assert len(np.load(tmp_path / f"assignments/centers_{task}.npy")) == 10
+
+
+@pytest.fixture
+def trained(data: Path, run_script: Callable) -> Callable:
+    """The stages before the federation, done for normals."""
+    for stage in STAGES[:-1]:
+        run_script(stage.format(task="normal", data=data))
+    return run_script
+
+
+def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: Path) -> None:
+    command = FEDERATED.format(task="normal")
+    for _ in range(2):
+        trained(command)
+    folder = tmp_path / "results/test_federated/fedavg/normal"
+    columns = ["train_loss_mean", "train_loss_std", "test_loss", "test_angle_mean"]
+    first, second = (pd.read_csv(folder / f"embedding_based/alpha0.1_seed42{n}/metrics.csv") for n in ("", "_2"))
+    assert first[columns].equals(second[columns])
+
+    trained(command, processes=2)
+    spread = pd.read_csv(folder / "embedding_based/alpha0.1_seed42_3/metrics.csv")
+    assert np.allclose(first[columns], spread[columns], rtol=1e-4)
+
+    trained(command.replace("embedding_based", "class_based"))
+    trained(command.replace("embedding_based", "iid"))
+    table = trained("make_tables.py").stdout
+    assert "clients' own" in table and "held out" in table
+    for ending in ("md", "tex", "csv", "png"):
+        assert (tmp_path / f"results/tables/comparison.{ending}").stat().st_size > 0
+    loss = json.loads((folder / "class_based/alpha0.1_seed42/summary.json").read_text())["last"]["test_loss"]
+    written = pd.read_csv(tmp_path / "results/tables/comparison.csv")
+    assert written.loc[written["data"] == "held out", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("test_fed.py --task normal --n_clusters 7", "--n_clusters 10"),
+        ("test_fed.py --task normal --n_clients 5000 --type class_based", "--n_clients"),
+        ("test_fed.py --task normal --method fedwrong", "fedwrong"),
+        ("test_fed.py --task normal --alpha -1", "--alpha"),
+        ("test_fed.py --task depth", "model_initialization.py"),
+        ("test_fed.py --task normal --resume_training True", "checkpoint"),
+        ("test_fed.py --task normal --data_path nowhere", "nowhere"),
+        ("extract_embeddings.py --task reshading", "train_centralized_task_model.py"),
+        ("extract_embeddings.py --task normal --n_clusters 1000", "--n_clusters"),
+        ("train_centralized_task_model.py --task reshading", "model_initialization.py"),
+        ("model_initialization.py --task sculpture", "sculpture"),
+        ("model_initialization.py --task normal --encoder tiny --pretrained True", "--pretrained"),
+        ("model_initialization.py --task normal --image_size 50", "--image_size"),
+        ("make_tables.py --result_path empty", "test_fed.py"),
+        ("extract_datapoints_for_experiments.py --client_file_name no.csv --data_path {data}", "no.csv"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(trained_once: Callable, command: str, text: str) -> None:
+    done = trained_once(command)
+    assert done.returncode == 2
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert text in lines[0]
+
+
+@pytest.fixture(scope="module")
+def trained_once(
+    rendered: Path, selection: object, run_anywhere: Callable, tmp_path_factory: pytest.TempPathFactory
+) -> Callable:
+    """A working folder with all stages before the federation done for normals, shared by the tests of this file."""
+    folder = tmp_path_factory.mktemp("work")
+    data = Path(shutil.copytree(rendered, folder / "data"))
+    shutil.copy(data / "rooms.csv", data / "tiny.csv")
+    for stage in STAGES[:-1]:
+        assert run_anywhere(folder, stage.format(task="normal", data=data)).returncode == 0
+    return lambda command: run_anywhere(folder, command.format(data=data))
+
+
+@pytest.mark.skipif(not NYU.is_dir(), reason=f"the photographs of {NYU.name} are not here")
+def test_stages_one_to_four_on_photographs(run_script: Callable, tmp_path: Path) -> None:
+    data = Path(shutil.copytree(NYU, tmp_path / "photographs"))
+    folder = "--init_model_dir initial_models"
+    run_script(f"extract_datapoints_for_experiments.py --client_file_name nyu.csv --data_path {data}")
+    for task in ("depth_euclidean", "reshading"):
+        run_script(f"model_initialization.py --task {task} --image_size 32 --norm group {folder}")
+        run_script(f"train_centralized_task_model.py --task {task} --n_epochs 1 --init_lr 0.05")
+        run_script(f"extract_embeddings.py --task {task} --n_clusters 16")
+        run_script(f"test_fed.py --task {task} --n_clusters 16 --n_clients 10 --n_rounds 1 --sgd_per_epoch 2")
+        runs = tmp_path / "results/test_federated/fedavg" / task
+        metrics = pd.read_csv(next(runs.rglob("metrics.csv")))
+        assert np.isfinite(metrics["test_loss"]).all()
