@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from utils import plots
 from utils.args import Parser
-from utils.errors import run_script
+from utils.errors import UserError, run_script
 from utils.files import write_atomically
-from utils.tables import compare, read_runs, readable
+from utils.tables import compare, read_central, read_runs, readable
 
 
 def parse_args():
@@ -18,23 +20,30 @@ def parse_args():
 
 
 def main() -> None:
-    """Write comparison.md, .tex, .csv and .png."""
+    """Write central.* for the central models, and comparison.* with its figure for the federated runs."""
     args = parse_args()
     folder = args.table_path or args.result_path / "tables"
-    runs = read_runs(args.result_path)
-    comparison = compare(runs)
-    table = readable(comparison)
-    texts = {
-        "md": table.to_markdown(index=False) + "\n",
-        "tex": table.to_latex(index=False, escape=True),
-        "csv": table.to_csv(index=False),
-    }
-    for ending, text in texts.items():
-        with write_atomically(folder / f"comparison.{ending}") as temporary:
+    central, runs = read_central(args.result_path), read_runs(args.result_path)
+    if central.empty and runs.empty:
+        raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
+    if not central.empty:
+        write_table(central, folder / "central")
+    if not runs.empty:
+        comparison = compare(runs)
+        write_table(readable(comparison), folder / "comparison")
+        figure = plots.comparison(comparison, folder / "comparison.png")
+        print(f"{len(runs)} federated runs, figure in {figure}")
+    print(f"tables in {folder}, as .md, .tex and .csv")
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as Markdown, LaTeX and CSV, and show it."""
+    markdown = table.to_markdown(index=False)
+    latex, csv = table.to_latex(index=False, escape=True), table.to_csv(index=False)
+    for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):
+        with write_atomically(path.with_suffix(ending)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    figure = plots.comparison(comparison, folder / "comparison.png")
-    print(texts["md"])
-    print(f"{len(runs)} runs; tables in {folder}/comparison.md, .tex and .csv, figure in {figure}")
+    print(f"{markdown}\n")
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@
 #
 # Settings, all optional, come from the environment: TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; SCALE names the folder
 # of arguments under scripts/args (builtin or paper); INIT and MODE are further arguments of the initial model and of
-# every training; JOBS is how many runs go on at once, by default one a core.
+# every training; METHODS="" makes the central models only; JOBS is how many runs go on at once, by default one a core.
 set -euo pipefail
 data=$1 buildings=$2 n_buildings=$3 results=$4
 read -ra tasks <<< "${TASKS:-depth_euclidean normal class_scene}"
-read -ra methods <<< "${METHODS:-fedavg}"
+read -ra methods <<< "${METHODS-fedavg}"
 read -ra alphas <<< "${ALPHAS:-0.1 10}"
 read -ra seeds <<< "${SEEDS:-0 1}"
 args="scripts/args/${SCALE:-builtin}" k="${N_CLUSTERS:-16}" mode="${MODE:-}"

@@ -44,6 +44,7 @@ def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> 
     axes = figure.subplots()
     bars = axes.bar(range(len(counts)), counts, color="#3b6ea5")
     axes.bar_label(bars)
+    axes.margins(y=0.1)
     axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right")
     axes.set(ylabel="images", title="Scene classes of the selected images")
     return save(figure, path)
@@ -184,7 +185,9 @@ def federated_loss(
     axes.plot(rounds, [row["test_loss"] for row in rows], color="C1", label="held out")
     for split, colour in (("train", "C0"), ("test", "C1")):
         axes.axhline(trivial[split], color=colour, ls=":", lw=1, label=f"trivial predictor, {_SPLITS[split]}")
-    axes.set(xlabel="round", ylabel="loss", title=title)
+    # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+    trained = np.concatenate([(mean + std)[1:], [row["test_loss"] for row in rows[1:]], list(trivial.values())])
+    axes.set(xlabel="round", ylabel="loss", title=title, ylim=(None, 1.08 * np.nanmax(trained)))
     axes.legend(fontsize="small")
     return save(figure, path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,30 +21,49 @@ _ASIDE = {
 }  # fmt: skip
 
 
+def read_central(result_path: Path) -> pd.DataFrame:
+    """The central models' held-out loss and last metric next to the trivial predictor's, a row a task, as text.
+
+    Mean ± standard deviation over seeds; of runs with the same task and seed the newest counts. Empty without runs.
+    """
+    values: dict[str, dict[int, dict]] = {}
+    for args, summary in _finished_runs(result_path / "train_centralized"):
+        values.setdefault(args["task"], {})[args["rand_seed"]] = summary
+    rows = []
+    for task, of_seed in values.items():
+        model, trivial = ([summary[key] for summary in of_seed.values()] for key in ("test", "trivial"))
+        last = list(model[0])[-1]
+        loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
+        rows.append(
+            {
+                "task": task,
+                "seeds": len(of_seed),
+                "trivial loss": spread(reference, 4),
+                "model loss": spread(loss, 4),
+                "lower by, %": spread(-increase(loss, reference), 1),
+                "metric": last,
+                "trivial": spread([value[last] for value in trivial], 3),
+                "model": spread([value[last] for value in model], 3),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
 def read_runs(result_path: Path) -> pd.DataFrame:
     """All finished federated runs, one a row: arguments, losses of the last round, trivial losses and skew.
 
-    Of runs with the same arguments and seed only the newest counts. UserError if there is no finished run.
+    Of runs with the same arguments and seed only the newest counts. Empty if there is no finished run.
     """
     rows = []
-    for summary_path in sorted((result_path / "test_federated").rglob("summary.json")):
-        try:
-            args = json.loads((summary_path.parent / "args.json").read_text(encoding="utf-8"))
-            summary = json.loads(summary_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{summary_path.parent}: not a readable run ({error}); remove it or run it again"
-            ) from error
+    for args, summary in _finished_runs(result_path / "test_federated"):
         row = {name: value for name, value in args.items() if name not in _ASIDE}
         for split, column in _LOSS.items():
             row[f"{split}_loss"] = summary["last"][column]
             row[f"{split}_trivial"] = summary["trivial_loss"][split]
-        rows.append(row | {"emd": summary["heterogeneity"]["emd"], "finished": summary_path.stat().st_mtime})
-    if not rows:
-        raise UserError(f"no finished run under {result_path / 'test_federated'}; run test_fed.py first")
-    runs = pd.DataFrame(rows).sort_values("finished").drop(columns="finished")
+        rows.append(row | {"emd": summary["heterogeneity"]["emd"]})
+    runs = pd.DataFrame(rows)
     arguments = [name for name in runs if not _measured(name)]
-    return runs.drop_duplicates(arguments, keep="last").reset_index(drop=True)
+    return runs.drop_duplicates(arguments, keep="last").reset_index(drop=True) if rows else runs
 
 
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
@@ -79,6 +98,17 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
         raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
     # Stable, so that the clients' own data stays before the held-out images.
     return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
+
+
+def _finished_runs(folder: Path) -> Iterator[tuple[dict, dict]]:
+    """Arguments and summary of each finished run under `folder`, the oldest first."""
+    for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
+        try:
+            texts = [(path.parent / name).read_text(encoding="utf-8") for name in ("args.json", "summary.json")]
+            args, summary = map(json.loads, texts)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
+        yield args, summary
 
 
 def _measured(column: str) -> bool:

@@ -47,7 +47,9 @@ def test_other_file_names_are_not_parsed(name: str) -> None:
         View.parse(f"rgb/taskonomy/hanson/{name}")
 
 
-@pytest.mark.parametrize("domain, other", [("class_scene", "class_scene.npy"), ("segment_semantic", "segment_semantic.png")])
+@pytest.mark.parametrize(
+    "domain, other", [("class_scene", "class_scene.npy"), ("segment_semantic", "segment_semantic.png")]
+)
 def test_both_names_are_found_and_the_usual_one_first(tmp_path: Path, domain: str, other: str) -> None:
     assert VIEW.find(tmp_path, domain) is None
     second = write(tmp_path / domain / "taskonomy/hanson" / f"point_12_view_3_domain_{other}", b"")
