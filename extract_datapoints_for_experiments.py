@@ -1,5 +1,6 @@
 """Stage 1: choose the buildings and the 16 commonest scene classes, and hold out a part of the images."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from datasets.selection import available_tasks, select, write_selection
@@ -11,7 +12,7 @@ from utils.errors import UserError, run_script
 from utils.runs import Run, remember_data_path
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
     parser.add_argument("--client_file_name", required=True, help="csv of the buildings, in the data folder")

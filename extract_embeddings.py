@@ -1,27 +1,28 @@
 """Stage 3: embed all images with a task's central model, cluster the embeddings, and draw them."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 from accelerate import Accelerator
 
-from datasets.selection import SELECTION_FILE, read_selection
+from datasets.selection import SELECTION_FILE
 from datasets.task_data import TaskData
 from models import embeddings as emb
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.report import draw_clusters, draw_predictions, print_values
 from models.task_model import load_model
 from models.training import best_file, checkpoint_file, model_from_checkpoint
-from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_task, number
+from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import run_script
 from utils.files import write_atomically, write_json
-from utils.runs import Run, data_path_or_default
+from utils.runs import Run
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_task(parser)
+    add_model(parser)
     parser.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="K of K-means")
     parser.add_argument("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
                         help="leave out clusters with a smaller share of the images")  # fmt: skip
@@ -30,7 +31,6 @@ def parse_args():
     parser.add_argument("--load_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
     parser.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help="where clusters go")
     parser.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
-    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -40,15 +40,14 @@ def main() -> None:
     """Write assignments_<task>.npy and centers_<task>.npy, and the figures of the clusters."""
     args = parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
     if args.from_checkpoint:
         model = model_from_checkpoint(checkpoint_file(args.load_model_dir, args.task, args.use_cbam), args.task)
     else:
         path = best_file(args.load_model_dir, args.task, args.use_cbam)
         model = load_model(path, args.task, "train_centralized_task_model.py")
     model = model.to(accelerator.device)
-    selection = read_selection(args.data_path)
-    data = TaskData(selection, model.task, model.config.image_size, accelerator.device)
+    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
+    emb.check_n_clusters(args.n_clusters, data)
     run = Run.create(args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
 
     full = run.path / "embeddings.npy"
@@ -58,7 +57,11 @@ def main() -> None:
     for name, array in (("assignments", assignments), ("centers", emb.centres(kmeans, pca))):
         with write_atomically(args.assignment_files_path / f"{name}_{args.task}.npy") as temporary:
             np.save(temporary, array)
-    origin = {"data_path": str(args.data_path), SELECTION_FILE: selection.fingerprint, "n_clusters": args.n_clusters}
+    origin = {
+        "data_path": str(args.data_path),
+        SELECTION_FILE: data.selection.fingerprint,
+        "n_clusters": args.n_clusters,
+    }
     write_json(args.assignment_files_path / f"assignments_{args.task}.json", origin)
     np.save(run.path / "reduced.npy", reduced)
     if not args.keep_embeddings:

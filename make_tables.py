@@ -1,5 +1,6 @@
 """Stage 5: the table and the figure that compare embedding-based with class-based splits, from the finished runs."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ from utils.files import write_atomically
 from utils.tables import compare, read_central, read_runs, readable
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
     parser.add_argument("--result_path", type=Path, default=Path("results"), help="where the run directories are")

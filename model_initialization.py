@@ -1,5 +1,6 @@
 """Stage 2a: make a task's initial model, the common start of the central and the federated trainings."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import torch
@@ -8,19 +9,18 @@ from datasets.tasks import DEPTH_TARGETS, get_task
 from models.encoders import ENCODERS
 from models.layers import NORMS
 from models.task_model import ModelConfig, TaskModel, init_file, save_model
-from utils.args import POSITIVE_INT, Parser, add_task, number
+from utils.args import POSITIVE_INT, Parser, add_model, number
 from utils.errors import run_script
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_task(parser)
+    add_model(parser)
     parser.add_argument("--encoder", choices=ENCODERS, default="tiny", help="the paper's is clip_vit_b32")
     parser.add_argument("--image_size", type=POSITIVE_INT, help="default: 64 for tiny, 224 for the others")
     parser.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     parser.add_argument("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
-    parser.add_flag("--use_cbam", False, "attention in the decoder")
     parser.add_argument("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
     parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="where the model goes")
     parser.add_argument("--rand_seed", type=number(int, least=0), default=42, help="seed of the weights")

@@ -1,11 +1,11 @@
 """Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
 from accelerate import Accelerator
 
-from datasets.selection import SELECTION_FILE, read_selection
 from datasets.task_data import TaskData
 from models.evaluation import evaluate_trivial
 from models.task_model import init_file, load_model, save_model
@@ -17,15 +17,15 @@ from network.heterogeneity import group_counts, report
 from network.partition import PARTITIONERS, deal
 from network.simulation import Simulation, shared_run
 from utils import plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_task, number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import run_script
-from utils.runs import Run, data_path_or_default
+from utils.runs import Run
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_task(parser)
+    add_model(parser)
     add = parser.add_argument
     add("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add("--type", choices=SPLIT_TYPES, default="embedding_based", help="what is dealt to clients")
@@ -50,7 +50,6 @@ def parse_args():
     add("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
     parser.add_flag("--start_warm", False, "start from the central model instead of the initial one")
     add("--trained_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
-    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
     parser.add_flag("--plot_distribution", True, "draw what each client has")
     parser.add_flag("--resume_training", False, "continue the newest run with these arguments")
     add_data(parser)
@@ -62,15 +61,12 @@ def main() -> None:
     """Partition, report how uneven the partition is, train, and draw the result."""
     args = parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
     if args.start_warm:
         start, made_by = best_file(args.trained_model_dir, args.task, args.use_cbam), "train_centralized_task_model.py"
     else:
         start, made_by = init_file(args.init_model_dir, args.task, args.use_cbam), "model_initialization.py"
     model = load_model(start, args.task, made_by)
-    selection = read_selection(args.data_path)
-    with accelerator.main_process_first():  # the others find the images packed
-        data = TaskData(selection, model.task, model.config.image_size, accelerator.device)
+    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
     rule = "iid" if args.type == "iid" else args.partition
     dealing = deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len)
@@ -87,7 +83,7 @@ def main() -> None:
     uneven = report(dealing.clients, groups)
     if accelerator.is_main_process:
         origin = {"type": args.type, "rule": rule, "alpha": args.alpha, "seed": args.rand_seed}
-        dealing.save(run.path, selection, groups, origin | {SELECTION_FILE: selection.fingerprint})
+        dealing.save(run.path, data.selection, groups, origin)
         print(", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in uneven.items()))
         if args.plot_distribution:
             kind = "cluster" if args.type == "embedding_based" else "scene class"

@@ -1,25 +1,25 @@
 """Stage 2b: train a task's model on all training images."""
 
+from argparse import Namespace
 from pathlib import Path
 
 from accelerate import Accelerator
 
-from datasets.selection import read_selection
 from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.report import draw_predictions, print_values
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file
 from utils import plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_task, number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import UserError, run_script
-from utils.runs import Run, data_path_or_default
+from utils.runs import Run
 
 
-def parse_args():
+def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_task(parser)
+    add_model(parser)
     parser.add_argument("--n_epochs", type=POSITIVE_INT, default=100, help="epochs in all")
     parser.add_argument("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
     parser.add_argument("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
@@ -27,7 +27,6 @@ def parse_args():
     parser.add_argument("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs before the decay")
     parser.add_flag("--use_adam", False, "Adam instead of SGD")
     parser.add_argument("--val_fraction", type=number(float, above=0, most=0.9), default=0.1, help="for validation")
-    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
     parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
     parser.add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help="where models go")
     parser.add_flag("--resume_training", False, "continue from the checkpoint")
@@ -42,9 +41,8 @@ def main() -> None:
     accelerator = Accelerator(cpu=not args.use_accelerator)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
     model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
-    data = TaskData(read_selection(args.data_path), model.task, model.config.image_size, accelerator.device)
+    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     settings = TrainSettings(
         n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,

@@ -9,7 +9,6 @@ generator of its own, so the files are the same whatever the number of processes
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -29,6 +28,7 @@ from datasets.room_kinds import KINDS, Style
 from datasets.room_rendering import NO_DEPTH, Camera, RayCaster, encode, render
 from datasets.room_scenes import SEMANTIC_CLASSES, Room, make_room
 from datasets.taskonomy import N_PLACES, View, read_class_names, read_scene_class
+from utils.args import Parser
 from utils.errors import UserError, run_script
 
 VERSION = 1  # of the files: to be raised with every change of what the same arguments render
@@ -321,13 +321,13 @@ def _draw_domain(axis: Any, path: Path, domain: str, names: list[str]) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("--data_path", type=Path, default=Path("data/sample_rooms"), help="folder to write")
     parser.add_argument("--n_buildings", type=int, default=4, help=f"1 to {len(BUILDINGS)}")
     parser.add_argument("--views_per_building", type=int, default=200, help="in about a sixth as many rooms")
     parser.add_argument("--image_size", type=int, default=96, help="pixels")
     parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
-    parser.add_argument("--n_workers", type=int, default=None, help="processes; default one a core")
+    parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one a core")
     make_sample_rooms(**vars(parser.parse_args()))
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from datasets.packed import load_packed
-from datasets.selection import Selection
+from datasets.selection import Selection, read_selection
 from datasets.tasks import RGB, Encoding, Task
 from utils.errors import UserError
+from utils.runs import data_path_or_default
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,14 @@ class TaskData:
         size = self._images.nbytes + self._stored.nbytes
         if device.type != "cpu" and size < _free_bytes(device) // 2:
             self._images, self._stored = self._images.to(device), self._stored.to(device)
+
+    @classmethod
+    def open(cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator) -> TaskData:
+        """The data of a script's arguments; fills in `args.data_path` where it was not given."""
+        args.data_path = data_path_or_default(args.data_path, args.result_path)
+        selection = read_selection(args.data_path)
+        with accelerator.main_process_first():  # the other processes find the images packed
+            return cls(selection, task, image_size, accelerator.device)
 
     def __len__(self) -> int:
         return len(self.selection)

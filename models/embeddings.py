@@ -62,6 +62,12 @@ def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.nda
     return reduced, pca, float(pca.explained_variance_ratio_.sum())
 
 
+def check_n_clusters(n_clusters: int, data: TaskData) -> None:
+    """UserError if there are fewer training images than clusters."""
+    if n_clusters > len(data.train):
+        raise UserError(f"--n_clusters {n_clusters} is more than the {len(data.train)} training images")
+
+
 def cluster(
     reduced: np.ndarray, data: TaskData, n_clusters: int, threshold: float, seed: int
 ) -> tuple[np.ndarray, KMeans]:
@@ -70,8 +76,7 @@ def cluster(
     Returns assignments (N,) int64, -1 for unreadable images and for clusters with a smaller share of the training
     images than `threshold`, and the fitted K-means. UserError if there are fewer training images than clusters.
     """
-    if n_clusters > len(data.train):
-        raise UserError(f"--n_clusters {n_clusters} is more than the {len(data.train)} training images")
+    check_n_clusters(n_clusters, data)
     kmeans = KMeans(n_clusters, n_init=10, random_state=seed).fit(reduced[data.train])
     assignments = kmeans.predict(reduced).astype(np.int64)
     assignments[~data.readable] = -1

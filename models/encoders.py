@@ -7,6 +7,7 @@ One entry in `ENCODERS` is all that another encoder needs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -100,7 +101,11 @@ def _clip_vit_b32(image_size: int, pretrained: bool, norm: str) -> Encoder:
     except ImportError as error:
         raise UserError("--encoder clip_vit_b32 needs the package open_clip_torch; install requirements.txt") from error
     name, tag = "ViT-B-32-quickgelu", "openai" if pretrained else None
-    network = open_clip.create_model(name, pretrained=tag, force_image_size=image_size, load_weights=pretrained)
+    logging.disable(logging.ERROR)  # it logs a line for every try of a download, and one for random weights
+    try:
+        network = open_clip.create_model(name, pretrained=tag, force_image_size=image_size, load_weights=pretrained)
+    finally:
+        logging.disable(logging.NOTSET)
     return Encoder(network.visual.float(), 512, _CLIP)  # the text tower is not needed
 
 
@@ -130,6 +135,6 @@ def build_encoder(name: str, image_size: int, pretrained: bool, norm: str) -> En
         if not pretrained:
             raise
         raise UserError(
-            f"the pretrained weights of {name} cannot be had ({error}); "
+            f"the pretrained weights of {name} cannot be had ({str(error).split('. ')[0]}); "
             "connect to the internet for the first run, or give --pretrained False"
         ) from error

@@ -146,7 +146,7 @@ class Dealing:
 
     def save(self, folder: Path, selection: Selection, groups: np.ndarray, origin: Mapping[str, Any]) -> None:
         """Write `partition.npy` (`client_of`), `partition.csv` (user_id, image_id, class, cluster) and
-        `partition.json` (`origin`, the client sizes, and the SHA-256 of the groups that were dealt)."""
+        `partition.json` (`origin`, the client sizes, and the SHA-256 of the selection and of the groups)."""
         with write_atomically(folder / "partition.npy") as temporary:
             np.save(temporary, self.client_of)
         dealt = np.flatnonzero(self.client_of >= 0)
@@ -158,7 +158,8 @@ class Dealing:
             pd.DataFrame(columns).to_csv(temporary, index=False)
         sizes = np.bincount(self.client_of[dealt], minlength=self.n_clients).tolist()
         digest = hashlib.sha256(groups.astype("<i8").tobytes()).hexdigest()
-        write_json(folder / "partition.json", {**origin, "client_sizes": sizes, "groups_sha256": digest})
+        hashes = {"selection_sha256": selection.fingerprint, "groups_sha256": digest}
+        write_json(folder / "partition.json", {**origin, "client_sizes": sizes, **hashes})
 
 
 def deal(

@@ -55,9 +55,10 @@ POSITIVE_INT = number(int, least=1)
 POSITIVE = number(float, above=0)
 
 
-def add_task(parser: Parser) -> None:
-    """`--task`."""
+def add_model(parser: Parser) -> None:
+    """`--task` and `--use_cbam`, which name the model."""
     parser.add_argument("--task", required=True, help="name of the task, e.g. depth_euclidean")
+    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
 
 
 def add_data(parser: Parser) -> None:
