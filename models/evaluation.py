@@ -41,14 +41,14 @@ def trivial_output(data: TaskData) -> Tensor:
         if data.task.categorical:
             values = F.one_hot(values, data.task.out_channels).movedim(-1, 1)
             valid = valid[:, None]
-        total = total + (values * valid).sum(0, keepdim=True, dtype=torch.float64)
-        count = count + valid.expand_as(values).sum(0, keepdim=True)
+        total = total + (values * valid).cpu().sum(0, keepdim=True, dtype=torch.float64)
+        count = count + valid.expand_as(values).cpu().sum(0, keepdim=True)
     if data.task.categorical:
         # One observation shared among all classes keeps the loss of unseen ones finite.
         smooth = 1.0 / data.task.out_channels
-        return torch.log((total + smooth) / (count + 1.0)).float()
+        return torch.log((total + smooth) / (count + 1.0)).float().to(data.device)
     overall = total.sum() / count.sum().clamp(min=1)
-    return torch.where(count > 0, total / count.clamp(min=1), overall).float()
+    return torch.where(count > 0, total / count.clamp(min=1), overall).float().to(data.device)
 
 
 def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerator) -> list[dict[str, float]]:

@@ -118,5 +118,5 @@ def test_every_task_has_a_loss() -> None:
 
 
 def test_unknown_task_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown task 'depth'.*depth_euclidean"):
+    with pytest.raises(UserError, match=r"unknown task 'depth'.*depth_euclidean"):
         return_task_loss("depth")

@@ -176,7 +176,7 @@ def summarise(task: Task, statistics: Tensor, groups: Sequence[np.ndarray]) -> d
     Returns:
         For each of `metric_names(task)`, an array (len(groups),), nan where a group has nothing to count.
     """
-    rows = statistics.double().cpu()
+    rows = statistics.cpu().double()
     sums = torch.stack([rows[torch.as_tensor(group, dtype=torch.int64)].sum(0) for group in groups])
     metrics = [METRICS[name] for name in task.metrics]
     parts = sums.split([2, *(m.width * (task.out_channels if m.per_class else 1) for m in metrics)], dim=1)

@@ -118,15 +118,11 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def environment() -> dict[str, Any]:
     """Versions and machine, as far as they bear on numbers."""
-    git = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False,
-        cwd=Path(__file__).parent,
-    )  # fmt: skip
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        "commit": git.stdout.strip() or None,
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "commit": _commit(),
         "command": sys.argv,
         "cpu_threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -148,6 +144,23 @@ def data_path_or_default(given: Path | None, result_path: Path) -> Path:
     if not path.is_dir():
         raise UserError(f"{path}: no such folder; see --data_path")
     return path
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The checkout's commit, with `-dirty` if files differ from it; None outside a git checkout."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
 
 
 def _numbered(name: str, base: str) -> bool:

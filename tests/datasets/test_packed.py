@@ -278,7 +278,7 @@ def test_truncated_array_is_packed_again(tmp_path: Path) -> None:
 
 
 def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no rgb image can be read.*point_0_view_0.*the rgb file is missing"):
+    with pytest.raises(UserError, match=r"no rgb image can be read.*point_0_view_0.*the rgb file is missing"):
         TaskData(small_selection(tmp_path), get_task("class_scene"), SIZE, CPU)
 
 

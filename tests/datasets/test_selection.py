@@ -218,7 +218,7 @@ def test_broken_row_names_the_file(selection: Selection, tmp_path: Path, column:
 @pytest.mark.parametrize("content", ["", "filepath,split\n", "\0\1"])
 def test_file_without_the_columns_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / SELECTION_FILE).write_text(content)
-    with pytest.raises(UserError, match="run extract_datapoints_for_experiments.py again"):
+    with pytest.raises(UserError, match=r"run extract_datapoints_for_experiments\.py again"):
         read_selection(tmp_path)
 
 

@@ -1,0 +1,169 @@
+"""Embeddings do not depend on the batch; projection and clusters against scikit-learn and made-up blobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score
+
+from datasets.selection import Selection, read_selection
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from models.embeddings import PCA_COMPONENTS, centres, cluster, extract_embeddings, reduce_dimension, tsne
+from models.task_model import ModelConfig, TaskModel
+from utils.errors import UserError
+
+SIZE = 16
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model(selection: Selection) -> TaskModel:
+    """A model with batch norm whose statistics are not those of a new one, left in training mode."""
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="batch"))
+    with torch.no_grad():
+        model(TaskData(selection, get_task("normal"), SIZE, CPU).batch(torch.arange(40)).images)
+    return model.train()
+
+
+def all_readable(n: int, n_train: int) -> SimpleNamespace:
+    """What clustering needs to know of the data: the first images are for training, all can be read."""
+    return SimpleNamespace(train=np.arange(n_train), readable=np.ones(n, bool))
+
+
+def blobs(n_each: int, dimension: int, n_blobs: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Points around centres far apart, in random order, and the centre of each."""
+    rng = np.random.default_rng(0)
+    ids = rng.permutation(np.repeat(np.arange(n_blobs), n_each))
+    return (20 * rng.normal(size=(n_blobs, dimension))[ids] + rng.normal(size=(len(ids), dimension))).astype("f4"), ids
+
+
+# Embeddings
+
+
+def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, selection: Selection, tmp_path: Path) -> None:
+    data = TaskData(selection, get_task("normal"), SIZE, CPU)
+    model.train()
+    embeddings = extract_embeddings(model, data, tmp_path / "embeddings.npy")
+    assert isinstance(embeddings, np.memmap)
+    assert (embeddings.shape, embeddings.dtype) == ((len(data), 8 * SIZE * SIZE), np.float32)
+    with torch.no_grad():
+        for position in (0, 20, len(data) - 1):
+            alone, _ = model.eval()(data.batch(torch.tensor([position])).images)
+            np.testing.assert_allclose(embeddings[position], alone.flatten().numpy(), atol=1e-5)
+    assert embeddings.std(axis=0).max() > 0.01  # images do differ
+
+
+def test_unreadable_images_have_no_embedding(model: TaskModel, own_copy: Path, tmp_path: Path) -> None:
+    chosen = read_selection(own_copy)
+    (own_copy / chosen.views[3].path("rgb")).write_text("no picture")
+    data = TaskData(chosen, get_task("normal"), SIZE, CPU)
+    embeddings = extract_embeddings(model, data, tmp_path / "embeddings.npy")
+    assert np.flatnonzero(~embeddings.any(axis=1)).tolist() == [3]
+
+
+# Projection
+
+
+def test_projection_keeps_as_much_as_pca() -> None:
+    rng = np.random.default_rng(0)
+    scales = np.exp(-np.arange(120) / 25)
+    points = (rng.normal(size=(900, 120)) * scales @ rng.normal(size=(120, 120)) + 3).astype(np.float32)
+    train = rng.permutation(900)[:700]  # two batches of the incremental algorithm
+    reduced, pca, kept = reduce_dimension(points, train)
+    exact = PCA(PCA_COMPONENTS).fit(points[train])
+    assert (reduced.shape, reduced.dtype) == ((900, PCA_COMPONENTS), np.float32)
+    errors = [np.square(points - method.inverse_transform(method.transform(points))).sum() for method in (pca, exact)]
+    assert errors[0] < 1.05 * errors[1]
+    assert 0 < kept <= 1
+    assert kept == pytest.approx(exact.explained_variance_ratio_.sum(), abs=0.01)
+    np.testing.assert_allclose(reduced, pca.transform(points), rtol=1e-3, atol=1e-3)
+
+
+def test_projection_loses_nothing_of_few_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    points = (rng.normal(size=(300, 5)) @ rng.normal(size=(5, 200))).astype(np.float32)
+    reduced, pca, kept = reduce_dimension(points, np.arange(200))
+    assert kept == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(pca.inverse_transform(reduced), points, atol=1e-3)
+
+
+def test_projection_of_fewer_images_than_components() -> None:
+    points = np.random.default_rng(0).normal(size=(30, 90)).astype(np.float32)
+    reduced, pca, kept = reduce_dimension(points, np.arange(10))
+    assert reduced.shape == (30, 10)
+    assert kept == pytest.approx(1, abs=1e-5)
+    np.testing.assert_allclose(pca.inverse_transform(reduced[:10]), points[:10], atol=1e-4)
+
+
+def test_small_dimension_stays_as_it_is() -> None:
+    points = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
+    reduced, pca, kept = reduce_dimension(points, np.arange(80))
+    assert (pca, kept) == (None, 1.0)
+    np.testing.assert_array_equal(reduced, points)
+
+
+# Clusters
+
+
+def test_clusters_are_found_and_held_out_images_join_them() -> None:
+    points, ids = blobs(30, 10)
+    assignments, _ = cluster(points, all_readable(120, 90), 4, 0.0, seed=1)
+    assert assignments.dtype == np.int64
+    assert adjusted_rand_score(ids, assignments) == 1
+    again, _ = cluster(points, all_readable(120, 90), 4, 0.0, seed=1)
+    np.testing.assert_array_equal(assignments, again)
+
+
+@pytest.mark.parametrize("dimension", [20, 150])
+def test_assignments_are_the_nearest_centres_of_the_embeddings(dimension: int) -> None:
+    points = np.random.default_rng(0).normal(size=(200, dimension)).astype(np.float32)
+    data = all_readable(200, 150)
+    reduced, pca, _ = reduce_dimension(points, data.train)
+    assert (pca is None) == (dimension == 20)
+    assignments, kmeans = cluster(reduced, data, 6, 0.0, seed=0)
+    found = centres(kmeans, pca)
+    assert (found.shape, found.dtype) == ((6, dimension), np.float32)
+    distances = np.linalg.norm(points[:, None] - found, axis=2)
+    np.testing.assert_array_equal(assignments, distances.argmin(axis=1))
+
+
+def test_unreadable_images_are_in_no_cluster() -> None:
+    points, _ = blobs(10, 5)
+    data = all_readable(40, 30)
+    data.train, data.readable[[4, 35]] = np.delete(data.train, 4), False
+    assignments, _ = cluster(points, data, 4, 0.0, seed=0)
+    assert np.flatnonzero(assignments == -1).tolist() == [4, 35]
+
+
+@pytest.mark.parametrize("threshold, left_out", [(0.1, []), (0.11, [3]), (0.21, [2, 3])])
+def test_clusters_below_the_threshold_are_left_out(threshold: float, left_out: list[int]) -> None:
+    # Of 100 training images 40, 30, 20 and 10 belong to the four blobs.
+    ids = np.repeat(np.arange(4), [40, 30, 20, 10])
+    points = (10 * np.eye(4)[ids] + 0.01 * np.random.default_rng(0).normal(size=(100, 4))).astype(np.float32)
+    assignments, _ = cluster(points, all_readable(100, 100), 4, threshold, seed=0)
+    np.testing.assert_array_equal(assignments == -1, np.isin(ids, left_out))
+
+
+def test_more_clusters_than_images_are_refused() -> None:
+    points, _ = blobs(3, 5)
+    with pytest.raises(UserError, match="--n_clusters 11 is more than the 10 training images"):
+        cluster(points, all_readable(12, 10), 11, 0.0, seed=0)
+
+
+def test_tsne_keeps_neighbours() -> None:
+    points, ids = blobs(20, 6, n_blobs=2)
+    plane = tsne(points, seed=0)
+    assert plane.shape == (40, 2)
+    distances = np.linalg.norm(plane[:, None] - plane, axis=2) + np.diag(np.full(40, np.inf))
+    assert (ids[distances.argmin(axis=1)] == ids).all()
+
+
+def test_tsne_of_three_points_is_finite() -> None:
+    assert np.isfinite(tsne(np.eye(3, dtype=np.float32), seed=0)).all()

@@ -1,0 +1,93 @@
+"""Models on disk: what is saved comes back the same, and a file that is not such a model is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from models.task_model import ModelConfig, TaskModel, init_file, load_model, save_model
+from utils.errors import UserError
+
+STAGE = "model_initialization.py"
+
+
+def small_model(task: str = "normal", **settings: object) -> TaskModel:
+    """A random model whose batch-norm statistics have moved."""
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig(task, image_size=16, **settings))
+    with torch.no_grad():
+        model(torch.rand(8, 3, 16, 16))
+    return model.eval()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = init_file(tmp_path / "new folder", "normal", use_cbam=False)
+    save_model(small_model(), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "task, settings",
+    [
+        ("normal", {}), ("depth_euclidean", {"depth_target": "log", "use_cbam": True}),
+        ("class_scene", {"norm": "group"}), ("segment_semantic", {"encoder": "resnet18"}),
+    ],
+)  # fmt: skip
+def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings: dict[str, object]) -> None:
+    model = small_model(task, **settings)
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors", task, STAGE).eval()
+    assert loaded.config == model.config
+    images = torch.rand(2, 3, 16, 16)
+    for before, after in zip(model(images), loaded(images), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_name_of_the_file_says_task_and_attention() -> None:
+    assert init_file(Path("a"), "normal", False) == Path("a/init_model_normal.safetensors")
+    assert init_file(Path("a"), "normal", True) == Path("a/init_model_normal_cbam.safetensors")
+
+
+def test_missing_file_names_the_stage(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"is missing; run {STAGE} --task normal first"):
+        load_model(tmp_path / "no.safetensors", "normal", STAGE)
+
+
+def test_model_of_another_task_is_refused(saved: Path) -> None:
+    with pytest.raises(UserError, match="holds a model for normal, not for --task reshading"):
+        load_model(saved, "reshading", STAGE)
+
+
+@pytest.mark.parametrize("length", [0, 4, 50, 2000, -1])
+def test_truncated_file_names_the_stage(saved: Path, length: int) -> None:
+    saved.write_bytes(saved.read_bytes()[:length])
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(saved, "normal", STAGE)
+
+
+@pytest.mark.parametrize("metadata", [None, {"config": "no json"}, {"config": "[1]"}, {"config": '{"colour": 1}'}])
+def test_file_without_settings_names_the_stage(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    path = tmp_path / "other.safetensors"
+    save_file({"a": torch.zeros(2)}, path, metadata=metadata)
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(path, "normal", STAGE)
+
+
+def test_file_of_another_kind_names_the_stage(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_text("not tensors at all, and long enough to have a header of eight bytes")
+    with pytest.raises(UserError, match=f"run {STAGE} again"):
+        load_model(path, "normal", STAGE)
+
+
+def test_weights_of_another_network_name_the_stage(saved: Path) -> None:
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({"a": torch.zeros(2)}, saved, metadata=metadata)
+    with pytest.raises(UserError, match=f"the weights do not fit the network; run {STAGE} again"):
+        load_model(saved, "normal", STAGE)

@@ -1,0 +1,202 @@
+"""Central training: resuming, which weights are the best, the decay, and what stops it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from datasets.selection import Selection
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from models import training
+from models.task_model import ModelConfig, TaskModel, load_model
+from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, model_from_checkpoint
+from utils.errors import UserError
+from utils.runs import save_checkpoint
+
+TASK = "depth_euclidean"
+SETTINGS = TrainSettings(
+    n_epochs=4, batch_size=16, init_lr=0.05, lr_decay_rate=0.5, no_improvement_tolerance=1, use_adam=False,
+    val_fraction=0.2, rand_seed=7,
+)  # fmt: skip
+
+
+class Trainer:
+    """Makes trainings of one task at 32 pixels whose files lie in one folder."""
+
+    def __init__(self, selection: Selection, folder: Path, task: str = TASK, size: int = 32) -> None:
+        self.task, self.size, self.folder = task, size, folder
+        self.data = TaskData(selection, get_task(task), size, torch.device("cpu"))
+
+    def __call__(self, name: str, settings: TrainSettings = SETTINGS, **config: object) -> CentralTraining:
+        torch.manual_seed(3)
+        model = TaskModel(ModelConfig(self.task, image_size=self.size, **config))
+        files = [make(self.folder / name, self.task, False) for make in (checkpoint_file, best_file)]
+        return CentralTraining(model, self.data, settings, Accelerator(cpu=True), *files)
+
+
+@pytest.fixture
+def trainer(selection: Selection, tmp_path: Path) -> Trainer:
+    return Trainer(selection, tmp_path)
+
+
+def run(trained: CentralTraining) -> list[dict[str, torch.Tensor]]:
+    """Train, and return the weights after each epoch."""
+    weights = []
+    trained.run(lambda _: weights.append({k: v.clone() for k, v in trained.model.state_dict().items()}))
+    return weights
+
+
+def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+
+
+# Resuming
+
+
+@pytest.mark.parametrize("use_adam", [False, True], ids=["sgd", "adam"])
+def test_resumed_training_ends_like_an_uninterrupted_one(
+    trainer: Trainer, use_adam: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = cycle([1.0, 2.0, 3.0, 4.0])  # no improvement, so that the rate decays before and after the interruption
+    monkeypatch.setattr(training, "mean_values", lambda data, statistics: {"loss": next(losses)})
+    settings = replace(SETTINGS, use_adam=use_adam, init_lr=0.01)
+    whole = trainer("whole", settings)
+    last = run(whole)[-1]
+    run(trainer("parts", replace(settings, n_epochs=2)))
+    resumed = trainer("parts", settings)
+    resumed.resume()
+    assert len(resumed.history) == 2
+    assert_same(run(resumed)[-1], last)
+    assert resumed.history == whole.history
+    assert [row["lr"] for row in resumed.history] == pytest.approx([0.01, 0.01, 0.005, 0.0025])
+    best = [load_model(each.best, TASK, "").state_dict() for each in (whole, resumed)]
+    assert_same(*best)
+
+
+def test_training_follows_from_the_seed(trainer: Trainer) -> None:
+    settings = replace(SETTINGS, n_epochs=1)
+    first, second, other = (
+        run(trainer(name, each))[0]
+        for name, each in (("a", settings), ("b", settings), ("c", replace(settings, rand_seed=8)))
+    )
+    assert_same(first, second)
+    assert not torch.equal(first["decoder.head.0.weight"], other["decoder.head.0.weight"])
+
+
+@pytest.mark.parametrize(
+    "changes, config, message",
+    [
+        ({"init_lr": 0.1}, {}, "another --init_lr; resume with the same"),
+        ({"batch_size": 8, "rand_seed": 1}, {}, "another --batch_size, --rand_seed"),
+        ({}, {"use_cbam": True}, "initial model"),
+        ({}, {"norm": "group"}, "initial model"),
+    ],
+)
+def test_resuming_with_other_arguments_is_refused(
+    trainer: Trainer, changes: dict[str, float], config: dict[str, object], message: str
+) -> None:
+    run(trainer("a", replace(SETTINGS, n_epochs=1)))
+    with pytest.raises(UserError, match=message):
+        trainer("a", replace(SETTINGS, **changes), **config).resume()
+
+
+def test_resuming_without_a_checkpoint_is_refused(trainer: Trainer) -> None:
+    with pytest.raises(UserError, match="no readable checkpoint"):
+        trainer("a").resume()
+
+
+def test_last_model_comes_from_the_checkpoint(trainer: Trainer, tmp_path: Path) -> None:
+    last = run(trainer("a", replace(SETTINGS, n_epochs=2)))[-1]
+    path = checkpoint_file(tmp_path / "a", TASK, False)
+    assert_same(model_from_checkpoint(path, TASK).state_dict(), last)
+    with pytest.raises(UserError, match="holds a model for depth_euclidean, not for --task normal"):
+        model_from_checkpoint(path, "normal")
+    with pytest.raises(UserError, match=r"run train_centralized_task_model\.py --task normal first"):
+        model_from_checkpoint(path.with_name("other.safetensors"), "normal")
+
+
+@pytest.mark.xfail(strict=True, raises=KeyError, reason="the state is used unchecked")
+def test_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "last.safetensors", {"server.a": torch.zeros(1)}, {"rows": []})
+    with pytest.raises(UserError):
+        model_from_checkpoint(tmp_path / "last.safetensors", TASK)
+
+
+# Validation, best model and decay
+
+
+def test_validation_images_are_training_images_that_are_not_trained_on(trainer: Trainer) -> None:
+    trained = trainer("a")
+    assert len(trained.val) == round(0.2 * len(trainer.data.train))
+    together = np.concatenate([trained.val, trained.train])
+    assert sorted(together.tolist()) == trainer.data.train.tolist()
+
+
+def test_best_file_has_the_lowest_validation_loss_and_the_rate_decays_after_it(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 1.0, 2.0, 5.0, 4.0])
+    monkeypatch.setattr(training, "mean_values", lambda data, statistics: {"loss": next(losses)})
+    trained = trainer("a", replace(SETTINGS, n_epochs=5, no_improvement_tolerance=2, init_lr=0.08))
+    weights = run(trained)
+    assert_same(load_model(trained.best, TASK, "").state_dict(), weights[1])
+    assert [row["val_loss"] for row in trained.history] == [3, 1, 2, 5, 4]
+    # Epoch 4 is the second without improvement: the rate is halved for epoch 5.
+    assert [row["lr"] for row in trained.history] == pytest.approx([0.08, 0.08, 0.08, 0.08, 0.04])
+
+
+def test_training_lowers_the_loss(trainer: Trainer) -> None:
+    trained = trainer("a", replace(SETTINGS, n_epochs=8, init_lr=0.2))
+    run(trained)
+    losses = [row["train_loss"] for row in trained.history]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_first_loss_and_step_of_sgd_are_those_of_a_bare_loop(trainer: Trainer) -> None:
+    settings = replace(SETTINGS, n_epochs=1, batch_size=1000, use_adam=False)
+    trained = trainer("a", settings)
+    bare = trainer("b", settings).model.train()
+    batch = trainer.data.batch(torch.from_numpy(trained.train))
+    output = bare(batch.images)[1]
+    errors = (output - batch.target).abs() * batch.valid
+    loss = (errors.sum((1, 2, 3)) / batch.valid.sum((1, 2, 3)).clamp(min=1)).mean()
+    loss.backward()
+    expected = {name: p.detach() - settings.init_lr * p.grad for name, p in bare.named_parameters()}
+    weights = run(trained)[0]
+    assert trained.history[0]["train_loss"] == pytest.approx(loss.item(), rel=1e-4)
+    for name, parameter in expected.items():
+        torch.testing.assert_close(weights[name], parameter, rtol=1e-3, atol=1e-4)
+
+
+# What stops it
+
+
+@pytest.mark.parametrize("task", [TASK, "normal", "class_scene"])
+def test_loss_that_is_not_finite_names_the_rate(selection: Selection, tmp_path: Path, task: str) -> None:
+    trained = Trainer(selection, tmp_path, task)("a", replace(SETTINGS, init_lr=1e38))
+    with pytest.raises(UserError, match="not finite in epoch 1; lower --init_lr"):
+        run(trained)
+    assert not trained.best.exists() and not trained.checkpoint.exists()
+
+
+def test_one_training_image_is_not_enough(selection: Selection, tmp_path: Path) -> None:
+    alone = replace(selection, train=selection.train[:1])
+    with pytest.raises(UserError, match="1 training images leave none to train on"):
+        Trainer(alone, tmp_path)("a")
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="batch norm of one image whose last map is one pixel")
+def test_last_batch_of_one_image_is_trained_on(selection: Selection, tmp_path: Path) -> None:
+    few = replace(selection, train=selection.train[:6])  # one for validation, and batches of four and one
+    settings = replace(SETTINGS, n_epochs=1, batch_size=4)
+    trained = Trainer(few, tmp_path, size=16)("a", settings)
+    assert len(trained.train) == 5
+    run(trained)

@@ -1,0 +1,147 @@
+"""The command line: booleans, argument files, bounds, and errors of one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, number
+from utils.errors import UserError, run_script
+
+
+@pytest.fixture
+def parser() -> Parser:
+    parser = Parser("A stage")
+    parser.add_flag("--use_cbam", False, "attention")
+    parser.add_flag("--plot", True, "draw")
+    parser.add_argument("--task")
+    parser.add_argument("--n_rounds", type=POSITIVE_INT, default=100)
+    parser.add_argument("--init_lr", type=POSITIVE)
+    parser.add_argument("--share", type=number(float, above=0, most=0.9))
+    parser.add_argument("--level", type=number(float))
+    return parser
+
+
+@pytest.mark.parametrize(
+    "given, value",
+    [("", False), ("--use_cbam", True), ("--use_cbam --task x", True)]
+    + [(f"--use_cbam {text}", True) for text in ("True", "true", "TRUE", "1", "yes")]
+    + [(f"--use_cbam {text}", False) for text in ("False", "false", "0", "no")],
+)
+def test_booleans(parser: Parser, given: str, value: bool) -> None:
+    assert parser.parse_args(given.split()).use_cbam is value
+
+
+def test_flag_that_is_on_can_be_switched_off(parser: Parser) -> None:
+    assert parser.parse_args([]).plot is True
+    assert parser.parse_args(["--plot", "False"]).plot is False
+
+
+def test_garbage_is_no_boolean(parser: Parser) -> None:
+    with pytest.raises(UserError, match="--use_cbam: 'maybe' is neither True nor False"):
+        parser.parse_args(["--use_cbam", "maybe"])
+
+
+def test_arguments_from_a_file(parser: Parser, tmp_path: Path) -> None:
+    (tmp_path / "depth.args").write_text(
+        "# settings of one task\n--n_rounds 7 --init_lr 1e-2   # two on a line\n\n--use_cbam\n--task 'two words'\n"
+    )
+    args = parser.parse_args([f"@{tmp_path / 'depth.args'}"])
+    assert (args.n_rounds, args.init_lr, args.use_cbam, args.task) == (7, 0.01, True, "two words")
+
+
+def test_arguments_after_the_file_count(parser: Parser, tmp_path: Path) -> None:
+    (tmp_path / "depth.args").write_text("--n_rounds 7\n--task depth\n")
+    args = parser.parse_args([f"@{tmp_path / 'depth.args'}", "--n_rounds", "9"])
+    assert (args.n_rounds, args.task) == (9, "depth")
+
+
+UNREAD = "not caught while the file is read"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        pytest.param(b"--task 'x\n", marks=pytest.mark.xfail(strict=True, raises=ValueError, reason=UNREAD)),
+        pytest.param(b"--task \xff\n", marks=pytest.mark.xfail(strict=True, raises=UnicodeError, reason=UNREAD)),
+    ],
+    ids=["missing", "quote", "bytes"],
+)
+def test_unreadable_argument_file_is_an_error(parser: Parser, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "depth.args").write_bytes(content)
+    with pytest.raises(UserError):
+        parser.parse_args([f"@{tmp_path / 'depth.args'}"])
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ("--n_rounds 0", "--n_rounds: 0 must be at least 1"),
+        ("--n_rounds 1.5", "--n_rounds: '1.5' is not a whole number"),
+        ("--n_rounds x", "'x' is not a whole number"),
+        ("--init_lr 0", "--init_lr: 0 must be above 0"),
+        ("--init_lr -0.001", "-0.001 must be above 0"),
+        ("--init_lr x", "--init_lr: 'x' is not a number"),
+        ("--init_lr nan", "nan must be above 0"),
+        ("--init_lr inf", "inf must be above 0"),
+        ("--share 0.91", "--share: 0.91 must be above 0 and at most 0.9"),
+        ("--share 0", "0 must be above 0 and at most 0.9"),
+        ("--level inf", "inf must be finite"),
+    ],
+)
+def test_numbers_out_of_bounds_name_the_bound(parser: Parser, given: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parser.parse_args(given.split())
+
+
+@pytest.mark.parametrize(
+    "given, value",
+    [("--n_rounds 1", 1), ("--n_rounds 10", 10), ("--share 0.9", 0.9), ("--init_lr 1e-9", 1e-9), ("--level -3", -3.0)],
+)
+def test_numbers_within_bounds(parser: Parser, given: str, value: float) -> None:
+    read = getattr(parser.parse_args(given.split()), given.split()[0][2:])
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize("given", ["--n_clusters 3", "--n_round 3", "--use_cba", "stray", "--use_cbam=True --x"])
+def test_unknown_and_abbreviated_arguments_are_refused_in_one_line(parser: Parser, given: str) -> None:
+    with pytest.raises(UserError, match="unrecognized arguments: ") as caught:
+        parser.parse_args(given.split())
+    assert "\n" not in str(caught.value)
+
+
+def test_shared_arguments_have_the_published_defaults() -> None:
+    parser = Parser("A stage")
+    add_data(parser)
+    add_compute(parser)
+    defaults = {
+        "data_path": None, "result_path": Path("results"), "rand_seed": 42, "use_accelerator": True, "test_mode": False,
+    }  # fmt: skip
+    assert vars(parser.parse_args([])) == defaults
+
+
+# How a script ends
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [(UserError("a is\n missing;  run b"), 2, "error: a is missing; run b"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_script_ends_with_one_line(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str
+) -> None:
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as caught:
+        run_script(main)
+    assert caught.value.code == code
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_other_errors_keep_their_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_script(lambda: 1 / 0)

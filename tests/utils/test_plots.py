@@ -1,0 +1,140 @@
+"""The figures: each is a readable PNG that shows something, in ordinary and in bare cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from datasets.tasks import TASKS, get_task
+from utils import plots
+
+DENSE = [name for name, task in TASKS.items() if task.dense]
+
+
+def check_figure(path: Path, returned: Path) -> None:
+    """A PNG of a sensible size, with more than a blank page."""
+    assert returned == path
+    with Image.open(path) as image:
+        assert image.format == "PNG"
+        assert min(image.size) >= 150 and max(image.size) <= 6000
+        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+    assert len(np.unique(pixels[::7], axis=0)) > 10
+    assert (pixels != 255).any(axis=1).mean() > 0.002
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "figures" / "figure.png"
+
+
+@pytest.mark.parametrize("n", [1, 16])
+def test_class_histogram(path: Path, n: int) -> None:
+    check_figure(path, plots.class_histogram([n - i for i in range(n)], [f"living_room {i}" for i in range(n)], path))
+
+
+@pytest.mark.parametrize("n_epochs", [1, 5])
+def test_loss_curve(path: Path, n_epochs: int) -> None:
+    history = [{"epoch": i + 1, "train_loss": 1 / (i + 1), "val_loss": 2 / (i + 1)} for i in range(n_epochs)]
+    check_figure(path, plots.loss_curve(history, 0.7, "normal", path))
+
+
+def draw_predictions(
+    task_name: str, depth_target: str, path: Path, *, n: int, valid_share: float, level: float
+) -> Path:
+    """Random predictions of `n` images; continuous targets lie below `level`."""
+    task, rng = get_task(task_name, depth_target), np.random.default_rng(0)
+    shape = (n, 8, 8) if task.categorical else (n, task.out_channels, 8, 8)
+    targets, outputs = rng.integers(0, 18, (2, *shape)) if task.categorical else level - rng.random((2, *shape))
+    valid = rng.random((n, 8, 8) if task.categorical else (n, 1, 8, 8)) < valid_share
+    return plots.predictions(task, rng.random((n, 3, 8, 8)), targets, valid, outputs, task_name, path)
+
+
+@pytest.mark.parametrize("n, valid_share", [(1, 1.0), (3, 0.5), (2, 0.0)])
+@pytest.mark.parametrize("task", DENSE)
+def test_predictions(path: Path, task: str, n: int, valid_share: float) -> None:
+    check_figure(path, draw_predictions(task, "scaled", path, n=n, valid_share=valid_share, level=1))
+
+
+NO_LIMITS = pytest.mark.xfail(strict=True, raises=IndexError, reason="a quantile of nothing")
+NEGATIVE = pytest.mark.xfail(strict=True, raises=ValueError, reason="colours between 0 and a negative number")
+
+
+@pytest.mark.parametrize(
+    "depth_target, valid_share, level",
+    [
+        ("metric", 0.5, 3), ("log", 0.5, 2), pytest.param("metric", 0.0, 3, marks=NO_LIMITS),
+        pytest.param("log", 0.0, 1, marks=NO_LIMITS), pytest.param("log", 1.0, -0.5, marks=NEGATIVE),
+    ],
+)  # fmt: skip
+def test_predictions_of_depth_in_metres(path: Path, depth_target: str, valid_share: float, level: float) -> None:
+    returned = draw_predictions("depth_euclidean", depth_target, path, n=2, valid_share=valid_share, level=level)
+    check_figure(path, returned)
+
+
+def test_pixels_that_do_not_count_have_a_colour_of_their_own(path: Path) -> None:
+    images, targets = np.ones((1, 3, 8, 8)), np.full((1, 1, 8, 8), 0.5)
+    shares = []
+    for share in (0, 0.5):
+        valid = np.ones((1, 1, 8, 8), bool)
+        valid[..., : int(8 * share)] = False
+        plots.predictions(get_task("reshading"), images, targets, valid, targets, "", path)
+        with Image.open(path) as image:
+            shares.append((np.asarray(image.convert("RGB")) == (0xC8, 0xC8, 0xD8)).all(axis=2).mean())
+    assert shares[0] < 0.001 < 0.01 < shares[1]
+
+
+@pytest.mark.parametrize("matrix", [np.array([[3]]), np.array([[2, 1], [0, 0]]), np.eye(16, dtype=int) * 9])
+def test_confusion_matrix(path: Path, matrix: np.ndarray) -> None:
+    check_figure(path, plots.confusion_matrix(matrix, [f"class_{i}" for i in range(len(matrix))], "classes", path))
+
+
+@pytest.mark.parametrize("n_ids, n_points", [(1, 1), (3, 30), (25, 50)])
+def test_tsne(path: Path, n_ids: int, n_points: int) -> None:
+    points = np.random.default_rng(0).normal(size=(n_points, 2))
+    labels = [f"cluster {i}" for i in range(n_ids)]
+    check_figure(path, plots.tsne(points, np.arange(n_points) % n_ids, labels, "Embeddings", path))
+
+
+@pytest.mark.parametrize("sizes", [[1], [12], [3, 1, 12], [2, 0, 1]])
+def test_cluster_samples(path: Path, sizes: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    check_figure(path, plots.cluster_samples([rng.random((n, 3, 8, 8)) for n in sizes], "Clusters", path))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 10), (25, 16), (100, 24)])
+def test_distribution(path: Path, shape: tuple[int, int]) -> None:
+    counts = np.random.default_rng(0).integers(0, 50, shape) + 1
+    check_figure(path, plots.distribution(counts, "normal, α = 0.1", "cluster", path))
+
+
+@pytest.mark.parametrize("n_rounds", [1, 20])
+def test_federated_loss(path: Path, n_rounds: int) -> None:
+    rows = [
+        {"round": i, "train_loss_mean": 1 / (i + 1), "train_loss_std": 0.1, "test_loss": 1.0} for i in range(n_rounds)
+    ]
+    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "test": 0.6}, "normal", path))
+
+
+@pytest.mark.parametrize("n_seeds", [1, 3])
+@pytest.mark.parametrize("with_iid", [True, False])
+@pytest.mark.parametrize("tasks, alphas", [(["normal"], [0.1]), (["normal", "reshading"], [0.01, 0.1, 10])])
+def test_comparison(path: Path, tasks: list[str], alphas: list[float], with_iid: bool, n_seeds: int) -> None:
+    losses = 1 + np.random.default_rng(0).random((3, n_seeds))
+    rows = [
+        {
+            "task": task, "method": "fedavg", "alpha": alpha, "split": split, "class": losses[0],
+            "embedding": losses[1], "iid": losses[2] if with_iid else np.full(n_seeds, np.nan),
+        }
+        for task in tasks for alpha in alphas for split in ("train", "test")
+    ]  # fmt: skip
+    check_figure(path, plots.comparison(pd.DataFrame(rows), path))
+
+
+@pytest.mark.parametrize("n", [1, 20, 21, 200])
+def test_colours_are_distinct(n: int) -> None:
+    assert len(set(plots.palette(n))) == len(plots.palette(n)) == n
