@@ -33,12 +33,14 @@ def l1(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 
 def mse(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Mean squared error; shapes as for `l1`."""
-    return masked_mean((output - target).square(), valid)
+    # Masked before it is squared: 0 times infinity would be NaN in the backward pass.
+    return masked_mean(torch.where(valid, output - target, 0.0).square(), valid)
 
 
 def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count have no part in it."""
-    errors = F.cross_entropy(output, target, reduction="none")
+    # Masked before the logarithm, for the same reason as in `mse`.
+    errors = F.cross_entropy(torch.where(valid.unsqueeze(1), output, 0.0), target, reduction="none")
     return masked_mean(errors.reshape(len(errors), -1), valid.reshape(len(errors), -1))
 
 

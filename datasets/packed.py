@@ -109,10 +109,12 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
     fingerprint = _fingerprint(data_path, views, encoding, size)
     manifest = _read_manifest(manifest_path)
-    if manifest.get("fingerprint") != fingerprint or not array_path.is_file():
+    array = _map(array_path) if manifest.get("fingerprint") == fingerprint else None
+    if array is None:
         manifest = _pack(data_path, views, encoding, size, array_path) | {"fingerprint": fingerprint}
         write_json(manifest_path, manifest)
-    return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
+        array = _map(array_path)
+    return array, manifest["unreadable"]
 
 
 def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path) -> dict:
@@ -137,8 +139,9 @@ def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int,
     unreadable = sorted(reasons)
     if len(unreadable) == len(views):
         raise UserError(f"no {encoding.domain} image can be read, the first because: {reasons[0]}")
+    listing = target.with_name(f"unreadable_{encoding.domain}.txt")
+    listing.unlink(missing_ok=True)
     if unreadable:
-        listing = target.with_name(f"unreadable_{encoding.domain}.txt")
         listing.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
     return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
@@ -164,6 +167,15 @@ def _fingerprint(data_path: Path, views: Sequence[View], encoding: Encoding, siz
 
 def _read_manifest(path: Path) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return manifest if isinstance(manifest, dict) else {}
+
+
+def _map(path: Path) -> np.ndarray | None:
+    """The array in `path`, memory-mapped; None where it is missing or cut short."""
+    try:
+        return np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None

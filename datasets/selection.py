@@ -66,7 +66,7 @@ def scene_classes(data_path: Path, building: str) -> dict[View, int]:
         table = pd.read_csv(listing)
         views = [View.parse(Path(building, Path(name).name)) for name in table["filepath"]]
         classes = table["class_idx"].astype(int).tolist()
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{listing}: needs the columns filepath and class_idx ({error})") from error
     if not all(0 <= place < N_PLACES for place in classes):
         raise UserError(f"{listing}: class_idx must lie in 0..{N_PLACES - 1}")
@@ -97,6 +97,8 @@ def select(
             missing += absent
             if not absent:
                 rows.append((str(view.path("rgb")), building, classes[view]))
+    if not buildings:
+        raise UserError("the building list names no building; see --client_file_name")
     if not rows:
         raise UserError(f"no image has all of {', '.join(domains)}; the first missing file is {missing[0]}")
     table = pd.DataFrame(rows, columns=_COLUMNS[:3])
@@ -128,15 +130,15 @@ def read_selection(data_path: Path) -> Selection:
     try:
         table = pd.read_csv(path)[_COLUMNS]
         views = tuple(View.parse(name) for name in table["filepath"])
-        labels = table["label"].to_numpy(np.int64, copy=True)
-    except (KeyError, ValueError) as error:
+        labels, places = (table[name].to_numpy(np.int64, copy=True) for name in ("label", "class_idx"))
+    except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: {error}; run extract_datapoints_for_experiments.py again") from error
     # Paths are made from the parsed view, never taken from the table: a row cannot point out of the data folder.
     if not set(table["split"]) <= {"train", "test"} or not ((labels >= 0) & (labels < N_SCENE_CLASSES)).all():
         raise UserError(f"{path}: label must lie in 0..{N_SCENE_CLASSES - 1} and split be train or test")
     is_train = (table["split"] == "train").to_numpy()
     return Selection(
-        data_path, views, labels, table["class_idx"].to_numpy(np.int64), np.flatnonzero(is_train),
+        data_path, views, labels, places, np.flatnonzero(is_train),
         np.flatnonzero(~is_train), hashlib.sha256(path.read_bytes()).hexdigest(),
     )  # fmt: skip
 

@@ -78,7 +78,8 @@ def read_buildings(path: Path) -> list[str]:
     if "id" not in header:
         raise UserError(f"{path}: the first line must name a column 'id', as in Taskonomy's split files")
     column = header.index("id")
-    buildings = [line.split(",")[column].strip() for line in lines[1:] if line.strip()]
+    rows = [line.split(",") for line in lines[1:] if line.strip()]
+    buildings = [row[column].strip() if column < len(row) else "" for row in rows]
     strange = [name for name in buildings if not re.fullmatch(r"[\w.\-]+", name) or set(name) == {"."}]
     if strange:
         raise UserError(f"{path}: {strange[0]!r} is no building name")
@@ -88,7 +89,7 @@ def read_buildings(path: Path) -> list[str]:
 def read_class_names(path: Path) -> list[str]:
     """The 365 Places class names without quotes and letter folders: `'/b/bathroom'` reads `bathroom`."""
     lines = _read_text(path, "the scene class names", "--scene_class_file_name").splitlines()
-    names = [re.sub(r"^/\w/", "", line.strip().strip("'\"").split(" ")[0]) for line in lines if line.strip()]
+    names = [re.sub(r"^/\w/", "", line.split()[0].strip("'\"")) for line in lines if line.strip()]
     if len(names) != N_PLACES:
         raise UserError(f"{path}: {len(names)} class names where Places has {N_PLACES}")
     return names
@@ -98,9 +99,10 @@ def read_scene_class(path: Path) -> int:
     """The Places class of one view: the largest of the 365 logits in a `class_scene` file."""
     try:
         logits = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: cannot be read as a NumPy array ({error})") from error
-    if logits.size != N_PLACES or not np.isfinite(logits).all():
+        finite = np.isfinite(logits).all()
+    except (OSError, ValueError, EOFError, TypeError, SyntaxError, AttributeError) as error:
+        raise UserError(f"{path}: cannot be read as a NumPy array of numbers ({error})") from error
+    if logits.size != N_PLACES or not finite:
         raise UserError(f"{path}: {logits.size} values where {N_PLACES} finite logits should stand")
     return int(logits.reshape(-1).argmax())
 

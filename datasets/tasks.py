@@ -83,8 +83,10 @@ def decode_class(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Class ids (B, H, W) int64 from stored (B, 1, H, W); id 0, uncertain, does not count."""
-    return stored[:, 0].long(), valid[:, 0]
+    """Class ids (B, H, W) int64 from stored (B, 1, H, W); 0, uncertain, and ids of no class do not count."""
+    ids = stored[:, 0].long()
+    known = ids < len(SEGMENT_CLASSES)
+    return torch.where(known, ids, 0), valid[:, 0] & known
 
 
 def decode_unit_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:

@@ -82,6 +82,8 @@ def cluster(
     assignments[~data.readable] = -1
     shares = np.bincount(kmeans.labels_, minlength=n_clusters) / len(data.train)
     assignments[np.isin(assignments, np.flatnonzero(shares < threshold))] = -1
+    if (assignments[data.train] < 0).all():
+        raise UserError(f"every cluster is below --cluster_threshold {threshold:g}; the largest has {shares.max():.2f}")
     return assignments, kmeans
 
 

@@ -28,7 +28,7 @@ def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerato
 
 
 def trivial_output(data: TaskData) -> Tensor:
-    """The best output (1, C, …) that ignores the image: the mean target of the training images.
+    """An output (1, C, …) that ignores the image: the mean target of the training images.
 
     For classes it is the logarithm of their shares, a pixel where the target is a map: its largest entry is the
     commonest class.
@@ -47,7 +47,7 @@ def trivial_output(data: TaskData) -> Tensor:
         # One observation shared among all classes keeps the loss of unseen ones finite.
         smooth = 1.0 / data.task.out_channels
         return torch.log((total + smooth) / (count + 1.0)).float().to(data.device)
-    overall = total.sum() / count.sum().clamp(min=1)
+    overall = total.sum((0, 2, 3), keepdim=True) / count.sum((0, 2, 3), keepdim=True).clamp(min=1)
     return torch.where(count > 0, total / count.clamp(min=1), overall).float().to(data.device)
 
 

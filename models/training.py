@@ -48,7 +48,7 @@ def model_from_checkpoint(path: Path, task: str) -> TaskModel:
     """The model as it stood at the last checkpoint; UserError if there is none, or it is of another task."""
     if not path.is_file():
         raise UserError(f"{path} is missing; run train_centralized_task_model.py --task {task} first")
-    tensors, state = load_checkpoint(path)
+    tensors, state = _load_state(path)
     if state["config"]["task"] != task:
         raise UserError(f"{path} holds a model for {state['config']['task']}, not for --task {task}")
     model = TaskModel(ModelConfig(**state["config"]))
@@ -111,10 +111,10 @@ class CentralTraining:
 
     def resume(self) -> None:
         """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
-        tensors, state = load_checkpoint(self.checkpoint)
+        tensors, state = _load_state(self.checkpoint)
         changed = [k for k, v in asdict(self.settings).items() if k != "n_epochs" and state["settings"].get(k) != v]
         if state["config"] != asdict(self.model.config) or changed:
-            what = ", ".join(f"--{name}" for name in changed) or "the initial model"
+            what = ", ".join(f"--{name}" for name in changed) or "initial model"
             raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
         self.model.load_state_dict(_without_prefix(tensors, "model."))
         optimizer = state["optimizer"]
@@ -130,7 +130,10 @@ class CentralTraining:
         loss_of = LOSSES[self.data.task.loss]
         total = torch.zeros((), device=self.data.device)
         self.model.train()
-        for at in torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size):
+        batches = list(torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size))
+        if len(batches) > 1 and len(batches[-1]) == 1:  # batch norm cannot normalise a map of one pixel alone
+            batches[-2:] = [torch.cat(batches[-2:])]
+        for at in batches:
             batch = self.data.batch(at)
             _, output = self.model(batch.images)
             loss = loss_of(output, batch.target, batch.valid).mean()
@@ -150,6 +153,14 @@ class CentralTraining:
             "optimizer": {"state": {}, "param_groups": state["param_groups"]},
             "scheduler": self.scheduler.state_dict(),
         })  # fmt: skip
+
+
+def _load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and state of a central training's checkpoint; UserError if it is something else."""
+    tensors, state = load_checkpoint(path)
+    if not isinstance(state, dict) or not {"config", "settings", "optimizer", "scheduler", "history"} <= set(state):
+        raise UserError(f"{path} is no checkpoint of train_centralized_task_model.py")
+    return tensors, state
 
 
 def _without_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ import math
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from utils.errors import UserError
 
@@ -23,7 +23,17 @@ class Parser(argparse.ArgumentParser):
 
     def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
         """The arguments on one line of an `@file`."""
-        return shlex.split(arg_line, comments=True)
+        try:
+            return shlex.split(arg_line, comments=True)
+        except ValueError as error:
+            self.error(f"cannot read {arg_line!r} in an argument file ({error})")
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> argparse.Namespace:
+        """As argparse's, with one line for an argument file that is no text."""
+        try:
+            return super().parse_args(*args, **kwargs)
+        except UnicodeDecodeError as error:
+            self.error(f"an argument file is not UTF-8 text ({error})")
 
     def error(self, message: str) -> NoReturn:
         """One line instead of argparse's usage text."""
@@ -40,7 +50,7 @@ def number(kind: type, *, above: float = -math.inf, least: float = -math.inf, mo
     def parse(text: str) -> int | float:
         try:
             value = kind(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise argparse.ArgumentTypeError(f"{text!r} is not {'a whole' if kind is int else 'a'} number") from None
         if not (math.isfinite(value) and value > above and least <= value <= most):
             bounds = [f"above {above:g}"] * (above > -math.inf) + [f"at least {least:g}"] * (least > -math.inf)

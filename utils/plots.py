@@ -76,6 +76,13 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
     return axes.imshow(np.where(valid[0], values[0], np.nan), cmap=colours, vmin=limits[0], vmax=limits[1])
 
 
+def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
+    """A range of colours for values without a natural one: from the lowest, or 0, to nearly the highest that counts."""
+    counted = targets[:, : valid.shape[1]][valid] if targets.ndim == valid.ndim else targets[:0]
+    low, high = np.quantile(counted, (0.01, 0.99)) if counted.size else (0.0, 1.0)
+    return min(0.0, float(low)), max(float(high), float(low) + 1e-6)
+
+
 def predictions(
     task: Task, images: np.ndarray, targets: np.ndarray, valid: np.ndarray, outputs: np.ndarray, title: str, path: Path
 ) -> Path:
@@ -95,7 +102,7 @@ def predictions(
     figure.suptitle(title)
     axes = figure.subplots(3, n, squeeze=False)
     shown = np.broadcast_to(valid, targets.shape if task.classes else targets[:, :1].shape)
-    limits = task.value_range or (0.0, float(np.quantile(targets[:, :1][shown], 0.99)) if not task.classes else 0.0)
+    limits = task.value_range or _limits(targets, shown)
     for column in range(n):
         axes[0, column].imshow(images[column].transpose(1, 2, 0))
         axes[0, column].set_xticks([])
@@ -211,6 +218,9 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
             for x, (method, alpha) in enumerate(settings):
                 for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
                     values = increase(record[kind], record["iid"])
+                    values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
+                    if not len(values):
+                        continue
                     error = values.std(ddof=1) if len(values) > 1 else 0.0
                     axis.bar(x + offset, values.mean(), 0.36, yerr=error, capsize=3, color=colour)
                     axis.plot(np.full(len(values), x + offset), values, ".", color="black", ms=4)

@@ -27,7 +27,7 @@ def read_central(result_path: Path) -> pd.DataFrame:
     Mean ± standard deviation over seeds; of runs with the same task and seed the newest counts. Empty without runs.
     """
     values: dict[str, dict[int, dict]] = {}
-    for args, summary in _finished_runs(result_path / "train_centralized"):
+    for args, summary in _finished_runs(result_path / "train_centralized", "test", "trivial"):
         values.setdefault(args["task"], {})[args["rand_seed"]] = summary
     rows = []
     for task, of_seed in values.items():
@@ -55,7 +55,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     Of runs with the same arguments and seed only the newest counts. Empty if there is no finished run.
     """
     rows = []
-    for args, summary in _finished_runs(result_path / "test_federated"):
+    for args, summary in _finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
         row = {name: value for name, value in args.items() if name not in _ASIDE}
         for split, column in _LOSS.items():
             row[f"{split}_loss"] = summary["last"][column]
@@ -74,8 +74,8 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     that differ between the runs of a task and method become columns of the setting: no two settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
-    varying = [name for name in arguments if (runs.astype(str).groupby(["task", "method"])[name].nunique() > 1).any()]
-    runs = runs.astype(dict.fromkeys(varying, str))  # so that an argument that was not given equals itself
+    varying = [name for name in arguments if (runs.map(str).groupby(["task", "method"])[name].nunique() > 1).any()]
+    runs = runs.assign(**runs[varying].map(str))  # so that an argument that was not given equals itself
     rows = []
     dealt = runs[runs["type"] != "iid"]
     for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
@@ -88,6 +88,8 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
         iid = iid[(iid[[name for name in fixed if name != "alpha"]] == same).all(axis=1)]
         iid = iid[~iid.index.duplicated(keep="last")]  # alpha has no part in it
         seeds = sorted(set(by_type["class_based"].index) & set(by_type["embedding_based"].index))
+        if not seeds:
+            continue
         for split in SPLITS:
             losses = {kind: by_type[f"{kind}_based"].loc[seeds, f"{split}_loss"] for kind in ("class", "embedding")}
             losses["iid"] = iid[f"{split}_loss"].reindex(seeds)
@@ -100,13 +102,14 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
 
 
-def _finished_runs(folder: Path) -> Iterator[tuple[dict, dict]]:
-    """Arguments and summary of each finished run under `folder`, the oldest first."""
+def _finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
+    """Arguments and summary, which must have these parts, of each finished run under `folder`, the oldest first."""
     for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             texts = [(path.parent / name).read_text(encoding="utf-8") for name in ("args.json", "summary.json")]
             args, summary = map(json.loads, texts)
-        except (OSError, ValueError) as error:
+            summary = {part: summary[part] for part in parts}
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
         yield args, summary
 

@@ -256,7 +256,6 @@ def test_unreadable_images_are_listed_and_left_out(own_copy: Path, selection: Se
         assert torch.equal(mine, theirs)
 
 
-@pytest.mark.xfail(strict=True, reason="the old list stays")
 def test_list_of_unreadable_images_goes_with_the_last_of_them(tmp_path: Path) -> None:
     views = [View("hanson", point, 0) for point in range(2)]
     listing = tmp_path / f"packed/{SIZE}/unreadable_rgb.txt"
@@ -267,7 +266,6 @@ def test_list_of_unreadable_images_goes_with_the_last_of_them(tmp_path: Path) ->
     assert not listing.exists()
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="only the manifest is looked at")
 def test_truncated_array_is_packed_again(tmp_path: Path) -> None:
     view = View("hanson", 0, 0)
     write(tmp_path / view.path("rgb"), np.full((SIZE, SIZE, 3), 7, np.uint8))
