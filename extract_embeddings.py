@@ -9,8 +9,7 @@ from accelerate import Accelerator
 from datasets.selection import SELECTION_FILE
 from datasets.task_data import TaskData
 from models import embeddings as emb
-from models.evaluation import evaluate, evaluate_trivial, mean_values
-from models.report import draw_clusters, draw_predictions, print_values
+from models.report import draw_clusters, report_held_out
 from models.task_model import load_model
 from models.training import best_file, checkpoint_file, model_from_checkpoint
 from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_model, number
@@ -72,10 +71,7 @@ def main() -> None:
     print("images a cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0]))))
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
-        values = mean_values(data, evaluate(model, data, data.test, accelerator))
-        [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
-        print_values(f"{args.task}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
-        draw_predictions(model, data, run.figures)
+        report_held_out(model, data, accelerator, run.figures)
     print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData
-from models.evaluation import evaluate, evaluate_trivial, mean_values
-from models.report import draw_predictions, print_values
+from models.report import report_held_out
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file
 from utils import plots
@@ -56,13 +55,10 @@ def main() -> None:
     training.run(on_epoch=run.write_metrics)
 
     best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
-    values = mean_values(data, evaluate(best, data, data.test, accelerator))
-    [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
+    values, trivial = report_held_out(best, data, accelerator, run.figures)
     run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
-    draw_predictions(best, data, run.figures)
-    print_values(f"{args.task}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
     print(f"best model in {files[1]}, figures in {run.figures}")
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 
 from datasets.task_data import TaskData
 from datasets.taskonomy import read_class_names
 from models.embeddings import tsne
+from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.task_model import TaskModel
 from utils import plots
 
@@ -24,6 +26,20 @@ def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
     print(f"{title}\n{'':{width}} " + " ".join(f"{column:>12}" for column in columns))
     for name, row in values.items():
         print(f"{name:{width}} " + " ".join(f"{row[column]:12.4f}" for column in columns))
+
+
+def report_held_out(
+    model: TaskModel, data: TaskData, accelerator: Accelerator, folder: Path
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Measure a model on the held-out images next to the trivial predictor, print both, and draw its predictions.
+
+    Returns the loss and metrics of the model and of the trivial predictor.
+    """
+    values = mean_values(data, evaluate(model, data, data.test, accelerator))
+    [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
+    print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
+    draw_predictions(model, data, folder)
+    return values, trivial
 
 
 @torch.no_grad()

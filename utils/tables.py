@@ -17,7 +17,7 @@ _SETTING = ["task", "method", "alpha"]
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 _ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "assignment_files_path", "use_accelerator",
-    "plot_distribution", "resume_training", "min_client_ds_len",
+    "plot_distribution", "resume_training",
 }  # fmt: skip
 
 
@@ -74,8 +74,10 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     that differ between the runs of a task and method become columns of the setting: no two settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
-    varying = [name for name in arguments if (runs.map(str).groupby(["task", "method"])[name].nunique() > 1).any()]
-    runs = runs.assign(**runs[varying].map(str))  # so that an argument that was not given equals itself
+    texts = runs.map(str)  # in which an argument that was not given equals itself
+    values = texts.groupby(["task", "method"])[arguments].nunique()
+    varying = [name for name in arguments if (values[name] > 1).any()]
+    runs = runs.assign(**texts[varying])
     rows = []
     dealt = runs[runs["type"] != "iid"]
     for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):

@@ -104,6 +104,12 @@ def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) 
     assert read_runs(tmp_path)["train_loss"].tolist() == [2.0]
 
 
+def test_runs_with_another_least_client_size_stay_apart(tmp_path: Path, write_run: Write) -> None:
+    for least, loss in ((10, 1.0), (50, 2.0)):
+        write_run("class_based", loss, min_client_ds_len=least, name=str(least))
+    assert sorted(read_runs(tmp_path)["train_loss"]) == [1.0, 2.0]
+
+
 @pytest.mark.parametrize(
     "values",
     [
