@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from datasets.selection import available_tasks, select, write_selection
+from datasets.selection import MISSING_FILE, available_tasks, select, write_selection
 from datasets.taskonomy import read_buildings, read_class_names
 from datasets.tasks import get_task
 from utils import plots
@@ -47,7 +47,7 @@ def main() -> None:
     print(f"{len(counts)} scene classes: " + ", ".join(f"{names[p]} {n}" for p, n in zip(places, counts, strict=True)))
     print(f"tasks: {', '.join(tasks)}")
     if missing:
-        print(f"left out images for {len(missing)} missing files, listed in {path.parent / 'missing_files.txt'}")
+        print(f"left out images for {len(missing)} missing or unreadable files, listed in {path.parent / MISSING_FILE}")
     print(f"wrote {path} and {figure}")
 
 

@@ -22,6 +22,7 @@ def parse_args() -> Namespace:
     parser.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     parser.add_argument("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     parser.add_argument("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
+    parser.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
     parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="where the model goes")
     parser.add_argument("--rand_seed", type=number(int, least=0), default=42, help="seed of the weights")
     return parser.parse_args()
@@ -34,8 +35,9 @@ def main() -> None:
     entry = ENCODERS[args.encoder]
     pretrained = bool(entry.weight_norms) if args.pretrained is None else args.pretrained
     config = ModelConfig(
-        task.name, args.encoder, args.image_size or entry.image_size, args.norm, args.use_cbam, args.depth_target
-    )
+        task.name, args.encoder, args.image_size or entry.image_size, args.norm, args.use_cbam, args.depth_target,
+        args.published_quirks,
+    )  # fmt: skip
     torch.manual_seed(args.rand_seed)
     model = TaskModel(config, pretrained)
     path = init_file(args.init_model_dir, task.name, args.use_cbam)

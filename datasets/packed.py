@@ -20,7 +20,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from datasets.taskonomy import View
-from datasets.tasks import DEPTH, Encoding
+from datasets.tasks import Encoding
 from utils.errors import UserError
 from utils.files import write_atomically, write_json
 
@@ -79,20 +79,23 @@ def resize(values: np.ndarray, valid: np.ndarray, size: int, categorical: bool) 
 
 def stored_channels(encoding: Encoding) -> int:
     """Channels of the packed array: the domain's own, and one for the mask where another domain holds it."""
-    return encoding.channels + (encoding.mask_domain is not None)
+    return encoding.channels + (encoding.mask is not None)
 
 
 def pack_view(data_path: Path, view: View, encoding: Encoding, size: int) -> np.ndarray:
     """One view's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
     values = read_image(_existing(data_path, view, encoding.domain), encoding)
-    if encoding.mask_domain is None:
+    if encoding.mask is None:
         valid = surface(values, encoding)
     else:
-        valid = surface(read_image(_existing(data_path, view, encoding.mask_domain), DEPTH), DEPTH)
+        try:
+            valid = surface(read_image(_existing(data_path, view, encoding.mask.domain), encoding.mask), encoding.mask)
+        except ValueError as error:
+            raise ValueError(f"its mask, the {encoding.mask.domain} file: {error}") from error
         if valid.shape != values.shape[1:]:
-            raise ValueError(f"its size differs from that of {encoding.mask_domain}")
+            raise ValueError(f"its size differs from that of {encoding.mask.domain}")
     resized, mask = resize(values, valid, size, encoding.categorical)
-    if encoding.mask_domain is not None:
+    if encoding.mask is not None:
         return np.concatenate([resized, mask[None].astype(encoding.dtype)])
     if encoding.nothing is not None:
         resized[:, ~mask] = np.asarray(encoding.nothing, encoding.dtype)[:, None]
@@ -158,8 +161,8 @@ def _fingerprint(data_path: Path, views: Sequence[View], encoding: Encoding, siz
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
     digest = hashlib.sha256(f"{TRANSFORM_VERSION} {encoding} {size}".encode())
     for view in views:
-        for domain in filter(None, (encoding.domain, encoding.mask_domain)):
-            path = view.find(data_path, domain)
+        for part in filter(None, (encoding, encoding.mask)):
+            path = view.find(data_path, part.domain)
             status = path.stat() if path else None
             digest.update(f"{view} {path and path.name} {status and (status.st_size, status.st_mtime_ns)}".encode())
     return digest.hexdigest()

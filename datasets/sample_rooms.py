@@ -21,13 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from PIL import Image
 from tqdm import tqdm
 
+from datasets.packed import read_image, surface
 from datasets.room_kinds import KINDS, Style
-from datasets.room_rendering import NO_DEPTH, Camera, RayCaster, encode, render
-from datasets.room_scenes import SEMANTIC_CLASSES, Room, make_room
+from datasets.room_rendering import Camera, RayCaster, encode, render
+from datasets.room_scenes import Room, make_room
 from datasets.taskonomy import N_PLACES, View, read_class_names, read_scene_class
+from datasets.tasks import TASKS, Task
+from utils import plots
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
@@ -264,11 +268,6 @@ def draw_logits(kind: str, names: list[str], rng: np.random.Generator) -> np.nda
 
 def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     """Draw one view of each of `n_rows` scene classes in all domains to `contact_sheet.png`, from the files."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     names = read_class_names(data_path / CLASS_NAMES)
     examples: dict[int, list[View]] = {}
     for path in sorted((data_path / "class_scene").rglob("*.npy")):
@@ -282,41 +281,32 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
         )
         for scene_class, views in commonest
     ]
-    figure, axes = plt.subplots(
-        len(rows), len(DOMAINS), figsize=(1.6 * len(DOMAINS), 1.6 * len(rows) + 0.4), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
-    for axis, domain in zip(axes[0], DOMAINS, strict=True):
-        axis.set_title(domain, fontsize=9)
+    tasks = [task for task in TASKS.values() if task.dense]
+    figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
+    axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
+    for axis, title in zip(axes[0], ["rgb", *(task.name for task in tasks)], strict=True):
+        axis.set_title(title, fontsize=9)
     for row, (scene_class, view) in zip(axes, rows, strict=True):
         row[0].set_ylabel(names[scene_class], fontsize=9)
-        for axis, domain in zip(row, DOMAINS, strict=True):
-            axis.set(xticks=[], yticks=[])
-            _draw_domain(axis, data_path / view.path(domain), domain, names)
-    figure.savefig(data_path / CONTACT_SHEET, dpi=110)
-    plt.close(figure)
+        row[0].set(xticks=[], yticks=[])
+        row[0].imshow(Image.open(data_path / view.path("rgb")))
+        for axis, task in zip(row[1:], tasks, strict=True):
+            _draw_target(axis, task, data_path / view.path(task.encoding.domain))
+    plots.save(figure, data_path / CONTACT_SHEET)
 
 
 def _n_labels(data_path: Path, view: View) -> int:
     return len(np.unique(Image.open(data_path / view.path("segment_semantic"))))
 
 
-def _draw_domain(axis: Any, path: Path, domain: str, names: list[str]) -> None:
-    if domain == "class_scene":
-        logits = np.load(path)
-        best = np.argsort(-logits)[:4]
-        axis.barh(range(4), logits[best], color="tab:blue")
-        for i, name in enumerate(best):
-            axis.text(0.2, i, names[name], fontsize=6, va="center")
-        axis.invert_yaxis()
-        return
-    values = np.asarray(Image.open(path))
-    if domain == "depth_euclidean":
-        axis.imshow(np.where(values == NO_DEPTH, np.nan, values / 512), cmap="viridis")
-    elif domain == "segment_semantic":
-        axis.imshow(values, cmap="tab20", vmin=0, vmax=len(SEMANTIC_CLASSES) - 1, interpolation="nearest")
-    else:
-        axis.imshow(values, cmap="gray")
+def _draw_target(axis: Any, task: Task, path: Path) -> None:
+    """The values of a file as they are stored, without those that stand for no surface."""
+    values = read_image(path, task.encoding)
+    valid = surface(values, task.encoding)
+    counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
+    if task.classes:
+        values = values[0]
+    plots.draw_target(axis, task, values, valid if task.classes else valid[None], (counted.min(), counted.max()))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from datasets.taskonomy import N_PLACES, View, list_views, read_scene_class
-from datasets.tasks import N_SCENE_CLASSES, TASKS, get_task
+from datasets.tasks import N_SCENE_CLASSES, RGB, TASKS, get_task
 from utils.errors import UserError
 from utils.files import write_atomically
 
@@ -44,8 +44,8 @@ class Selection:
 def needed_domains(tasks: Sequence[str]) -> list[str]:
     """The domains whose files these tasks read, rgb first, each once."""
     encodings = [get_task(name).encoding for name in tasks]
-    named = [domain for e in encodings if e is not None for domain in (e.domain, e.mask_domain) if domain]
-    return list(dict.fromkeys(["rgb", *named]))
+    files = [RGB, *(each for e in encodings if e is not None for each in (e, e.mask) if each is not None)]
+    return list(dict.fromkeys(encoding.domain for encoding in files))
 
 
 def available_tasks(data_path: Path) -> list[str]:
@@ -55,13 +55,14 @@ def available_tasks(data_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def scene_classes(data_path: Path, building: str) -> dict[View, int]:
-    """Places class of each view of a building: from its `scene_classes.csv`, or from the logits without one."""
+def scene_classes(data_path: Path, building: str) -> tuple[dict[View, int], list[str]]:
+    """Places class of each view of a building: from its `scene_classes.csv`, or from the logits without one.
+
+    Views whose logits cannot be read are left out; the second value names their files and the reasons.
+    """
     listing = data_path / "class_scene" / "taskonomy" / building / "scene_classes.csv"
     if not listing.is_file():
-        views = list_views(data_path, "class_scene", building)
-        bar = tqdm(views, desc=f"scene classes of {building}", unit="image", leave=False)
-        return {view: read_scene_class(view.find(data_path, "class_scene")) for view in bar}
+        return _classes_from_logits(data_path, building)
     try:
         table = pd.read_csv(listing)
         views = [View.parse(Path(building, Path(name).name)) for name in table["filepath"]]
@@ -70,7 +71,19 @@ def scene_classes(data_path: Path, building: str) -> dict[View, int]:
         raise UserError(f"{listing}: needs the columns filepath and class_idx ({error})") from error
     if not all(0 <= place < N_PLACES for place in classes):
         raise UserError(f"{listing}: class_idx must lie in 0..{N_PLACES - 1}")
-    return dict(zip(views, classes, strict=True))
+    return dict(zip(views, classes, strict=True)), []
+
+
+def _classes_from_logits(data_path: Path, building: str) -> tuple[dict[View, int], list[str]]:
+    classes: dict[View, int] = {}
+    unreadable: list[str] = []
+    views = list_views(data_path, "class_scene", building)
+    for view in tqdm(views, desc=f"scene classes of {building}", unit="image", leave=False):
+        try:
+            classes[view] = read_scene_class(view.find(data_path, "class_scene"))
+        except ValueError as error:
+            unreadable.append(f"{view.path('class_scene')}: {error}")
+    return classes, unreadable
 
 
 def select(
@@ -79,19 +92,21 @@ def select(
     """Choose the images of `buildings` that have every task's file and one of the 16 commonest scene classes.
 
     Returns the table (columns filepath relative to the data folder, building, class_idx, label, split) and the
-    missing files. About `test_fraction` of the images are held out, whole points of view at a time: views of one
-    point show the same place, and would leak from one part into the other.
+    missing or unreadable files. About `test_fraction` of the images are held out, whole points of view at a time:
+    views of one point show the same place, and would leak from one part into the other.
     """
     domains = needed_domains(tasks)
     missing: list[str] = []
     rows = []
     for building in buildings:
-        classes = scene_classes(data_path, building)
+        classes, unreadable = scene_classes(data_path, building)
         if not classes:
+            why = f"; the first file is unreadable: {unreadable[0]}" if unreadable else ""
             raise UserError(
                 f"building {building!r} has no scene classes under {data_path / 'class_scene' / 'taskonomy'}; "
-                "download its class_scene domain or take it out of the building list"
+                f"download its class_scene domain or take it out of the building list{why}"
             )
+        missing += unreadable
         for view in sorted(classes):
             absent = [str(view.path(domain)) for domain in domains if view.find(data_path, domain) is None]
             missing += absent
@@ -111,7 +126,7 @@ def select(
 
 
 def write_selection(data_path: Path, table: pd.DataFrame, missing: Sequence[str]) -> Path:
-    """Write the selection, and the list of missing files if there are any, into the data folder."""
+    """Write the selection, and the list of missing or unreadable files if there are any."""
     path = data_path / SELECTION_FILE
     with write_atomically(path) as temporary:
         table.to_csv(temporary, index=False)

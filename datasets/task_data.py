@@ -69,21 +69,33 @@ class TaskData:
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
-        at = positions.to(self._images.device)
-        images = self._images[at].to(self.device, non_blocking=True)
-        stored = self._stored[at].to(self.device, non_blocking=True)
-        images = images.float().div_(255.0).contiguous(memory_format=torch.channels_last)
-        encoding = self.task.encoding
+        images = self._take(self._images, positions).float().div_(255.0)
+        images = images.contiguous(memory_format=torch.channels_last)
+        return Batch(images, *self.task.decode(*self._values(positions)))
+
+    def in_physical_units(self, positions: Tensor, *maps: Tensor) -> tuple[Tensor, ...]:
+        """Targets or outputs of the images at `positions` in the task's `unit`; as they are where it has none."""
+        if self.task.physical is None:
+            return maps
+        values, valid = self._values(positions)
+        return tuple(self.task.physical(each, values, valid) for each in maps)
+
+    def _take(self, array: Tensor, positions: Tensor) -> Tensor:
+        return array[positions.to(array.device)].to(self.device, non_blocking=True)
+
+    def _values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Values as stored, and which of them hold a surface."""
+        stored, encoding = self._take(self._stored, positions), self.task.encoding
         if encoding is None:
-            return Batch(images, *self.task.decode(stored, torch.ones_like(stored, dtype=torch.bool)))
+            return stored, torch.ones_like(stored, dtype=torch.bool)
         if stored.dtype == torch.int16:
             stored = stored.to(torch.int32) & 0xFFFF
-        return Batch(images, *self.task.decode(*_split_mask(stored, encoding)))
+        return _split_mask(stored, encoding)
 
 
 def _split_mask(stored: Tensor, encoding: Encoding) -> tuple[Tensor, Tensor]:
     """Packed values (B, C, H, W) into the domain's own channels and which pixels hold a surface (B, 1, H, W)."""
-    if encoding.mask_domain is not None:
+    if encoding.mask is not None:
         return stored[:, :-1], stored[:, -1:] > 0
     if encoding.nothing is None:
         return stored, torch.ones_like(stored[:, :1], dtype=torch.bool)

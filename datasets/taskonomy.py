@@ -96,14 +96,17 @@ def read_class_names(path: Path) -> list[str]:
 
 
 def read_scene_class(path: Path) -> int:
-    """The Places class of one view: the largest of the 365 logits in a `class_scene` file."""
+    """The Places class of one view: the largest of the 365 logits in a `class_scene` file.
+
+    Raises ValueError, which says what is wrong with the file.
+    """
     try:
         logits = np.load(path, allow_pickle=False)
         finite = np.isfinite(logits).all()
     except (OSError, ValueError, EOFError, TypeError, SyntaxError, AttributeError) as error:
-        raise UserError(f"{path}: cannot be read as a NumPy array of numbers ({error})") from error
+        raise ValueError(f"cannot be read as a NumPy array of numbers ({error})") from error
     if logits.size != N_PLACES or not finite:
-        raise UserError(f"{path}: {logits.size} values where {N_PLACES} finite logits should stand")
+        raise ValueError(f"{logits.size} values where {N_PLACES} finite logits should stand")
     return int(logits.reshape(-1).argmax())
 
 

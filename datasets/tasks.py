@@ -22,8 +22,16 @@ SEGMENT_CLASSES = (
     "tv", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase",
 )  # fmt: skip
 
+# Of the classes above: grey for what does not count, pale for background, and distinct hues for the things.
+SEGMENT_COLOURS = (
+    "#c8c8d8", "#f0ead6", "#e6194b", "#3cb44b", "#4363d8", "#8b5a2b", "#911eb4", "#f58231", "#46f0f0",
+    "#000075", "#bcf60c", "#fabebe", "#008080", "#e6beff", "#800000", "#ffe119", "#808000", "#f032e6",
+)  # fmt: skip
+
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
 Decode = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+# (target or output, values as stored, which pixels hold a surface) -> the same in physical units
+Physical = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,14 +39,14 @@ class Encoding:
     """How a domain's images are stored.
 
     `nothing` is the value (a number a channel) of pixels that show no surface; where the domain has no such value,
-    `mask_domain` names one that has it for the same view. `categorical` images hold ids, which are never averaged.
+    `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged.
     """
 
     domain: str
     dtype: str
     channels: int
     nothing: tuple[int, ...] | None = None
-    mask_domain: str | None = None
+    mask: Encoding | None = None
     categorical: bool = False
 
 
@@ -47,8 +55,9 @@ class Task:
     """One vision task.
 
     `out_channels` are what the model emits: target channels, or classes where `categorical`. `encoding` is None
-    where the target is the view's scene class, which stands in the selection and in no image. `variants` maps a
-    value of `--depth_target` to the fields that it replaces.
+    where the target is the view's scene class, which stands in the selection and in no image. `unit` is that of
+    pictures and their colour bars, into which `physical` turns targets and outputs that are in another. `variants`
+    maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it replaces.
     """
 
     name: str
@@ -62,7 +71,9 @@ class Task:
     colormap: str = "viridis"
     value_range: tuple[float, float] | None = (0.0, 1.0)
     unit: str = ""
+    physical: Physical | None = None
     classes: tuple[str, ...] = ()
+    class_colours: tuple[str, ...] = ()
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -107,13 +118,15 @@ def decode_normals(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return normals * valid, valid
 
 
-def decode_image_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Values divided by the largest valid one of their image: (B, 1, H, W) in [0, 1], as in the published code.
+def _largest(values: Tensor) -> Tensor:
+    """The largest value of each image, (B, 1, 1, 1), at least 1."""
+    return values.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1.0)
 
-    The published code divides depth by its invalid value instead, which dims every image that has one.
-    """
+
+def decode_image_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Values divided by the largest valid one of their image: (B, 1, H, W) in [0, 1]."""
     values = stored.float() * valid
-    return values / values.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1.0), valid
+    return values / _largest(values), valid
 
 
 def decode_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,25 +139,65 @@ def decode_log_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return torch.log(stored.float().clamp(min=1.0) / DEPTH_METRE) * valid, valid
 
 
+def scaled_in_metres(values: Tensor, stored: Tensor, valid: Tensor) -> Tensor:
+    """Depth in units of its image's farthest surface, in metres."""
+    return values * _largest(stored.float() * valid) / DEPTH_METRE
+
+
+def log_in_metres(values: Tensor, stored: Tensor, valid: Tensor) -> Tensor:
+    """Logarithms of metres, in metres."""
+    return values.exp()
+
+
+# What the published code does instead. It masks nothing, and reads 8-bit domains as plain pictures.
+
+
+def published_depth(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Depth with its largest code (65535, or the farthest surface where all is valid) put 1 % behind the rest.
+
+    Then divided by that, (B, 1, H, W) in [0, 1]; every pixel counts.
+    """
+    values = stored.float()
+    background = values == _largest(values)
+    rest = 1.01 * _largest(torch.where(background, 0.0, values))
+    return torch.where(background, 1.0, values / rest), torch.ones_like(valid)
+
+
+def published_in_metres(values: Tensor, stored: Tensor, valid: Tensor) -> Tensor:
+    """`published_depth` in metres."""
+    depth = stored.float()
+    return values * 1.01 * _largest(torch.where(depth == _largest(depth), 0.0, depth)) / DEPTH_METRE
+
+
+def published_picture(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """8-bit values as [0, 1], (B, C, H, W) float32; every pixel counts."""
+    return stored.float() / 255.0, torch.ones_like(valid)
+
+
 _ENTRIES = (
     Task(
         "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
-        activation="tanh", colormap="magma_r", unit="of the farthest",
+        activation="tanh", colormap="magma_r", value_range=None, unit="m", physical=scaled_in_metres,
         variants={
-            "metric": {"decode": decode_metres, "activation": "identity", "value_range": None, "unit": "m"},
+            "metric": {"decode": decode_metres, "activation": "identity", "physical": None},
             "log": {
                 "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity",
-                "value_range": None, "unit": "log m",
+                "physical": log_in_metres,
             },
+            "published": {"decode": published_depth, "physical": published_in_metres},
         },
     ),
     Task(
         "normal", 3, decode_normals, "l1", ("angle",), Encoding("normal", "uint8", 3, nothing=(128, 128, 128)),
         activation="tanh", value_range=(-1.0, 1.0),
+        variants={
+            "published": {"decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0)}
+        },
     ),
     Task(
         "reshading", 1, decode_unit_scale, "mse", ("mae", "rmse", "ssim"),
-        Encoding("reshading", "uint8", 1, mask_domain="depth_euclidean"), activation="tanh", colormap="gray",
+        Encoding("reshading", "uint8", 1, mask=DEPTH), activation="tanh", colormap="gray",
+        variants={"published": {"decode": published_picture}},
     ),
     Task(
         "keypoints3d", 1, decode_image_scale, "l1", ("mae", "rmse"), Encoding("keypoints3d", "uint16", 1),
@@ -158,11 +211,13 @@ _ENTRIES = (
         "principal_curvature", 2, decode_signed_scale, "mse", ("mae", "rmse"),
         Encoding("principal_curvature", "uint8", 2, nothing=(0, 0)), activation="tanh", colormap="coolwarm",
         value_range=(-0.5, 0.5),
+        variants={"published": {"decode": published_picture, "value_range": (0.25, 0.75)}},
     ),
     Task(
         "segment_semantic", len(SEGMENT_CLASSES), decode_segments, "cross_entropy", ("segmentation",),
         Encoding("segment_semantic", "uint8", 1, nothing=(0,), categorical=True), categorical=True,
-        colormap="tab20", value_range=None, classes=SEGMENT_CLASSES,
+        value_range=None, classes=SEGMENT_CLASSES, class_colours=SEGMENT_COLOURS,
+        variants={"published": {"activation": "tanh", "metrics": ("published_segmentation",)}},
     ),
     Task(
         "class_scene", N_SCENE_CLASSES, decode_class, "cross_entropy", ("classification",), categorical=True,
@@ -174,9 +229,14 @@ TASKS: dict[str, Task] = {task.name: task for task in _ENTRIES}
 DEPTH_TARGETS = ("scaled", "metric", "log")
 
 
-def get_task(name: str, depth_target: str = "scaled") -> Task:
-    """The registry's entry, in the variant that `--depth_target` asks for; UserError if there is no such task."""
+def get_task(name: str, depth_target: str = "scaled", published_quirks: bool = False) -> Task:
+    """The registry's entry, in the variant that `--depth_target` or `--published_quirks` asks for.
+
+    Raises UserError if there is no such task, or for both arguments at once: the published depth is the scaled one.
+    """
     if name not in TASKS:
         raise UserError(f"unknown task {name!r}; --task takes one of {', '.join(TASKS)}")
+    if published_quirks and depth_target != "scaled":
+        raise UserError(f"--published_quirks True knows no --depth_target {depth_target}; give one of the two")
     task = TASKS[name]
-    return replace(task, **task.variants.get(depth_target, {}))
+    return replace(task, **task.variants.get("published" if published_quirks else depth_target, {}))

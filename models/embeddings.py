@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,15 @@ from utils.errors import UserError
 
 PCA_COMPONENTS = 64
 _BATCH = 64
+_PUBLISHED_BATCH = 16
 
 
 @torch.no_grad()
 def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarray:
     """The embedding of every image, in eval mode, streamed into a memory-mapped file.
+
+    The published code never leaves training mode, so that batch norm mixes an image with the fifteen that happen to
+    stand next to it; a model made with `--published_quirks True` is treated likewise.
 
     Args:
         model: on the data's device.
@@ -31,10 +36,12 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarr
     Returns:
         (N, E * S * S) float32, memory-mapped; rows of unreadable images are 0.
     """
-    model.eval()
+    quirks = model.config.published_quirks
+    model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
     positions = np.flatnonzero(data.readable)
     embeddings: np.ndarray | None = None
-    for at in tqdm(torch.from_numpy(positions).split(_BATCH), desc="embeddings", unit="batch"):
+    batches = torch.from_numpy(positions).split(_PUBLISHED_BATCH if quirks else _BATCH)
+    for at in tqdm(batches, desc="embeddings", unit="batch"):
         embedding, _ = model(data.batch(at).images)
         flat = embedding.flatten(1).float().cpu().numpy()
         if embeddings is None:

@@ -37,6 +37,11 @@ class Encoder(nn.Module):
         self.register_buffer("mean", mean, persistent=False)
         self.register_buffer("std", std, persistent=False)
 
+    def take_images_as_they_are(self) -> None:
+        """Leave out the normalisation, as the published code does, whose CLIP sees colours that it was not made for."""
+        self.mean.zero_()
+        self.std.fill_(1.0)
+
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Features (B, out_features) of images (B, 3, S, S) in [0, 1], and no skip maps."""
         return self.backbone((images - self.mean) / self.std), []

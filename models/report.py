@@ -49,10 +49,12 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     title = f"{data.task.name}, held-out images"
     if data.task.dense:
         shown = data.test[np.linspace(0, len(data.test) - 1, min(_SHOWN, len(data.test))).astype(int)]
-        batch = data.batch(torch.from_numpy(shown))
+        positions = torch.from_numpy(shown)
+        batch = data.batch(positions)
         output = model(batch.images)[1]
         output = output.argmax(1) if data.task.categorical else output
-        arrays = (x.cpu().numpy() for x in (batch.images, batch.target, batch.valid, output))
+        target, output = data.in_physical_units(positions, batch.target, output)
+        arrays = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
         plots.predictions(data.task, *arrays, title, folder / "predictions.png")
         return
     chunks = torch.from_numpy(data.test).split(64)

@@ -27,6 +27,7 @@ class ModelConfig:
     norm: str = "batch"
     use_cbam: bool = False
     depth_target: str = "scaled"
+    published_quirks: bool = False
 
 
 class TaskModel(nn.Module):
@@ -42,8 +43,10 @@ class TaskModel(nn.Module):
         if config.image_size < SCALE or config.image_size % SCALE:
             raise UserError(f"--image_size must be a multiple of {SCALE}, not {config.image_size}")
         self.config = config
-        self.task: Task = get_task(config.task, config.depth_target)
+        self.task: Task = get_task(config.task, config.depth_target, config.published_quirks)
         self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
+        if config.published_quirks:
+            self.encoder.take_images_as_they_are()
         entry = ENCODERS[config.encoder]
         self.decoder = TaskonomyDecoder(
             self.encoder.out_features, self.task.out_channels, config.image_size, dense=self.task.dense,

@@ -89,13 +89,15 @@ def _finish_angles(sums: Tensor) -> Tensor:
 
 
 def _ssim(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Sum over the counted pixels of the structural similarity in the window around each, and their number."""
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
 
-    similarity = structural_similarity_index_measure(
-        (output * valid).float(), target * valid, data_range=1.0, reduction="none"
-    )
-    counts = valid.flatten(1).any(1).float()
-    return torch.stack([similarity * counts, counts], dim=1)
+    # Both are 0 where nothing counts; where, not a product, because 0 times infinity would be nan.
+    hidden = [torch.where(valid, values.float(), 0.0) for values in (output, target)]
+    _, similarity = structural_similarity_index_measure(
+        *hidden, data_range=1.0, reduction="none", return_full_image=True
+    )  # fmt: skip
+    return _counted_sums(valid, similarity)
 
 
 def _edge_hits(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
@@ -134,6 +136,13 @@ def _finish_classes(per_class: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Ca
     return finish
 
 
+def _finish_published_classes(sums: Tensor) -> Tensor:
+    """Mean IoU over all classes but the first, as the published code: classes that do not occur at all count as 0."""
+    hits, false_alarms, misses = sums.unflatten(-1, (-1, 3))[..., 1:, :].unbind(-1)
+    overlap = (hits / (hits + false_alarms + misses).clamp(min=1.0)).mean(-1, keepdim=True)
+    return torch.where(sums.sum(-1, keepdim=True) > 0, overlap, torch.nan)
+
+
 METRICS: dict[str, Metric] = {
     "mae": Metric(("mae",), _absolute, _ratios),
     "rmse": Metric(("rmse",), _squared, lambda sums: _ratios(sums).sqrt()),
@@ -148,6 +157,7 @@ METRICS: dict[str, Metric] = {
         ("pixel_accuracy", "miou"), _class_hits, _finish_classes(lambda tp, fp, fn: tp / (tp + fp + fn)),
         3, per_class=True,
     ),
+    "published_segmentation": Metric(("miou",), _class_hits, _finish_published_classes, 3, per_class=True),
     "classification": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
 }  # fmt: skip
 

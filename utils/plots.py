@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgba
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -64,16 +64,24 @@ def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: st
 
 
 def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
-    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue."""
-    axes.set_xticks([])
-    axes.set_yticks([])
+    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
+
+    Three channels are a picture, of two the first is shown; `limits` are the values of the ends of the colours.
+    """
+    axes.set(xticks=[], yticks=[])
     if task.classes:
-        colours = ListedColormap(palette(len(task.classes)))
-        return axes.imshow(values, cmap=colours, norm=BoundaryNorm(np.arange(len(task.classes) + 1) - 0.5, colours.N))
+        return axes.imshow(np.where(valid[..., None], _colours_of(task)[values], _NO_VALUE[:3]))
+    low, high = limits
     if len(values) == 3:
-        return axes.imshow(np.where(valid[0][..., None], (values.transpose(1, 2, 0) + 1) / 2, _NO_VALUE[:3]).clip(0, 1))
+        picture = ((values.transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
+        return axes.imshow(np.where(valid[0][..., None], picture, _NO_VALUE[:3]))
     colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)
-    return axes.imshow(np.where(valid[0], values[0], np.nan), cmap=colours, vmin=limits[0], vmax=limits[1])
+    return axes.imshow(np.where(valid[0], values[0], np.nan), cmap=colours, vmin=low, vmax=high)
+
+
+def _colours_of(task: Task) -> np.ndarray:
+    """The colours of the classes of a task, (classes, 3) in [0, 1]."""
+    return np.array([to_rgb(colour) for colour in task.class_colours or palette(len(task.classes))])
 
 
 def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
@@ -91,7 +99,7 @@ def predictions(
     Args:
         task: of the targets.
         images: (n, 3, S, S) in [0, 1].
-        targets: (n, C, S, S), or ids (n, S, S).
+        targets: (n, C, S, S) in the task's unit, or ids (n, S, S).
         valid: which pixels count, broadcastable to one channel of the targets.
         outputs: like `targets`.
         title: of the figure.
@@ -105,16 +113,15 @@ def predictions(
     limits = task.value_range or _limits(targets, shown)
     for column in range(n):
         axes[0, column].imshow(images[column].transpose(1, 2, 0))
-        axes[0, column].set_xticks([])
-        axes[0, column].set_yticks([])
+        axes[0, column].set(xticks=[], yticks=[])
         image = draw_target(axes[1, column], task, targets[column], shown[column], limits)
         draw_target(axes[2, column], task, outputs[column], np.ones_like(shown[column]), limits)
     for row, label in enumerate(("input", "target", "prediction")):
         axes[row, 0].set_ylabel(label)
     if task.classes:
-        present = np.unique(np.concatenate([targets.ravel(), outputs.ravel()]))
-        handles = [Patch(color=palette(len(task.classes))[i], label=task.classes[i]) for i in present]
-        figure.legend(handles=handles, loc="outside lower center", ncols=6, fontsize="small")
+        named = zip(_colours_of(task), task.classes, strict=True)
+        handles = [Patch(facecolor=colour, edgecolor="gray", lw=0.5, label=name) for colour, name in named]
+        figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize="small")
     elif targets.shape[1] != 3:
         figure.colorbar(image, ax=axes[1:, :], label=task.unit, shrink=0.8)
     return save(figure, path)

@@ -173,6 +173,9 @@ def test_shading_counts_where_depth_does(tmp_path: Path) -> None:
     write(tmp_path / view.path("depth_euclidean"), depth[:8, :8])
     with pytest.raises(ValueError, match="size differs from that of depth_euclidean"):
         pack_view(tmp_path, view, SHADING, SIZE)
+    write(tmp_path / view.path("depth_euclidean"), depth.astype(np.uint8))
+    with pytest.raises(ValueError, match="its mask, the depth_euclidean file: pixel format L"):
+        pack_view(tmp_path, view, SHADING, SIZE)
 
 
 # Packing

@@ -81,9 +81,27 @@ def test_list_of_classes_goes_before_the_logits(tmp_path: Path) -> None:
     logits[9] = 1
     for point in range(2):
         np.save(tmp_path / View("hanson", point, 0).path("class_scene"), logits)
-    assert scene_classes(tmp_path, "hanson") == {View("hanson", 0, 0): 5}
+    assert scene_classes(tmp_path, "hanson") == ({View("hanson", 0, 0): 5}, [])
     (tmp_path / "class_scene/taskonomy/hanson/scene_classes.csv").unlink()
-    assert scene_classes(tmp_path, "hanson") == {View("hanson", 0, 0): 9, View("hanson", 1, 0): 9}
+    assert scene_classes(tmp_path, "hanson") == ({View("hanson", 0, 0): 9, View("hanson", 1, 0): 9}, [])
+
+
+def test_views_with_unreadable_logits_are_left_out(tmp_path: Path) -> None:
+    make_building(tmp_path, "hanson", {}, ["rgb"])
+    views = [View("hanson", point, 0) for point in range(3)]
+    for view in views:
+        (tmp_path / view.path("rgb")).touch()
+        np.save(tmp_path / view.path("class_scene"), np.arange(365))
+    broken = tmp_path / views[1].path("class_scene")
+    broken.write_bytes(broken.read_bytes()[:300])
+    (tmp_path / "class_scene/taskonomy/hanson/scene_classes.csv").unlink()
+    table, missing = select(tmp_path, ["hanson"], ["class_scene"], 0.4, 0)
+    assert table["filepath"].tolist() == [str(views[point].path("rgb")) for point in (0, 2)]
+    assert len(missing) == 1 and missing[0].startswith(f"{views[1].path('class_scene')}: cannot be read")
+    for view in views:
+        (tmp_path / view.path("class_scene")).write_bytes(b"")
+    with pytest.raises(UserError, match=r"'hanson' has no scene classes.*unreadable.*point_0_view_0.*cannot be read"):
+        select(tmp_path, ["hanson"], ["class_scene"], 0.4, 0)
 
 
 @pytest.mark.parametrize(

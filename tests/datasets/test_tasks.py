@@ -46,6 +46,55 @@ def test_depth_without_any_surface_is_finite(depth_target: str) -> None:
     assert not valid.any() and (target == 0).all()
 
 
+# What `--published_quirks True` changes
+
+
+def published(name: str, stored: list | np.ndarray) -> tuple[Tensor, Tensor]:
+    return decode(get_task(name, published_quirks=True), stored)
+
+
+def test_published_depth_keeps_pixels_without_surface() -> None:
+    # Gaps are put 1 % behind the farthest surface, 2048; with the farthest scaled to 1.
+    target, valid = published("depth_euclidean", [[[512, 1024], [2048, 65535]]])
+    far = 1.01 * 2048
+    torch.testing.assert_close(target, torch.tensor([[[512 / far, 1024 / far], [2048 / far, 1.0]]]))
+    assert valid.all()
+    # Without gaps the farthest pixels are taken for one: 1.01 times the second, 1000.
+    target, _ = published("depth_euclidean", [[[505, 1000], [2048, 2048]]])
+    torch.testing.assert_close(target, torch.tensor([[[0.5, 1 / 1.01], [1.0, 1.0]]]))
+    assert published("depth_euclidean", np.full((1, 2, 2), 65535))[0].isfinite().all()
+
+
+@pytest.mark.parametrize("name, mark", [("normal", 128), ("principal_curvature", 0), ("reshading", 13)])
+def test_published_pictures_are_read_as_they_are(name: str, mark: int) -> None:
+    stored = np.array([[51, mark], [255, 127]])
+    stored = np.repeat(stored[None], TASKS[name].encoding.channels, axis=0)
+    target, valid = published(name, stored)
+    torch.testing.assert_close(target, torch.from_numpy(stored / 255).float())  # 51/255 is 0.2, 127/255 "flat"
+    assert valid.all()
+
+
+@pytest.mark.parametrize("name", ["keypoints3d", "edge_texture"])
+def test_published_strengths_are_ours(name: str) -> None:
+    stored = np.array([[[0, 10000], [40000, 65535]]])
+    for ours, theirs in zip(decode(TASKS[name], stored), published(name, stored), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_published_segmentation_bounds_its_logits_and_counts_absent_classes() -> None:
+    ours, theirs = (get_task("segment_semantic", published_quirks=quirks) for quirks in (False, True))
+    assert (ours.activation, theirs.activation) == ("identity", "tanh")
+    assert (ours.metrics, theirs.metrics) == (("segmentation",), ("published_segmentation",))
+
+
+def test_published_quirks_and_another_depth_target_exclude_each_other() -> None:
+    with pytest.raises(UserError, match="--published_quirks True knows no --depth_target log"):
+        get_task("depth_euclidean", "log", published_quirks=True)
+
+
+# The tasks as they are by default
+
+
 def test_normals() -> None:
     # (255, 0, 0) is (1, -1, -1), (0, 255, 255) its opposite, (128, 128, 128) no surface.
     stored = np.array([[255, 0, 0], [0, 255, 255], [128, 128, 128]]).T[:, None]
@@ -126,16 +175,17 @@ def test_tasks_are_those_of_the_paper_and_curvature() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("depth_target", DEPTH_TARGETS)
+@pytest.mark.parametrize("variant", [*DEPTH_TARGETS, "published"])
 @pytest.mark.parametrize("name", TASKS)
-def test_entry_is_complete(name: str, depth_target: str) -> None:
-    task = get_task(name, depth_target)
+def test_entry_is_complete(name: str, variant: str) -> None:
+    task = get_task(name, published_quirks=True) if variant == "published" else get_task(name, variant)
     assert task.name == name
     assert task.loss in LOSSES
     assert task.metrics and set(task.metrics) <= set(METRICS)
     assert task.dense == (task.encoding is not None)
     assert (task.loss == "cross_entropy") == task.categorical
-    assert not (task.categorical and task.activation == "tanh")  # it would bound the logits
+    assert not (task.categorical and task.activation == "tanh") or variant == "published"  # it bounds the logits
+    assert set(task.variants) <= {*DEPTH_TARGETS, "published"}
 
 
 @pytest.mark.parametrize("name, channels", [("normal", 3), ("principal_curvature", 2), ("segment_semantic", 18)])
@@ -145,19 +195,37 @@ def test_out_channels(name: str, channels: int) -> None:
 
 def test_segments_have_a_name_each() -> None:
     assert len(set(SEGMENT_CLASSES)) == 18 and SEGMENT_CLASSES[:2] == ("uncertain", "background")
+    assert len(set(TASKS["segment_semantic"].class_colours)) == 18
 
 
 @pytest.mark.parametrize(
-    "depth_target, activation, unit, metrics",
+    "depth_target, activation, metrics",
     [
-        ("scaled", "tanh", "of the farthest", ("mae", "rmse", "abs_rel", "delta1")),
-        ("metric", "identity", "m", ("mae", "rmse", "abs_rel", "delta1")),
-        ("log", "identity", "log m", ("mae", "rmse")),  # ratios of logarithms mean nothing
+        ("scaled", "tanh", ("mae", "rmse", "abs_rel", "delta1")),
+        ("metric", "identity", ("mae", "rmse", "abs_rel", "delta1")),
+        ("log", "identity", ("mae", "rmse")),  # ratios of logarithms mean nothing
     ],
 )
-def test_depth_targets(depth_target: str, activation: str, unit: str, metrics: tuple[str, ...]) -> None:
+def test_depth_targets(depth_target: str, activation: str, metrics: tuple[str, ...]) -> None:
     task = get_task("depth_euclidean", depth_target)
-    assert (task.activation, task.unit, task.metrics) == (activation, unit, metrics)
+    assert (task.activation, task.unit, task.metrics) == (activation, "m", metrics)
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("depth_target", DEPTH_TARGETS)
+def test_depth_of_pictures_is_in_metres(depth_target: str, published: bool) -> None:
+    if published and depth_target != "scaled":
+        return
+    task = get_task("depth_euclidean", depth_target, published)
+    stored = torch.tensor([[[[512, 1024], [2048, 65535]]], [[[256, 512], [768, 768]]]])
+    valid = stored != 65535
+    target, _ = task.decode(stored, valid)
+    metres = task.physical(target, stored, valid) if task.physical else target
+    # 512 is a metre. The published code moves the farthest value of an image without gaps 1 % behind the second.
+    expected = torch.tensor([[[[1, 2], [4, 0]]], [[[0.5, 1], [1.5, 1.5]]]])
+    if published:
+        expected[1, 0, 1] = 1.01
+    torch.testing.assert_close(metres[valid], expected[valid])
 
 
 def test_depth_target_concerns_depth_alone() -> None:

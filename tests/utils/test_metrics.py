@@ -25,7 +25,7 @@ Images = tuple[Tensor, Tensor, Tensor]
 
 def task_with(name: str) -> Task:
     """A task that is measured by one metric only."""
-    classes = name in ("segmentation", "classification")
+    classes = METRICS[name].per_class
     return replace(TASKS["depth_euclidean"], metrics=(name,), out_channels=CLASSES if classes else 1)
 
 
@@ -35,7 +35,7 @@ def random_images(name: str, seed: int) -> Images:
     size = () if name == "classification" else (S, S)
     valid = torch.rand(N, *size, generator=generator) < torch.rand(N, *[1] * len(size), generator=generator)
     valid[-1] = False
-    if name in ("segmentation", "classification"):
+    if METRICS[name].per_class:
         target = torch.randint(CLASSES - 1, (N, *size), generator=generator)  # the last class does not occur
         return torch.randn(N, CLASSES, *size, generator=generator), target, valid
     channels = 3 if name == "angle" else 1
@@ -75,20 +75,18 @@ def within_quarter(images: Images) -> list[float]:
 
 
 def similarity(images: Images) -> list[float]:
-    """SSIM as in Wang et al. 2004, with a Gaussian window of 11 x 11 pixels and mirrored margins, mean over images."""
+    """SSIM as in Wang et al. 2004, Gaussian window of 11 x 11 pixels, mirrored margins, mean over counted pixels."""
     offsets = np.arange(-5, 6)
     window = np.exp(-np.add.outer(offsets**2, offsets**2) / (2 * 1.5**2))
     window /= window.sum()
     values = []
     for output, target, valid in zip(*images, strict=True):
-        if not valid.any():
-            continue
         x, y = (np.pad((values * valid)[0].double().numpy(), 5, mode="reflect") for values in (output, target))
         mx, my, xx, yy, xy = (correlate2d(each, window, "valid") for each in (x, y, x * x, y * y, x * y))
         vx, vy, cxy = xx - mx**2, yy - my**2, xy - mx * my
         map_ = (2 * mx * my + 1e-4) * (2 * cxy + 9e-4) / ((mx**2 + my**2 + 1e-4) * (vx + vy + 9e-4))
-        values.append(map_.mean())
-    return [np.mean(values)]
+        values.append(map_[valid[0].numpy()])
+    return [np.concatenate(values).mean()]
 
 
 def edges(images: Images) -> list[float]:
@@ -108,6 +106,16 @@ def classes_by(score: Callable[..., Tensor]) -> Callable[[Images], list[float]]:
     return of
 
 
+def published_overlap(images: Images) -> list[float]:
+    """Intersection over union of each class but the first, 0 for those that are in neither."""
+    predicted, target = counted(images)
+    overlaps = []
+    for label in range(1, CLASSES):
+        union = ((predicted == label) | (target == label)).sum()
+        overlaps.append(float(((predicted == label) & (target == label)).sum() / union) if union else 0.0)
+    return [np.mean(overlaps)]
+
+
 REFERENCES: dict[str, Callable[[Images], list[float]]] = {
     "mae": lambda images: [float(by_torchmetrics.mean_absolute_error(*counted(images)))],
     "rmse": lambda images: [float(by_torchmetrics.mean_squared_error(*counted(images), squared=False))],
@@ -117,6 +125,7 @@ REFERENCES: dict[str, Callable[[Images], list[float]]] = {
     "ssim": similarity,
     "edge_f1": edges,
     "segmentation": classes_by(by_torchmetrics.jaccard_index),
+    "published_segmentation": published_overlap,
     "classification": classes_by(by_torchmetrics.f1_score),
 }
 
@@ -168,7 +177,14 @@ def test_loss_is_the_mean_over_images_that_count() -> None:
     assert values["loss"].tolist() == [2.0, 2.0]
 
 
-@pytest.mark.parametrize("name", sorted(METRICS.keys() - {"ssim"}))
+def test_similarity_is_that_of_torchmetrics_where_everything_counts() -> None:
+    output, target, valid = random_images("ssim", 5)
+    images = output[:-1], target[:-1], torch.ones_like(valid[:-1])
+    expected = by_torchmetrics.image.structural_similarity_index_measure(*images[:2], data_range=1.0)
+    assert measure("ssim", images, [np.arange(N - 1)])["ssim"] == pytest.approx([float(expected)], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(METRICS.keys()))
 def test_value_of_what_does_not_count_does_not_leak(name: str) -> None:
     output, target, valid = random_images(name, 3)
     everything = [np.arange(N)]
