@@ -60,6 +60,21 @@ def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, selection: S
     assert embeddings.std(axis=0).max() > 0.01  # images do differ
 
 
+def test_published_embeddings_depend_on_the_fifteen_others(selection: Selection, tmp_path: Path) -> None:
+    data = TaskData(selection, get_task("normal"), SIZE, CPU)
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="batch", published_quirks=True)).eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    embeddings = extract_embeddings(model, data, tmp_path / "embeddings.npy")
+    assert not model.training and all(torch.equal(before[name], t) for name, t in model.state_dict().items())
+    with torch.no_grad():
+        for start in (0, 32):  # batch norm by the statistics of the batch alone
+            together, _ = model.train()(data.batch(torch.arange(start, start + 16)).images)
+            np.testing.assert_allclose(embeddings[start : start + 16], together.flatten(1).numpy(), atol=1e-5)
+            alone, _ = model.eval()(data.batch(torch.arange(start, start + 1)).images)
+            assert np.abs(embeddings[start] - alone.flatten().numpy()).max() > 0.01
+
+
 def test_unreadable_images_have_no_embedding(model: TaskModel, own_copy: Path, tmp_path: Path) -> None:
     chosen = read_selection(own_copy)
     (own_copy / chosen.views[3].path("rgb")).write_text("no picture")

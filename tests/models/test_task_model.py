@@ -48,6 +48,19 @@ def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings
         assert torch.equal(before, after)
 
 
+def test_published_quirks_reach_task_and_input() -> None:
+    plain, quirky = (TaskModel(ModelConfig("segment_semantic", image_size=16, published_quirks=q)) for q in (False, True))
+    quirky.load_state_dict(plain.state_dict())
+    images = torch.rand(2, 3, 16, 16)
+    seen = []
+    for model in (plain.eval(), quirky.eval()):
+        model.encoder.backbone[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        output = model(images)[1]
+    torch.testing.assert_close(seen[0], (images - 0.5) / 0.25)  # the tiny encoder's normalisation
+    torch.testing.assert_close(seen[1], images)
+    assert output.abs().max() <= 1.0  # the published code bounds even logits
+
+
 def test_name_of_the_file_says_task_and_attention() -> None:
     assert init_file(Path("a"), "normal", False) == Path("a/init_model_normal.safetensors")
     assert init_file(Path("a"), "normal", True) == Path("a/init_model_normal_cbam.safetensors")
