@@ -12,7 +12,7 @@ from torch import Tensor
 
 from datasets.packed import load_packed
 from datasets.selection import Selection, read_selection
-from datasets.tasks import RGB, Encoding, Task
+from datasets.tasks import RGB, Task
 from utils.errors import UserError
 from utils.runs import data_path_or_default
 
@@ -43,8 +43,7 @@ class TaskData:
         else:
             stored, more = load_packed(selection.data_path, selection.views, task.encoding, image_size)
             left_out = left_out + more
-            # PyTorch indexes and moves 16-bit integers everywhere only as signed ones.
-            self._stored = torch.from_numpy(stored.view(np.int16) if stored.dtype == np.uint16 else stored)
+            self._stored = as_tensor(stored)
         self.readable = np.ones(len(selection), bool)
         self.readable[left_out] = False
         self.train = selection.train[self.readable[selection.train]]
@@ -69,32 +68,37 @@ class TaskData:
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
-        images = self._take(self._images, positions).float().div_(255.0)
-        images = images.contiguous(memory_format=torch.channels_last)
-        return Batch(images, *self.task.decode(*self._values(positions)))
+        return decode_batch(self.task, self._take(self._images, positions), self._take(self._stored, positions))
 
     def in_physical_units(self, positions: Tensor, *maps: Tensor) -> tuple[Tensor, ...]:
         """Targets or outputs of the images at `positions` in the task's `unit`; as they are where it has none."""
         if self.task.physical is None:
             return maps
-        values, valid = self._values(positions)
+        values, valid = _values(self.task, self._take(self._stored, positions))
         return tuple(self.task.physical(each, values, valid) for each in maps)
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
         return array[positions.to(array.device)].to(self.device, non_blocking=True)
 
-    def _values(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Values as stored, and which of them hold a surface."""
-        stored, encoding = self._take(self._stored, positions), self.task.encoding
-        if encoding is None:
-            return stored, torch.ones_like(stored, dtype=torch.bool)
-        if stored.dtype == torch.int16:
-            stored = stored.to(torch.int32) & 0xFFFF
-        return _split_mask(stored, encoding)
+
+def as_tensor(packed: np.ndarray) -> Tensor:
+    """A packed array as a tensor that shares its memory; 16-bit values as signed ones, which PyTorch can index."""
+    return torch.from_numpy(packed.view(np.int16) if packed.dtype == np.uint16 else packed)
 
 
-def _split_mask(stored: Tensor, encoding: Encoding) -> tuple[Tensor, Tensor]:
-    """Packed values (B, C, H, W) into the domain's own channels and which pixels hold a surface (B, 1, H, W)."""
+def decode_batch(task: Task, images: Tensor, stored: Tensor) -> Batch:
+    """A batch from packed images (B, 3, S, S) uint8 and packed values of the task, on their device."""
+    images = images.float().div_(255.0).contiguous(memory_format=torch.channels_last)
+    return Batch(images, *task.decode(*_values(task, stored)))
+
+
+def _values(task: Task, stored: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of the domain's own channels, and which pixels (B, 1, S, S) hold a surface."""
+    encoding = task.encoding
+    if encoding is None:
+        return stored, torch.ones_like(stored, dtype=torch.bool)
+    if stored.dtype == torch.int16:
+        stored = stored.to(torch.int32) & 0xFFFF
     if encoding.mask is not None:
         return stored[:, :-1], stored[:, -1:] > 0
     if encoding.nothing is None:

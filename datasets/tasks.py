@@ -114,8 +114,10 @@ def decode_signed_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 
 def decode_normals(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Unit normals (B, 3, H, W): n = 2v/255 - 1, made unit length again after rounding and resizing."""
-    normals = torch.nn.functional.normalize(stored.float() * (2.0 / 255.0) - 1.0, dim=1)
-    return normals * valid, valid
+    normals = stored.float() * (2.0 / 255.0) - 1.0
+    # On a CPU `normalize` takes fifty times as long, more than a third of a training step of the tiny model.
+    length = normals.square().sum(dim=1, keepdim=True).clamp(min=1e-12)
+    return normals * length.rsqrt() * valid, valid
 
 
 def _largest(values: Tensor) -> Tensor:

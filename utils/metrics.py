@@ -68,7 +68,10 @@ def _within_quarter(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 
 def _angles(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Sum of the angles in degrees, shares below the thresholds, number, and a histogram in steps of a degree."""
-    cosine = torch.nn.functional.cosine_similarity(output.float(), target, dim=1).clamp(-1.0, 1.0)
+    output = output.float()
+    # On a CPU `cosine_similarity` takes fifty times as long as these sums, more than the model itself.
+    lengths = (output.square().sum(1) * target.square().sum(1)).clamp(min=1e-12)
+    cosine = ((output * target).sum(1) * lengths.rsqrt()).clamp(-1.0, 1.0)
     angle = torch.rad2deg(torch.acos(cosine))[:, None]
     sums = _counted_sums(valid, angle, *(angle < limit for limit in _ANGLES))
     bins = angle.nan_to_num(nan=180.0).flatten(1).long().clamp(0, 179)  # nan of a diverged model counts as worst

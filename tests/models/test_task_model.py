@@ -49,7 +49,8 @@ def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings
 
 
 def test_published_quirks_reach_task_and_input() -> None:
-    plain, quirky = (TaskModel(ModelConfig("segment_semantic", image_size=16, published_quirks=q)) for q in (False, True))
+    configs = [ModelConfig("segment_semantic", image_size=16, published_quirks=quirks) for quirks in (False, True)]
+    plain, quirky = map(TaskModel, configs)
     quirky.load_state_dict(plain.state_dict())
     images = torch.rand(2, 3, 16, 16)
     seen = []
