@@ -179,11 +179,12 @@ def published_picture(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 _ENTRIES = (
     Task(
         "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
-        activation="tanh", colormap="magma_r", value_range=None, unit="m", physical=scaled_in_metres,
+        activation="tanh", colormap="magma_r", value_range=None,
+        unit="m, given the farthest surface", physical=scaled_in_metres,
         variants={
-            "metric": {"decode": decode_metres, "activation": "identity", "physical": None},
+            "metric": {"decode": decode_metres, "activation": "identity", "unit": "m", "physical": None},
             "log": {
-                "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity",
+                "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity", "unit": "m",
                 "physical": log_in_metres,
             },
             "published": {"decode": published_depth, "physical": published_in_metres},

@@ -199,16 +199,16 @@ def test_segments_have_a_name_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "depth_target, activation, metrics",
+    "depth_target, activation, unit, metrics",
     [
-        ("scaled", "tanh", ("mae", "rmse", "abs_rel", "delta1")),
-        ("metric", "identity", ("mae", "rmse", "abs_rel", "delta1")),
-        ("log", "identity", ("mae", "rmse")),  # ratios of logarithms mean nothing
+        ("scaled", "tanh", "m, given the farthest surface", ("mae", "rmse", "abs_rel", "delta1")),
+        ("metric", "identity", "m", ("mae", "rmse", "abs_rel", "delta1")),
+        ("log", "identity", "m", ("mae", "rmse")),  # ratios of logarithms mean nothing
     ],
 )
-def test_depth_targets(depth_target: str, activation: str, metrics: tuple[str, ...]) -> None:
+def test_depth_targets(depth_target: str, activation: str, unit: str, metrics: tuple[str, ...]) -> None:
     task = get_task("depth_euclidean", depth_target)
-    assert (task.activation, task.unit, task.metrics) == (activation, "m", metrics)
+    assert (task.activation, task.unit, task.metrics) == (activation, unit, metrics)
 
 
 @pytest.mark.parametrize("published", [False, True])
