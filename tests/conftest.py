@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,19 @@ def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
         done = run_in(tmp_path, command, processes)
         assert done.returncode == 0, done.stderr[-3000:]
         return done
+
+    return run
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Run a script in this process, in a working folder of the test's own: quick, and with what the test patched."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str) -> None:
+        script, *arguments = command.split()
+        monkeypatch.setattr(sys, "argv", [script, *arguments])
+        runpy.run_path(str(ROOT / script), run_name="__main__")
 
     return run
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import runpy
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ test_fed.py --task edge_occlusion --n_clusters 4 --n_clients 3 --n_rounds 1 --sg
 
 
 def test_adding_a_task_touches_the_registry_only(
-    own_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_copy: Path, monkeypatch: pytest.MonkeyPatch, run_here: Callable
 ) -> None:
     edges = TASKS["edge_texture"]
     domain = replace(edges.encoding, domain="edge_occlusion")
@@ -38,11 +37,8 @@ def test_adding_a_task_touches_the_registry_only(
         path = own_copy / view.path("edge_occlusion")
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 30000, (32, 32)).astype(np.uint16)).save(path)
-    monkeypatch.chdir(tmp_path)
     for command in STAGES.format(data=own_copy).strip().splitlines():
-        script, *arguments = command.split()
-        monkeypatch.setattr(sys, "argv", [script, *arguments])
-        runpy.run_path(str(ROOT / script), run_name="__main__")
+        run_here(command)
     [metrics] = Path("results/test_federated/fedavg/edge_occlusion").rglob("metrics.csv")
     last = pd.read_csv(metrics).iloc[-1]
     assert last[["train_edge_f1_mean", "test_edge_f1", "test_rmse"]].notna().all()

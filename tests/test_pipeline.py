@@ -52,6 +52,22 @@ def test_the_documented_commands_run_in_order(data: Path, run_script: Callable, 
     assert len(np.load(tmp_path / f"assignments/centers_{task}.npy")) == 10
 
 
+@pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic"])
+def test_published_quirks_go_from_the_initial_model_to_the_last_stage(
+    data: Path, run_here: Callable, tmp_path: Path, task: str
+) -> None:
+    first, *stages = [stage.format(task=task, data=data) for stage in STAGES]
+    run_here(first)
+    losses = []
+    for quirks in (False, True):
+        run_here(f"{stages[0]} --image_size 32 --published_quirks {quirks}")
+        for stage in stages[1:]:
+            run_here(stage)
+        newest = max(tmp_path.glob("results/test_federated/**/metrics.csv"), key=lambda path: path.stat().st_mtime_ns)
+        losses.append(pd.read_csv(newest)["test_loss"].iloc[-1])
+    assert np.isfinite(losses).all() and losses[0] != losses[1]
+
+
 @pytest.fixture
 def trained(data: Path, run_script: Callable) -> Callable:
     """The stages before the federation, done for normals."""
