@@ -1,6 +1,7 @@
 """Stage 3: embed all images with a task's central model, cluster the embeddings, and draw them."""
 
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ def main() -> None:
         path = best_file(args.load_model_dir, args.task, args.use_cbam)
         model = load_model(path, args.task, "train_centralized_task_model.py")
     model = model.to(accelerator.device)
+    vars(args).update(asdict(model.config))  # so that args.json says what was embedded with
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     emb.check_n_clusters(args.n_clusters, data)
     run = Run.create(args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")

@@ -1,6 +1,7 @@
 """Stage 2b: train a task's model on all training images."""
 
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -41,6 +42,7 @@ def main() -> None:
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
+    vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     settings = TrainSettings(
         n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,

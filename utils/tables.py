@@ -15,29 +15,38 @@ SPLITS = {"train": "clients' own", "test": "held out"}
 _LOSS = {"train": "train_loss_mean", "test": "test_loss"}
 _SETTING = ["task", "method", "alpha"]
 # Arguments that say where files are or how a run is carried out, and not what it computes.
-_ASIDE = {
-    "data_path", "result_path", "init_model_dir", "trained_model_dir", "assignment_files_path", "use_accelerator",
-    "plot_distribution", "resume_training",
+ASIDE = {
+    "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "assignment_files_path",
+    "use_accelerator", "plot_distribution", "resume_training",
 }  # fmt: skip
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
-    """The central models' held-out loss and last metric next to the trivial predictor's, a row a task, as text.
+    """The central models' held-out loss and last metric next to the trivial predictor's, as text.
 
-    Mean ± standard deviation over seeds; of runs with the same task and seed the newest counts. Empty without runs.
+    A row a task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
+    deviation over seeds. Of runs with the same arguments the newest counts. Empty without runs.
     """
-    values: dict[str, dict[int, dict]] = {}
-    for args, summary in _finished_runs(result_path / "train_centralized", "test", "trivial"):
-        values.setdefault(args["task"], {})[args["rand_seed"]] = summary
+    runs = [
+        {name: value for name, value in args.items() if name not in ASIDE} | summary
+        for args, summary in finished_runs(result_path / "train_centralized", "test", "trivial")
+    ]
+    if not runs:
+        return pd.DataFrame()
+    table = pd.DataFrame(runs)
+    arguments = [name for name in table if name not in {"task", "rand_seed", "test", "trivial"}]
+    table = table[~table.drop(columns=["test", "trivial"]).map(str).duplicated(keep="last")]
+    varying = differing(table, arguments, ["task"])
+    table = table.assign(**table[varying].map(str))
     rows = []
-    for task, of_seed in values.items():
-        model, trivial = ([summary[key] for summary in of_seed.values()] for key in ("test", "trivial"))
+    for setting, part in table.groupby(["task", *varying], sort=False):
+        model, trivial = part["test"].tolist(), part["trivial"].tolist()
         last = list(model[0])[-1]
         loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
         rows.append(
-            {
-                "task": task,
-                "seeds": len(of_seed),
+            dict(zip(["task", *varying], setting, strict=True))
+            | {
+                "seeds": len(part),
                 "trivial loss": spread(reference, 4),
                 "model loss": spread(loss, 4),
                 "lower by, %": spread(-increase(loss, reference), 1),
@@ -55,8 +64,8 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     Of runs with the same arguments and seed only the newest counts. Empty if there is no finished run.
     """
     rows = []
-    for args, summary in _finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
-        row = {name: value for name, value in args.items() if name not in _ASIDE}
+    for args, summary in finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
+        row = {name: value for name, value in args.items() if name not in ASIDE}
         for split, column in _LOSS.items():
             row[f"{split}_loss"] = summary["last"][column]
             row[f"{split}_trivial"] = summary["trivial_loss"][split]
@@ -74,10 +83,8 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     that differ between the runs of a task and method become columns of the setting: no two settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
-    texts = runs.map(str)  # in which an argument that was not given equals itself
-    values = texts.groupby(["task", "method"])[arguments].nunique()
-    varying = [name for name in arguments if (values[name] > 1).any()]
-    runs = runs.assign(**texts[varying])
+    varying = differing(runs, arguments, ["task", "method"])
+    runs = runs.assign(**runs[varying].map(str))
     rows = []
     dealt = runs[runs["type"] != "iid"]
     for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
@@ -104,7 +111,14 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
 
 
-def _finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
+def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
+    """The arguments with more than one value among the runs that agree in the columns `within`."""
+    # As text, in which an argument that was not given equals itself.
+    values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
+    return [name for name in arguments if (values[name] > 1).any()]
+
+
+def finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
     """Arguments and summary, which must have these parts, of each finished run under `folder`, the oldest first."""
     for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
         try:

@@ -172,10 +172,12 @@ def test_rows_are_in_order_and_the_own_data_comes_first(tmp_path: Path, write_ru
 # Central models
 
 
-def write_central(result_path: Path, number: int, task: str, seed: int, test: dict, trivial: dict) -> None:
+def write_central(
+    result_path: Path, number: int, task: str, seed: int, test: dict, trivial: dict, **others: object
+) -> None:
     path = result_path / "train_centralized" / task / f"run{number}"
     path.mkdir(parents=True)
-    (path / "args.json").write_text(json.dumps({"task": task, "rand_seed": seed}))
+    (path / "args.json").write_text(json.dumps({"task": task, "rand_seed": seed, **others}))
     (path / "summary.json").write_text(json.dumps({"test": test, "trivial": trivial}))
     os.utime(path / "summary.json", (1000 - number, 1000 - number))
 
@@ -194,6 +196,16 @@ def test_central_models_beside_the_trivial_predictor(tmp_path: Path) -> None:
     assert normal["lower by, %"] == "45.0 ± 7.1"
     assert (normal["model"], normal["trivial"]) == ("0.250 ± 0.354", "0.250 ± 0.000")
     assert (reshading["seeds"], reshading["model loss"], reshading["model"]) == (1, "0.5000", "0.000")
+
+
+def test_central_models_of_different_settings_stand_apart(tmp_path: Path) -> None:
+    for number, (seed, size) in enumerate([(0, 32), (1, 32), (0, 64)]):
+        values = {"loss": 1.0 + number, "mae": 1}
+        write_central(tmp_path, number, "normal", seed, values, values, image_size=size, checkpoint_path=f"seed{seed}")
+    table = read_central(tmp_path)
+    table = table.sort_values("image_size")
+    assert table[["image_size", "seeds"]].values.tolist() == [["32", 2], ["64", 1]]
+    assert table["model loss"].tolist() == ["1.5000 ± 0.7071", "3.0000"]  # 1 and 2; 3
 
 
 # What cannot be compared
