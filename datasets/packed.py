@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from torch import Tensor
 from tqdm import tqdm
 
 from datasets.taskonomy import View
@@ -69,12 +70,14 @@ def resize(values: np.ndarray, valid: np.ndarray, size: int, categorical: bool) 
     if categorical:
         resized = F.interpolate(source, (size, size), mode="nearest-exact")
     else:
-        smooth = {"size": (size, size), "mode": "bilinear", "antialias": True, "align_corners": False}
-        weight = F.interpolate(mask, **smooth)
-        resized = F.interpolate(source * mask, **smooth) / weight.clamp(min=1e-6)
+        resized = _smooth(source * mask, size) / _smooth(mask, size).clamp(min=1e-6)
     largest = np.iinfo(values.dtype).max
     rounded = resized[0].round().clamp(0, largest).numpy().astype(values.dtype)
     return rounded, nearest.numpy()
+
+
+def _smooth(values: Tensor, size: int) -> Tensor:
+    return F.interpolate(values, (size, size), mode="bilinear", antialias=True, align_corners=False)
 
 
 def stored_channels(encoding: Encoding) -> int:
@@ -116,7 +119,7 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     if array is None:
         manifest = _pack(data_path, views, encoding, size, array_path) | {"fingerprint": fingerprint}
         write_json(manifest_path, manifest)
-        array = _map(array_path)
+        array = np.load(array_path, mmap_mode="c", allow_pickle=False)
     return array, manifest["unreadable"]
 
 

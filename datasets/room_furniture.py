@@ -77,7 +77,8 @@ def _tub(material: str, floor: float, wall: float, bottom: float = 0.0, top: flo
 
 def _cupboard(n_columns: int, n_rows: int, plinth: float = 0.06) -> tuple[Part, ...]:
     """A body with fronts that stand proud of it, each with a knob."""
-    fronts, knobs = (), ()
+    fronts: tuple[Part, ...] = ()
+    knobs: tuple[Part, ...] = ()
     for row in range(n_rows):
         low, high = (plinth + (0.98 - plinth) * (row + shift) / n_rows for shift in (0.06, 0.94))
         middle = (low + high) / 2

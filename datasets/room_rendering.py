@@ -159,7 +159,7 @@ def _irradiance(caster: RayCaster, hits: Hits, quadrant: np.ndarray, rng: np.ran
     The four sub-pixels of a pixel (`quadrant`) sample different parts of a lamp and of the hemisphere.
     """
     start = hits.points + _EPSILON * hits.normals
-    total = caster.scene.ambient * _openness(caster, hits, start, quadrant, rng)[:, None]
+    total = np.asarray(caster.scene.ambient) * _openness(caster, hits, start, quadrant, rng)[:, None]
     for light in caster.scene.lights:
         total += _lamp_light(caster, light, start, hits.normals, quadrant)
     return total
@@ -312,7 +312,7 @@ def principal_curvatures(rendered: Rendered) -> np.ndarray:
     central differences of points P and normals N along image rows and columns. Zero at the rim of holes.
     """
     points, normals = (
-        np.stack(np.gradient(values.astype(np.float64), axis=(0, 1)), axis=-2)
+        np.stack([*np.gradient(values.astype(np.float64), axis=(0, 1))], axis=-2)
         for values in (rendered.points, rendered.normal)
     )
     first = points @ points.swapaxes(-1, -2)

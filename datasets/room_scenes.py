@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import trimesh
+from numpy.typing import ArrayLike
 
 from datasets.room_furniture import PIECES, Piece
 from datasets.room_kinds import KINDS, Colour, Material, Palette, Style
@@ -63,8 +64,8 @@ class SceneBuilder:
         self._n_vertices = 0
 
     def add(
-        self, shape: str, bounds: np.ndarray, material: Material, label: str = "background",
-        yaw: float = 0.0, origin: tuple[float, ...] = (0.0, 0.0, 0.0),
+        self, shape: str, bounds: ArrayLike, material: Material, label: str = "background",
+        yaw: float = 0.0, origin: ArrayLike = (0.0, 0.0, 0.0),
     ) -> None:  # fmt: skip
         """Add `shape` filling `bounds` (x0, x1, y0, y1, z0, z1), turned by `yaw` radians and moved to `origin`."""
         low, high = np.reshape(bounds, (3, 2)).T
@@ -221,7 +222,8 @@ class _RoomMaker:
     def _add_wall(self, side: int, openings: list[_Opening], material: Material) -> None:
         yaw, half, far = self._wall(side)
         height, end = self.size[2], half + WALL_THICKNESS
-        panels, start = [], -end
+        panels: list[tuple[float, ...]] = []
+        start = -end
         for hole in openings:
             panels.append((start, hole.u0, 0, height))
             panels += [(hole.u0, hole.u1, z0, z1) for z0, z1 in ((0, hole.z0), (hole.z1, height))]

@@ -30,7 +30,7 @@ from datasets.room_kinds import KINDS, Style
 from datasets.room_rendering import Camera, RayCaster, encode, render
 from datasets.room_scenes import Room, make_room
 from datasets.taskonomy import N_PLACES, View, read_class_names, read_scene_class
-from datasets.tasks import TASKS, Task
+from datasets.tasks import TASKS, Encoding, Task
 from utils import plots
 from utils.args import Parser
 from utils.errors import UserError, run_script
@@ -95,7 +95,7 @@ def make_sample_rooms(
         with tempfile.TemporaryDirectory(prefix=".sample_rooms_", dir=data_path.parent) as folder:
             target = Path(folder, "rooms")
             target.mkdir()
-            _fill(target, arguments, n_workers or os.cpu_count())
+            _fill(target, arguments, n_workers or os.cpu_count() or 1)
             target.rename(data_path)
     except OSError as error:
         raise UserError(f"{data_path}: cannot write the sample rooms ({error}); see --data_path") from error
@@ -234,7 +234,8 @@ def choose_camera(caster: RayCaster, position: np.ndarray, rng: np.random.Genera
     closer than `NEAREST` or mostly out of the window are taken only where nothing better is found.
     """
     wanted = np.log(rng.uniform(0.8, 6))
-    best, best_cost = None, np.inf
+    best: Camera
+    best_cost = np.inf
     for _ in range(16):
         camera = Camera(
             tuple(position),
@@ -281,7 +282,7 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
         )
         for scene_class, views in commonest
     ]
-    tasks = [task for task in TASKS.values() if task.dense]
+    tasks = {task: task.encoding for task in TASKS.values() if task.encoding is not None}
     figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
     axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
     for axis, title in zip(axes[0], ["rgb", *(task.name for task in tasks)], strict=True):
@@ -290,19 +291,19 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
         row[0].set_ylabel(names[scene_class], fontsize=9)
         row[0].set(xticks=[], yticks=[])
         row[0].imshow(Image.open(data_path / view.path("rgb")))
-        for axis, task in zip(row[1:], tasks, strict=True):
-            _draw_target(axis, task, data_path / view.path(task.encoding.domain))
+        for axis, (task, encoding) in zip(row[1:], tasks.items(), strict=True):
+            _draw_target(axis, task, encoding, data_path / view.path(encoding.domain))
     plots.save(figure, data_path / CONTACT_SHEET)
 
 
 def _n_labels(data_path: Path, view: View) -> int:
-    return len(np.unique(Image.open(data_path / view.path("segment_semantic"))))
+    return len(np.unique(np.asarray(Image.open(data_path / view.path("segment_semantic")))))
 
 
-def _draw_target(axis: Any, task: Task, path: Path) -> None:
+def _draw_target(axis: Any, task: Task, encoding: Encoding, path: Path) -> None:
     """The values of a file as they are stored, without those that stand for no surface."""
-    values = read_image(path, task.encoding)
-    valid = surface(values, task.encoding)
+    values = read_image(path, encoding)
+    valid = surface(values, encoding)
     counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
     if task.classes:
         values = values[0]

@@ -80,7 +80,7 @@ def _classes_from_logits(data_path: Path, building: str) -> tuple[dict[View, int
     views = list_views(data_path, "class_scene", building)
     for view in tqdm(views, desc=f"scene classes of {building}", unit="image", leave=False):
         try:
-            classes[view] = read_scene_class(view.find(data_path, "class_scene"))
+            classes[view] = read_scene_class(view.find(data_path, "class_scene") or view.path("class_scene"))
         except ValueError as error:
             unreadable.append(f"{view.path('class_scene')}: {error}")
     return classes, unreadable

@@ -28,6 +28,8 @@ class Encoder(nn.Module):
     """A backbone that maps normalised images to feature vectors, without skip connections."""
 
     skip_channels: tuple[int, ...] = ()
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, backbone: nn.Module, out_features: int, statistics: tuple) -> None:
         super().__init__()
@@ -64,7 +66,7 @@ class TinyEncoder(Encoder):
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Features (B, out_features) and the maps at strides 2, 4 and 8."""
         maps = [(images - self.mean) / self.std]
-        for block in self.backbone:
+        for block in self.backbone.children():
             maps.append(block(maps[-1]))
         return self.project(maps[-1].flatten(1)), maps[1:-1]
 

@@ -54,8 +54,8 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
         output = model(batch.images)[1]
         output = output.argmax(1) if data.task.categorical else output
         target, output = data.in_physical_units(positions, batch.target, output)
-        arrays = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
-        plots.predictions(data.task, *arrays, title, folder / "predictions.png")
+        images, targets, valid, outputs = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
+        plots.predictions(data.task, images, targets, valid, outputs, title, folder / "predictions.png")
         return
     chunks = torch.from_numpy(data.test).split(64)
     predicted = torch.cat([model(data.batch(at).images)[1].argmax(1) for at in chunks]).cpu().numpy()

@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         except ValueError as error:
             self.error(f"cannot read {arg_line!r} in an argument file ({error})")
 
-    def parse_args(self, *args: Any, **kwargs: Any) -> argparse.Namespace:
+    def parse_args(self, *args: Any, **kwargs: Any) -> argparse.Namespace:  # type: ignore[override]
         """As argparse's, with one line for an argument file that is no text."""
         try:
             return super().parse_args(*args, **kwargs)

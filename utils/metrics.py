@@ -96,9 +96,9 @@ def _ssim(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
 
     # Both are 0 where nothing counts; where, not a product, because 0 times infinity would be nan.
-    hidden = [torch.where(valid, values.float(), 0.0) for values in (output, target)]
+    seen, true = (torch.where(valid, values.float(), 0.0) for values in (output, target))
     _, similarity = structural_similarity_index_measure(
-        *hidden, data_range=1.0, reduction="none", return_full_image=True
+        seen, true, data_range=1.0, reduction="none", return_full_image=True
     )  # fmt: skip
     return _counted_sums(valid, similarity)
 

@@ -150,7 +150,8 @@ def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str,
     axes = figure.subplots()
     colours = palette(len(labels))
     for i, label in enumerate(labels):
-        axes.scatter(*points[ids == i].T, s=8, color=colours[i], label=label.replace("_", " "))
+        x, y = points[ids == i].T
+        axes.scatter(x, y, s=8, color=colours[i], label=label.replace("_", " "))
     axes.set(xticks=[], yticks=[], title=title)
     figure.legend(loc="outside right upper", markerscale=2, fontsize="small")
     return save(figure, path)
