@@ -146,6 +146,10 @@ def read_selection(data_path: Path) -> Selection:
         table = pd.read_csv(path)[_COLUMNS]
         views = tuple(View.parse(name) for name in table["filepath"])
         labels, places = (table[name].to_numpy(np.int64, copy=True) for name in ("label", "class_idx"))
+        if not (labels == table["label"]).all() or not (places == table["class_idx"]).all():
+            raise ValueError("label and class_idx must be whole numbers")
+        if len(set(views)) < len(views):
+            raise ValueError(f"{table['filepath'][pd.Series(views).duplicated()].iloc[0]} stands there twice")
     except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: {error}; run extract_datapoints_for_experiments.py again") from error
     # Paths are made from the parsed view, never taken from the table: a row cannot point out of the data folder.

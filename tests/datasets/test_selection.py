@@ -219,12 +219,19 @@ def spoil(selection: Selection, target: Path, column: str, value: object) -> Non
     "column, value",
     [
         ("filepath", "../../etc/passwd"), ("label", "x"), ("label", 16), ("label", -1), ("split", "val"),
-        ("filepath", ""), ("class_idx", "x"),
+        ("filepath", ""), ("class_idx", "x"), ("label", 2.5), ("class_idx", 0.5),
     ],
 )  # fmt: skip
 def test_broken_row_names_the_file(selection: Selection, tmp_path: Path, column: str, value: object) -> None:
     spoil(selection, tmp_path, column, value)
     with pytest.raises(UserError, match=SELECTION_FILE):
+        read_selection(tmp_path)
+
+
+def test_image_that_stands_there_twice_is_named(selection: Selection, tmp_path: Path) -> None:
+    twice = str(selection.views[7].path("rgb"))
+    spoil(selection, tmp_path, "filepath", twice)
+    with pytest.raises(UserError, match=f"{twice} stands there twice"):
         read_selection(tmp_path)
 
 
