@@ -232,6 +232,7 @@ class LocalTraining:
             schedule.after(loss.detach())
             self._total += loss.detach()
         self._taken += n_steps
+        local.model.zero_grad(set_to_none=True)  # what is frozen in the next phase must not keep a gradient
         local.model.requires_grad_(True)
 
     def gradient(self) -> dict[str, Tensor]:

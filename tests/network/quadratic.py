@@ -34,7 +34,7 @@ HELD_OUT = [np.arange(8, 10), np.arange(10, 11)]
 SHARES = np.array([3 / 8, 5 / 8])
 
 _RNG = np.random.default_rng(5)
-A = _RNG.uniform(0.5, 1.5, (11, DIM)).astype(np.float32)
+A = _RNG.uniform(-1.5, 1.5, (11, DIM)).astype(np.float32)
 B = (_RNG.normal(size=(11, DIM)) + np.repeat([-1.0, 2.0, -1.0, 2.0], [3, 5, 2, 1])[:, None]).astype(np.float32)
 START = _RNG.normal(size=(2, DIM)).astype(np.float32)
 
@@ -89,6 +89,14 @@ def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS,
     federation = simulation(algorithm, folder, settings, **more)
     federation.train()
     return federation
+
+
+def long_run(algorithm: FedAvg, folder: Path, n_rounds: int, settings: LocalSettings = SETTINGS) -> np.ndarray:
+    """The server's [w, h] after many rounds, without evaluation and checkpoints."""
+    federation = simulation(algorithm, folder, settings)
+    for round in range(n_rounds):
+        federation._train_round(round)
+    return server_of(federation)
 
 
 def server_of(federation: Simulation) -> np.ndarray:

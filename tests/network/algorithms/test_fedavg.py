@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,21 @@ import pytest
 from network.algorithms.fedavg import FedAvg
 from network.client import Local
 from tests.network.quadratic import (
-    CLIENTS, LR, SETTINGS, SHARES, START, average, close, descend, gradient, loss, method, optimum, server_of, trained,
-)  # fmt: skip
+    CLIENTS,
+    LR,
+    SETTINGS,
+    SHARES,
+    START,
+    average,
+    close,
+    descend,
+    gradient,
+    loss,
+    method,
+    optimum,
+    server_of,
+    trained,
+)
 
 
 def test_two_rounds_by_hand(tmp_path: Path) -> None:
@@ -69,13 +83,12 @@ def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
         def correct(self, gradients: list, local: Local) -> None:
             taken[local.client] = taken.get(local.client, 0) + 1
 
-    trained(Counting(method("fedavg").__dict__ and _namespace()), tmp_path, replace(settings, n_rounds=1))
+    trained(Counting(Namespace()), tmp_path, replace(settings, n_rounds=1))
     assert taken == {0: 3, 1: 6}
 
 
 def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, n_rounds=300, sgd_per_epoch=5)
-    end = server_of(trained(method("fedavg"), tmp_path, settings))
+    end = long_run(method("fedavg"), tmp_path, 300, replace(SETTINGS, sgd_per_epoch=5))
     # The fixed point of x = sum_i p_i (T_i^K x): each T_i is affine, so that it is found by solving for it.
     basis = np.eye(10).reshape(10, 2, 5)
     at_zero = average([descend(np.zeros((2, 5)), i, 5) for i in range(2)])
@@ -86,7 +99,7 @@ def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
 
 
 def test_one_step_a_round_is_gradient_descent_to_the_optimum(tmp_path: Path) -> None:
-    end = server_of(trained(method("fedavg"), tmp_path, replace(SETTINGS, n_rounds=2000, sgd_per_epoch=1, init_lr=0.8)))
+    end = long_run(method("fedavg"), tmp_path, 400, replace(SETTINGS, sgd_per_epoch=1))
     assert close(end, optimum(), 1e-3)
 
 
