@@ -21,6 +21,7 @@ from tests.network.quadratic import (
     close,
     descend,
     gradient,
+    long_run,
     loss,
     method,
     optimum,
