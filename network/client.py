@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from datasets.task_data import TaskData
 from losses import LOSSES
+from network.sampling import batches_an_epoch
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -51,20 +52,22 @@ class LocalSettings:
         """Steps a round of a client with so many images: `local_epochs` over them, or else the same for all."""
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
-        return self.local_epochs * math.ceil(n_images / self.batch_size)
+        return self.local_epochs * batches_an_epoch(n_images, self.batch_size)
 
 
 @dataclass(frozen=True)
 class Turn:
     """A client's part in a round.
 
-    `images` are those it trains on, as positions in the data, `n_steps` how many steps it takes; `weight` is what it
-    counts for in the server's mean (over a round they add up to 1), `portion` its share of all clients' images.
+    `images` are those it trains on, as positions in the data, `n_steps` how many steps it takes. `weight` is what it
+    counts for in the server's mean, `share` that of the round's whole weight, `portion` its share of all clients'
+    images.
     """
 
     images: np.ndarray
     n_steps: int
     weight: float
+    share: float
     portion: float
 
 
@@ -253,7 +256,7 @@ class LocalTraining:
         """The loss of each image at these positions, (B,), of the working copy in training mode."""
         local, batch = self.local, self.data.batch(at)
         for norm in self._norms:
-            # One image alone has no statistics of its own; PyTorch refuses it where a map has one pixel.
+            # One image alone is normalised by the running statistics; PyTorch refuses it where a map has one pixel.
             norm.train(len(at) > 1)
         local.inputs, local.groups, local.labels = batch.images, self.groups[at], self.data.labels[at]
         local.embedding, output = local.model(batch.images)

@@ -37,11 +37,19 @@ def by_size(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) -> di
 SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size}
 
 
+def batches_an_epoch(n_images: int, batch_size: int) -> int:
+    """How many batches `shuffled_epochs` makes of the images."""
+    whole, rest = divmod(n_images, batch_size)
+    return max(1, whole + (rest > 1))
+
+
 def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Batches of positions in 0..n_images - 1: epochs in random order, the last batch of each as small as it is."""
-    per_epoch = range(0, n_images, batch_size)
+    """Batches of positions in 0..n_images - 1: epochs in random order, the last batch of each as small as it is.
+
+    An image that would be left alone goes with the batch before it: batch norm has no statistics of one image.
+    """
+    starts = np.arange(1, batches_an_epoch(n_images, batch_size)) * batch_size
     batches: list[np.ndarray] = []
     while len(batches) < n_steps:
-        order = rng.permutation(n_images)
-        batches += [order[start : start + batch_size] for start in per_epoch]
+        batches += np.split(rng.permutation(n_images), starts)
     return batches[:n_steps]

@@ -111,7 +111,9 @@ class Simulation:
                     if name not in sums:
                         sums[name] = torch.zeros(tensor.shape, dtype=self._sum_type, device=tensor.device)
                     sums[name].add_(tensor, alpha=turn.weight)
-        mean = self._reduce(sums)
+        # Divided at the end: sums of whole numbers of images times single-precision values are nearly always exact.
+        whole = sum(turn.weight for turn in turns.values())
+        mean = {name: tensor / whole for name, tensor in self._reduce(sums).items()}
         local_loss = float(mean.pop(_LOSS))
         self.server = self.algorithm.server_step(self.server, mean)
         return local_loss

@@ -65,8 +65,8 @@ class FedAvg:
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
         total, everything = sum(chosen.values()), sum(sizes)
         return {
-            client: Turn(clients[client], settings.steps(sizes[client]), weight / total, sizes[client] / everything)
-            for client, weight in chosen.items()
+            i: Turn(clients[i], settings.steps(sizes[i]), weight, weight / total, sizes[i] / everything)
+            for i, weight in chosen.items()
         }
 
     def start_round(

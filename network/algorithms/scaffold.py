@@ -65,7 +65,7 @@ class Scaffold(FedAvg):
 
     def upload(self, local: Local) -> dict[str, Tensor]:
         """The model, and the change of c_i, scaled so that the server's mean adds up to the change of c."""
-        scale = local.turn.portion / local.turn.weight
+        scale = local.turn.portion / local.turn.share
         return super().upload(local) | under("control", {n: scale * change for n, change in local.scratch.items()})
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:

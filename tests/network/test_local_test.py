@@ -32,10 +32,11 @@ def test_every_image_of_a_known_group_goes_to_one_client_in_proportion(problem: 
     assert len(np.unique(together)) == len(together)
     known = np.unique(train[np.concatenate(clients)])
     assert set(together) == set(np.flatnonzero(np.isin(held_out, known) & (held_out >= 0)))
+    trained = train[np.concatenate(clients)]
     for images, own in zip(dealt, clients, strict=True):
         assert (np.diff(images) > 0).all()
         for group in known:
-            exact = (held_out == group).sum() * (train[own] == group).sum() / (train[np.concatenate(clients)] == group).sum()
+            exact = (held_out == group).sum() * (train[own] == group).sum() / (trained == group).sum()
             assert abs((held_out[images] == group).sum() - exact) < 1  # rounded up or down, never further
     assert all((a == b).all() for a, b in zip(dealt, deal_held_out(clients, train, held_out, seed), strict=True))
 

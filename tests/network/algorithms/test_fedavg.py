@@ -75,9 +75,9 @@ def test_local_adam(tmp_path: Path) -> None:
 
 
 def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
-    # Batches of 4: one step an epoch for 3 images, and for 8, of all that the second client has here, two.
-    settings = replace(SETTINGS, batch_size=4, local_epochs=3, sgd_per_epoch=99)
-    assert [settings.steps(n) for n in (1, 3, 4, 5, 8)] == [3, 3, 3, 6, 6]
+    # Batches of 3: an epoch is one step for the first client's 3 images, two for the second's 5.
+    settings = replace(SETTINGS, batch_size=3, local_epochs=3, sgd_per_epoch=99)
+    assert [settings.steps(n) for n in (1, 3, 4, 5, 8)] == [3, 3, 3, 6, 9]
     taken: dict[int, int] = {}
 
     class Counting(FedAvg):
