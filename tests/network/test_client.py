@@ -16,21 +16,21 @@ from datasets.task_data import TaskData
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, LocalTraining, Schedule, Turn, longest_first
-from tests.network.quadratic import CLIENTS, LR, SETTINGS, START, Quadratic, QuadraticData, close, gradient
+from tests.network import quadratic as q
 
 
 def local_of(
-    settings: LocalSettings = SETTINGS, round: int = 0, state: dict[str, Tensor] | None = None,
-    model: nn.Module | None = None, images: np.ndarray = CLIENTS[1],
+    settings: LocalSettings = q.SETTINGS, round: int = 0, state: dict[str, Tensor] | None = None,
+    model: nn.Module | None = None, images: np.ndarray = q.CLIENTS[1],
 ) -> Local:  # fmt: skip
-    model = model or Quadratic()
+    model = model or q.Quadratic()
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     turn = Turn(images, 3, 1.0, 1.0, 1.0)
     return Local(0, turn, round, model, start, start, {} if state is None else state, settings, frozenset(start))
 
 
 def training_of(local: Local, data: object = None, algorithm: FedAvg | None = None) -> LocalTraining:
-    data = data or QuadraticData()
+    data = data or q.QuadraticData()
     return LocalTraining(local, data, algorithm or FedAvg(Namespace()), torch.zeros(len(data.labels)).long(), (0, 0, 0))
 
 
@@ -40,27 +40,27 @@ def weights(local: Local) -> np.ndarray:
 
 def test_the_gradient_over_all_images_is_that_of_numpy() -> None:
     for batch_size in (8, 2):  # in one batch or in three, the last of one image
-        local = local_of(replace(SETTINGS, batch_size=batch_size))
+        local = local_of(replace(q.SETTINGS, batch_size=batch_size))
         found = training_of(local).gradient()
-        assert close(np.stack([found[name].numpy() for name in local.tensors]), gradient(START, 1))
-        assert (weights(local) == START).all()
+        assert q.close(np.stack([found[name].numpy() for name in local.tensors]), q.gradient(q.START, 1))
+        assert (weights(local) == q.START).all()
 
 
 @pytest.mark.parametrize("momentum, schedule, decay", [(0.0, "none", 0.0), (0.9, "cosine", 0.0), (0.6, "none", 0.1)])
 def test_reach_is_how_far_a_constant_gradient_of_minus_one_goes(momentum: float, schedule: str, decay: float) -> None:
-    settings = replace(SETTINGS, momentum=momentum, lr_schedule=schedule, weight_decay=decay)
+    settings = replace(q.SETTINGS, momentum=momentum, lr_schedule=schedule, weight_decay=decay)
     local = local_of(settings)
     training_of(local)(6)
     at, velocity = 0.0, 0.0
     for step in range(6):
-        rate = LR * (1 + np.cos(np.pi * step / 6 / settings.n_rounds)) / 2 if schedule == "cosine" else LR
+        rate = q.LR * (1 + np.cos(np.pi * step / 6 / settings.n_rounds)) / 2 if schedule == "cosine" else q.LR
         velocity = momentum * velocity - 1.0 + decay * at
         at -= rate * velocity
     assert local.reach.item() == pytest.approx(at, rel=1e-5)
 
 
 def test_phases_have_optimisers_and_random_choices_of_their_own() -> None:
-    settings = replace(SETTINGS, momentum=0.9, batch_size=2)
+    settings = replace(q.SETTINGS, momentum=0.9, batch_size=2)
     alone, after = local_of(settings), local_of(settings)
     training_of(alone)(5)
     training = training_of(after)
@@ -74,10 +74,10 @@ def test_only_what_is_trained_moves() -> None:
     local = local_of()
     training = training_of(local)
     training(3, phase="head", trained=["decoder.head.shift"])
-    assert (weights(local)[0] == START[0]).all() and not np.isclose(weights(local)[1], START[1]).any()
+    assert (weights(local)[0] == q.START[0]).all() and not np.isclose(weights(local)[1], q.START[1]).any()
     training(0)
     training(2, trained=[])
-    assert (weights(local)[0] == START[0]).all()
+    assert (weights(local)[0] == q.START[0]).all()
     assert all(parameter.requires_grad for parameter in local.model.parameters())
 
 
@@ -105,7 +105,7 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
         def correct(self, gradients: list[Tensor], local: Local) -> None:
             assert [g.shape for g in gradients] == [p.shape for p in local.parameters.values()]
 
-    training_of(local_of(replace(SETTINGS, batch_size=2)), algorithm=Watching(Namespace()))(4)
+    training_of(local_of(replace(q.SETTINGS, batch_size=2)), algorithm=Watching(Namespace()))(4)
 
 
 # Learning rates
@@ -114,7 +114,7 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
 def test_the_plateau_schedule_follows_the_published_rule() -> None:
     rng = np.random.default_rng(0)
     losses = torch.tensor(np.r_[np.linspace(2, 1, 12), rng.uniform(0.9, 1.4, 28)], dtype=torch.float32)
-    settings = replace(SETTINGS, lr_schedule="plateau", lr_decay_rate=0.9, no_improvement_tolerance=4, init_lr=0.1)
+    settings = replace(q.SETTINGS, lr_schedule="plateau", lr_decay_rate=0.9, no_improvement_tolerance=4, init_lr=0.1)
     state: dict[str, Tensor] = {}
     schedule = Schedule(local_of(settings, state=state), 40, torch.device("cpu"))
     # The rule in plain Python: from the fourth step in a row without a new lowest mean of five, 0.9 a step.
@@ -136,7 +136,7 @@ def test_the_plateau_schedule_follows_the_published_rule() -> None:
 
 
 def test_cosine_falls_from_the_initial_rate_to_nothing_over_all_rounds() -> None:
-    settings = replace(SETTINGS, lr_schedule="cosine", n_rounds=4, init_lr=0.05)
+    settings = replace(q.SETTINGS, lr_schedule="cosine", n_rounds=4, init_lr=0.05)
     rates = []
     for round in range(4):
         schedule = Schedule(local_of(settings, round), 5, torch.device("cpu"))
@@ -148,8 +148,8 @@ def test_cosine_falls_from_the_initial_rate_to_nothing_over_all_rounds() -> None
 
 
 def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
-    given = vars(replace(SETTINGS, local_epochs=3, n_rounds=50)) | {"other": 1}
-    assert LocalSettings.of(Namespace(**given, test_mode=False)) == replace(SETTINGS, local_epochs=3, n_rounds=50)
+    given = vars(replace(q.SETTINGS, local_epochs=3, n_rounds=50)) | {"other": 1}
+    assert LocalSettings.of(Namespace(**given, test_mode=False)) == replace(q.SETTINGS, local_epochs=3, n_rounds=50)
     short = LocalSettings.of(Namespace(**given, test_mode=True))
     assert (short.steps(1000), short.n_rounds) == (2, 2)
 
@@ -179,7 +179,7 @@ def test_a_lone_image_is_normalised_by_running_statistics(data_of: Callable[[str
     # Three images in batches of two are one batch of three.
     counts = [name for name in local.tensors if name.endswith("num_batches_tracked")]
     before = {name: int(local.tensors[name]) for name in counts}
-    local = local_of(replace(SETTINGS, batch_size=2), model=model, images=data.train[:3])
+    local = local_of(replace(q.SETTINGS, batch_size=2), model=model, images=data.train[:3])
     training_of(local, data)(4)
     assert all(int(local.tensors[name]) == before[name] + 4 for name in counts)
 

@@ -8,21 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.network.quadratic import CLIENTS, SETTINGS, START, close, descend, loss, method, server_of, trained
+from tests.network import quadratic as q
 
 
 @pytest.mark.parametrize("clients_per_round, n_steps", [(None, 2 * 3), (1, 3)])
 def test_a_round_has_the_steps_of_all_who_would_take_part(
     tmp_path: Path, clients_per_round: int | None, n_steps: int
 ) -> None:
-    federation = trained(method("centralized", clients_per_round=clients_per_round), tmp_path)
-    end = descend(START, np.arange(8), 2 * n_steps)
-    assert close(server_of(federation), end)
-    own = [loss(end, images) for images in CLIENTS]  # still reported by client
+    federation = q.trained(q.method("centralized", clients_per_round=clients_per_round), tmp_path)
+    end = q.descend(q.START, np.arange(8), 2 * n_steps)
+    assert q.close(q.server_of(federation), end)
+    own = [q.loss(end, images) for images in q.CLIENTS]  # still reported by client
     assert federation.rows[-1]["train_loss_std"] == pytest.approx(np.std(own), rel=1e-4)
 
 
 def test_epochs_are_over_all_images(tmp_path: Path) -> None:
     # In batches of 8 each client has one step an epoch.
-    settings = replace(SETTINGS, local_epochs=4)
-    assert close(server_of(trained(method("centralized"), tmp_path, settings)), descend(START, np.arange(8), 2 * 8))
+    settings = replace(q.SETTINGS, local_epochs=4)
+    end = q.server_of(q.trained(q.method("centralized"), tmp_path, settings))
+    assert q.close(end, q.descend(q.START, np.arange(8), 2 * 8))

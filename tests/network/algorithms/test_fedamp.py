@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from network.sampling import uniform
-from tests.network.quadratic import SETTINGS, START, close, descend, method, model_of, server_of, trained
+from tests.network import quadratic as q
 
 
 def cloud(models: list[np.ndarray], i: int, sigma: float, alpha: float) -> np.ndarray:
@@ -28,35 +28,36 @@ def cloud(models: list[np.ndarray], i: int, sigma: float, alpha: float) -> np.nd
     [(5.0, 1.0, 1.0, False), (1.0, 2.0, 0.5, True), (2.0, 0.3, 2.0, False)],
 )
 def test_three_rounds_by_hand(tmp_path: Path, sigma: float, alpha: float, lam: float, capped: bool) -> None:
-    algorithm = method("fedamp", sigma=sigma, alpha_k=alpha, lam=lam)
-    federation = trained(algorithm, tmp_path, replace(SETTINGS, n_rounds=3))
-    models = [START.astype(float)] * 2
+    algorithm = q.method("fedamp", sigma=sigma, alpha_k=alpha, lam=lam)
+    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=3))
+    models = [q.START.astype(float)] * 2
     assert (alpha / sigma > 0.5) is capped  # both start from the same model, at distance 0
     for _ in range(3):
         clouds = [cloud(models, i, sigma, alpha) for i in range(2)]
-        models = [descend(models[i], i, more=lambda y, u=u: lam / alpha * (y - u)) for i, u in enumerate(clouds)]
+        models = [q.descend(models[i], i, more=lambda y, u=u: lam / alpha * (y - u)) for i, u in enumerate(clouds)]
     for client in range(2):
-        assert close(model_of(federation, client), models[client])
+        assert q.close(q.model_of(federation, client), models[client])
     assert not any("cloud" in name for name in federation.states.load(0))
-    assert (server_of(federation) == START).all() and "test_loss" not in federation.rows[-1]
+    assert (q.server_of(federation) == q.START).all() and "test_loss" not in federation.rows[-1]
 
 
 def test_the_last_models_of_those_who_sit_out_count(tmp_path: Path) -> None:
-    federation = trained(method("fedamp", sigma=9.0, clients_per_round=1), tmp_path, replace(SETTINGS, n_rounds=5))
-    models, seen = [START.astype(float)] * 2, set()
+    algorithm = q.method("fedamp", sigma=9.0, clients_per_round=1)
+    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=5))
+    models, seen = [q.START.astype(float)] * 2, set()
     for round in range(5):
         [i] = uniform([3, 5], 1, np.random.default_rng((1, round)))
         u = cloud(models, i, 9.0, 1.0)
-        models[i] = descend(models[i], i, more=lambda y, u=u: y - u)
+        models[i] = q.descend(models[i], i, more=lambda y, u=u: y - u)
         seen.add(i)
     assert seen == {0, 1}
-    assert all(close(model_of(federation, client), models[client]) for client in range(2))
+    assert all(q.close(q.model_of(federation, client), models[client]) for client in range(2))
 
 
 def test_far_clients_learn_alone(tmp_path: Path) -> None:
     # At this sigma the attention of different models is exp(-large) = 0, and each is pulled to itself only.
-    federation = trained(method("fedamp", sigma=1e-4), tmp_path)
-    models = [START.astype(float)] * 2
+    federation = q.trained(q.method("fedamp", sigma=1e-4), tmp_path)
+    models = [q.START.astype(float)] * 2
     for _ in range(2):
-        models = [descend(w, i, more=lambda y, w=w: y - w) for i, w in enumerate(models)]
-    assert all(close(model_of(federation, client), models[client]) for client in range(2))
+        models = [q.descend(w, i, more=lambda y, w=w: y - w) for i, w in enumerate(models)]
+    assert all(q.close(q.model_of(federation, client), models[client]) for client in range(2))
