@@ -3,18 +3,20 @@
 from argparse import Namespace
 from pathlib import Path
 
-import numpy as np
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData
-from models.evaluation import evaluate_trivial
-from models.task_model import init_file, load_model, save_model
+from models.task_model import init_file, load_model
 from models.training import best_file
 from network.algorithms import ALGORITHMS
+from network.algorithms.arguments import add_method_arguments
+from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
 from network.client import LR_SCHEDULES, LocalSettings
 from network.groups import SPLIT_TYPES, groups_of
 from network.heterogeneity import group_counts, report
+from network.local_test import deal_held_out
 from network.partition import PARTITIONERS, deal
+from network.report import report_run
 from network.simulation import Simulation, shared_run
 from utils import plots
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
@@ -36,16 +38,19 @@ def parse_args() -> Namespace:
     add("--min_client_ds_len", type=POSITIVE_INT,
         help="least images a client; default: 128, or less where the data is too small for it")  # fmt: skip
     add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
-    add("--clients_per_round", type=POSITIVE_INT, help="clients that take part in a round; default: all")
-    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="SGD steps a local epoch")
+    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="steps a client takes in a local epoch")
     add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
+    add("--local_epochs", type=POSITIVE_INT, help="epochs over a client's own images a round, in place of these two")
     add("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
     add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
     add("--momentum", type=number(float, least=0, most=0.999), default=0.0, help="of local SGD, within a round")
+    add("--weight_decay", type=number(float, least=0), default=0.0, help="of the local optimiser")
+    parser.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
     add("--lr_schedule", choices=LR_SCHEDULES, default="plateau", help="plateau is the published rule")
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
-    add("--mu", type=number(float, least=0), default=0.01, help="weight of FedProx's proximal term")
+    add("--batch_norm", choices=BATCH_NORMS, default="averaged", help="local: each client keeps its own; group: none")
+    add_method_arguments(parser, ALGORITHMS)
     add("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
     add("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
     parser.add_flag("--start_warm", False, "start from the central model instead of the initial one")
@@ -66,15 +71,16 @@ def main() -> None:
     else:
         start, made_by = init_file(args.init_model_dir, args.task, args.use_cbam), "model_initialization.py"
     model = load_model(start, args.task, made_by)
+    model = with_group_norm(model) if args.batch_norm == "group" else model
+    kept = batch_norm_tensors(model) if args.batch_norm == "local" else ()
+    method = ALGORITHMS[args.method](args)
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
     rule = "iid" if args.type == "iid" else args.partition
     dealing = deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len)
-    settings = LocalSettings(
-        args.batch_size, 2 if args.test_mode else args.sgd_per_epoch, args.epoch_per_round,
-        2 if args.test_mode else args.n_rounds, args.init_lr, args.momentum, args.lr_schedule, args.lr_decay_rate,
-        args.no_improvement_tolerance,
-    )  # fmt: skip
+    asked = groups, groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
+    held_out = deal_held_out(dealing.clients, *asked, args.rand_seed)
+    settings = LocalSettings.of(args)
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)
@@ -89,21 +95,13 @@ def main() -> None:
             kind = "cluster" if args.type == "embedding_based" else "scene class"
             plots.distribution(group_counts(dealing.clients, groups), title, kind, run.figures / "distribution.png")
 
-    method = ALGORITHMS[args.method](args)
-    simulation = Simulation(model, data, dealing.clients, groups, method, settings, accelerator, run, args.rand_seed)
+    simulation = Simulation(
+        model, data, dealing.clients, held_out, groups, method, settings, accelerator, run, args.rand_seed, kept
+    )
     if args.resume_training:
         simulation.resume()
-    rows = simulation.train()
-    parts = evaluate_trivial(data, np.concatenate(dealing.clients), data.test, accelerator=accelerator)
-    trivial = {split: part["loss"] for split, part in zip(("train", "test"), parts, strict=True)}
-    if accelerator.is_main_process:
-        save_model(model, run.path / "model.safetensors")
-        run.write_summary({"last": rows[-1], "trivial_loss": trivial, "heterogeneity": uneven})
-        plots.federated_loss(rows, trivial, f"{args.method}, {title}", run.figures / "loss.png")
-        own, spread, held_out = (rows[-1][key] for key in ("train_loss_mean", "train_loss_std", "test_loss"))
-        print(f"loss on the clients' own data: {own:.4f} ± {spread:.4f} (trivial predictor {trivial['train']:.4f})")
-        print(f"loss on the held-out images: {held_out:.4f} (trivial predictor {trivial['test']:.4f})")
-        print(f"metrics, partition, model and figures in {run.path}")
+    simulation.train()
+    report_run(simulation, f"{args.method}, {title}", uneven)
 
 
 if __name__ == "__main__":

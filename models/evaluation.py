@@ -17,11 +17,11 @@ from utils.metrics import image_statistics, summarise
 _CHUNK = 64
 
 
-def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator) -> Tensor:
+def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator | None) -> Tensor:
     """Statistics (len(positions), k) of the model's loss and metrics an image, in eval mode; see `utils.metrics`.
 
     The images are taken in fixed chunks, which are spread over the processes: the numbers do not depend on how many
-    there are.
+    there are. None for an accelerator keeps them to this process, for a model that the others do not have.
     """
     model.eval()
     return _statistics(data, positions, lambda batch: model(batch.images)[1], accelerator)
@@ -69,14 +69,15 @@ def mean_values(data: TaskData, statistics: Tensor) -> dict[str, float]:
 
 @torch.no_grad()
 def _statistics(
-    data: TaskData, positions: np.ndarray, predict: Callable[[Batch], Tensor], accelerator: Accelerator
+    data: TaskData, positions: np.ndarray, predict: Callable[[Batch], Tensor], accelerator: Accelerator | None
 ) -> Tensor:
     loss_of = LOSSES[data.task.loss]
+    n_processes = accelerator.num_processes if accelerator else 1
     rows: Tensor | None = None
     chunks = torch.arange(len(positions)).split(_CHUNK)
     # Every process does at least one chunk, to know how wide its rows are; zeroed rows add nothing.
     for number, rows_of_chunk in enumerate(chunks):
-        mine = number % accelerator.num_processes == accelerator.process_index
+        mine = n_processes == 1 or number % n_processes == accelerator.process_index
         if not mine and rows is not None:
             continue
         batch = data.batch(torch.from_numpy(positions[rows_of_chunk.numpy()]))
@@ -87,4 +88,4 @@ def _statistics(
             rows = torch.zeros(len(positions), part.shape[1], device=data.device)
         if mine:
             rows[rows_of_chunk.to(data.device)] = part
-    return accelerator.reduce(rows, "sum") if accelerator.num_processes > 1 else rows
+    return accelerator.reduce(rows, "sum") if n_processes > 1 else rows

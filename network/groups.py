@@ -14,7 +14,9 @@ from utils.files import read_json
 SPLIT_TYPES = ("embedding_based", "class_based", "iid")
 
 
-def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
+def groups_of(
+    split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int, part: str = "train"
+) -> np.ndarray:
     """The group of every image, (N,) int64; -1 for the images that are not dealt: held out, unreadable, left out.
 
     Args:
@@ -23,6 +25,7 @@ def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_cluste
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: how many clusters they must have been made with.
+        part: "train", or "test" for the groups of the held-out images in place of the training images'.
 
     Raises:
         UserError: if the assignments are missing, or were made from another selection or with another K.
@@ -31,7 +34,7 @@ def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_cluste
     if split_type == "embedding_based":
         groups = _read_assignments(data, assignment_folder, n_clusters)
     dealt = np.zeros(len(data), bool)
-    dealt[data.train] = True
+    dealt[getattr(data, part)] = True
     return np.where(dealt, groups, -1)
 
 

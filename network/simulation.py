@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from datasets.task_data import TaskData
-from models.evaluation import evaluate, mean_values
-from models.task_model import TaskModel
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, longest_first, train_client
-from network.state import ClientStates
+from network.client import Local, LocalSettings, LocalTraining, Turn, copy_into, longest_first
+from network.evaluation import Evaluation
+from network.state import MEMORY, ClientStates, part, under
 from utils.errors import UserError
-from utils.metrics import summarise
 from utils.runs import Run
+
+_LOSS = "local_loss"  # travels with the uploads
 
 
 class Simulation:
@@ -32,21 +31,29 @@ class Simulation:
     adds the sums up. They are kept in double precision, so that the mean does not depend on the order of clients.
     Every random choice comes from a generator seeded by (seed, round, client).
 
+    What does not travel, each client keeps as its own version. If there is such a tensor, or if the method makes
+    personal models, every client is evaluated with its own model; if there is, the server has no whole model, and
+    only the clients' are evaluated.
+
     Args:
         model: the initial model; it becomes the working copy.
         data: the task's images.
         clients: each client's images, as positions in `data`.
+        held_out: each client's held-out images, among `data.test`.
         groups: (N,) the group of every image, which methods may look at.
         algorithm: the federated method.
         settings: how clients train.
         accelerator: the processes and their device.
-        run: where metrics and checkpoints go (the main process writes).
+        run: where metrics and checkpoints go (the main process writes; each process, its clients' states).
         seed: of all randomness.
+        kept: names of tensors that stay with the clients, whatever the method.
+        memory: bytes of clients' states to hold in memory, a process.
     """
 
     def __init__(
-        self, model: TaskModel, data: TaskData, clients: Sequence[np.ndarray], groups: np.ndarray, algorithm: FedAvg,
-        settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
+        self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
+        groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
+        kept: Collection[str] = (), memory: int = MEMORY,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device, memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
@@ -54,16 +61,21 @@ class Simulation:
         self.accelerator, self.run, self.seed = accelerator, run, seed
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
-        owners = longest_first([len(images) for images in clients], accelerator.num_processes)
-        self.own = set(owners[accelerator.process_index])
-        self.states = ClientStates()
+        self.server |= algorithm.server_state(self.model)
+        self._shared = frozenset(name for name in self._working if algorithm.is_shared(name) and name not in kept)
+        self.has_global = len(self._shared) == len(self._working)
+        self.has_personal = algorithm.personal or not self.has_global
+        own = longest_first([len(images) for images in clients], accelerator.num_processes)[accelerator.process_index]
+        folder = run.path / "checkpoint" / "clients"
+        self.states = ClientStates(folder, own, len(clients), accelerator.device, memory)
+        self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
         self._sum_type = torch.float32 if accelerator.device.type == "mps" else torch.float64
 
     def train(self) -> list[dict[str, Any]]:
         """All rounds that are still to do; returns the metrics, a row a round, the first before any training."""
         if not self.rows:
-            self._finish_round(0, {"local_loss": float("nan"), "seconds": 0.0})
+            self._finish_round(0, {_LOSS: float("nan"), "seconds": 0.0})
         bar = tqdm(
             range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
             desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
@@ -72,88 +84,106 @@ class Simulation:
         for round in bar:
             start = time.perf_counter()
             local_loss = self._train_round(round)
-            self._finish_round(round + 1, {"local_loss": local_loss, "seconds": time.perf_counter() - start})
-            row = self.rows[-1]
-            bar.set_postfix(clients=f"{row['train_loss_mean']:.4f}", held_out=f"{row['test_loss']:.4f}")
-        self._load_server()
+            self._finish_round(round + 1, {_LOSS: local_loss, "seconds": time.perf_counter() - start})
+            kind = "personal_" if self.has_personal else ""
+            shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
+            bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
+        copy_into(self._working, self.server)
         return self.rows
 
     def resume(self) -> None:
         """Continue from the run's checkpoint."""
         tensors, state = self.run.load_checkpoint()
         device = self.accelerator.device
-        self.server = {name: tensors[f"server.{name}"].to(device) for name in self.server}
-        kept = {name[len("client.") :]: t for name, t in tensors.items() if name.startswith("client.")}
-        self.states.restore(kept, self.own, self.accelerator)
+        self.server = {name: tensor.to(device) for name, tensor in part("server", tensors).items()}
+        self.states.restore({int(client): version for client, version in state["clients"].items()})
         self.rows = state["rows"]
 
     def _train_round(self, round: int) -> float:
         """Train the clients of a round and update the server's model; returns their weighted mean loss."""
-        chosen = self.algorithm.select(len(self.clients), np.random.default_rng((self.seed, round)))
+        rng = np.random.default_rng((self.seed, round))
+        turns = self.algorithm.turns(self.clients, self.settings, rng)
+        self.algorithm.start_round(self.model, turns, self.server, self.states, self._total)
         sums: dict[str, Tensor] = {}
-        totals = torch.zeros(2, dtype=self._sum_type, device=self.accelerator.device)  # weights, weighted losses
-        for client in chosen:
-            if client not in self.own:
-                continue
-            upload, weight, loss = self._train_client(client, round)
-            for name, tensor in upload.items():
-                if name not in sums:
-                    sums[name] = torch.zeros(tensor.shape, dtype=self._sum_type, device=tensor.device)
-                sums[name].add_(tensor, alpha=weight)
-            totals += torch.stack([torch.full_like(loss, weight), loss * weight])
-        sums, totals = self._reduce(sums, totals)
-        mean = {name: tensor / totals[0] for name, tensor in sums.items()}
+        for client, turn in turns.items():
+            if client in self.states.own:
+                for name, tensor in self._train_client(client, turn, round).items():
+                    if name not in sums:
+                        sums[name] = torch.zeros(tensor.shape, dtype=self._sum_type, device=tensor.device)
+                    sums[name].add_(tensor, alpha=turn.weight)
+        # Divided at the end: sums of whole numbers of images times single-precision values are nearly always exact.
+        whole = sum(turn.weight for turn in turns.values())
+        mean = {name: tensor / whole for name, tensor in self._reduce(sums).items()}
+        local_loss = float(mean.pop(_LOSS))
         self.server = self.algorithm.server_step(self.server, mean)
-        return float(totals[1] / totals[0])
+        return local_loss
 
-    def _train_client(self, client: int, round: int) -> tuple[dict[str, Tensor], float, Tensor]:
-        """One client's round: what it uploads, its weight, and its mean loss over the steps."""
-        self._load_server()
+    def _train_client(self, client: int, turn: Turn, round: int) -> dict[str, Tensor]:
+        """One client's round: what it uploads, and its mean loss over the steps."""
+        state = self.states.load(client)
+        start = self._start(state)
+        copy_into(self._working, start)
         if client not in self.states:
-            self.states[client] = self.algorithm.client_state(self.model)
-        local = Local(
-            client, self.clients[client], round, self.model, self.server, self.states[client], self.settings
-        )  # fmt: skip
-        rng = np.random.default_rng((self.seed, round, client))
-        loss = train_client(local, self.data, self.algorithm, self.groups, rng)
-        return self.algorithm.upload(local), self.algorithm.weight(local), loss
+            state = self.algorithm.client_state(self.model)
+        local = Local(client, turn, round, self.model, self.server, start, state, self.settings, self._shared)
+        training = LocalTraining(local, self.data, self.algorithm, self.groups, (self.seed, round, client))
+        self.algorithm.local_update(local, training)
+        local.state |= under("own", local.copy([name for name in self._working if name not in self._shared]))
+        self.states.save(client, local.state)
+        return self.algorithm.upload(local) | {_LOSS: training.mean_loss}
 
-    def _load_server(self) -> None:
-        """Copy the server's tensors into the working copy."""
-        torch._foreach_copy_(list(self._working.values()), [self.server[name] for name in self._working])
+    def _start(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a client starts a round from: the server's tensors, and its own where they do not travel."""
+        return {name: state.get(f"own.{name}", self.server[name]) for name in self._working}
 
-    def _reduce(self, sums: dict[str, Tensor], totals: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    def _load_personal(self, client: int) -> None:
+        """Copy a client's own model into the working copy."""
+        state = self.states.load(client)
+        copy_into(self._working, self.algorithm.personal_model(self._start(state), state))
+
+    def _total(self, tensor: Tensor) -> Tensor:
+        """A tensor added up over all processes, in double precision."""
+        tensor = tensor.to(self._sum_type)
+        return self.accelerator.reduce(tensor, "sum") if self.accelerator.num_processes > 1 else tensor
+
+    def _reduce(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """Add up all processes' sums, as one flat vector."""
         if self.accelerator.num_processes == 1:
-            return sums, totals
+            return sums
         # A process without a client this round learns the layout from the others.
         layout = next(filter(None, gather_object([{name: tensor.shape for name, tensor in sums.items()}])))
-        parts = [sums[name].flatten() if sums else totals.new_zeros(shape.numel()) for name, shape in layout.items()]
-        flat = self.accelerator.reduce(torch.cat([totals, *parts]), "sum")
-        pieces = flat[2:].split([shape.numel() for shape in layout.values()])
-        return {n: piece.view(s) for (n, s), piece in zip(layout.items(), pieces, strict=True)}, flat[:2]
+        zeros = self.groups.new_zeros(sum(s.numel() for s in layout.values()), dtype=self._sum_type)
+        flat = self._total(torch.cat([sums[name].flatten() for name in layout]) if sums else zeros)
+        pieces = flat.split([shape.numel() for shape in layout.values()])
+        return {name: piece.view(s) for (name, s), piece in zip(layout.items(), pieces, strict=True)}
 
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
-        """Evaluate the server's model, and write metrics and checkpoint."""
-        self._load_server()
-        dealt = np.concatenate(self.clients)
-        bounds = np.cumsum([0, *(len(images) for images in self.clients)])
-        train = evaluate(self.model, self.data, dealt, self.accelerator)
-        of_client = summarise(self.data.task, train, [np.arange(a, b) for a, b in pairwise(bounds)])
-        test = mean_values(self.data, evaluate(self.model, self.data, self.data.test, self.accelerator))
+        """Evaluate the models, and write metrics and checkpoint."""
+        losses = []
+        if self.has_global:
+            copy_into(self._working, self.server)
+            row |= self.evaluation.of_server(self.model)
+            losses += [row["train_loss_mean"], row["test_loss"]]
+        if self.has_personal:
+            row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
+            losses += [row["personal_train_loss_mean"]]
         # A client with nothing to count has no loss; a model that diverged has none on any client.
-        if not (np.isfinite(of_client["loss"]).any() and np.isfinite(test["loss"])):
+        if not np.isfinite(losses).all():
             raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
-        for name, values in of_client.items():
-            row[f"train_{name}_mean"], row[f"train_{name}_std"] = np.nanmean(values), np.nanstd(values)
-            row[f"test_{name}"] = test[name]
-        row["train_loss_worst"] = np.nanmax(of_client["loss"])
-        self.rows.append({"round": round, **{name: float(value) for name, value in row.items()}})
-        kept = self.states.gathered(self.accelerator)
+        self.rows.append({"round": round, **row})
+        self._save()
+
+    def _save(self) -> None:
+        """Write the clients' states, then the checkpoint that names them, and only then let go of the old ones."""
+        parts = [self.states.checkpoint()]
+        if self.accelerator.num_processes > 1:
+            parts = gather_object(parts)
         if self.accelerator.is_main_process:
-            tensors = {f"server.{name}": tensor for name, tensor in self.server.items()}
-            self.run.save_checkpoint(tensors | {f"client.{n}": t for n, t in kept.items()}, {"rows": self.rows})
+            versions = {client: version for of_process in parts for client, version in of_process.items()}
+            self.run.save_checkpoint(under("server", self.server), {"rows": self.rows, "clients": versions})
             self.run.write_metrics(self.rows)
+        self.accelerator.wait_for_everyone()
+        self.states.forget_old()
 
 
 def shared_run(accelerator: Accelerator, make: Any) -> Run:

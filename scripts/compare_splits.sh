@@ -14,10 +14,12 @@ read -ra alphas <<< "${ALPHAS:-0.1 10}"
 read -ra seeds <<< "${SEEDS:-0 1}"
 args="scripts/args/${SCALE:-builtin}" k="${N_CLUSTERS:-16}" mode="${MODE:-}"
 
-# The arguments of a stage, and those of a task in it, which come second and win.
+# The arguments of a stage, then those of a task and of a method in it, where they have any; the later ones win.
 settings() {
     echo "@$args/$1.txt"
-    if [ -f "$args/$1_$2.txt" ]; then echo "@$args/$1_$2.txt"; fi
+    for name in "${@:2}"; do
+        if [ -f "$args/$1_$name.txt" ]; then echo "@$args/$1_$name.txt"; fi
+    done
 }
 folders() { echo "--init_model_dir $results/seed$1/initial_models --data_path $data --result_path $results --rand_seed $1"; }
 run_jobs() { python scripts/run_jobs.py --log_path "$results/logs" --jobs "${JOBS:-$(nproc)}" --title "$1"; }
@@ -38,7 +40,7 @@ done; done | run_jobs "central models and clusters"
 
 for seed in "${seeds[@]}"; do for task in "${tasks[@]}"; do for method in "${methods[@]}"; do
     fed="python test_fed.py --task $task --method $method --n_clusters $k $(folders "$seed")"
-    fed+=" --assignment_files_path $results/seed$seed/assignments $(settings fed "$task" | xargs) $mode"
+    fed+=" --assignment_files_path $results/seed$seed/assignments $(settings fed "$task" "$method" | xargs) $mode"
     echo "$fed --type iid"
     for alpha in "${alphas[@]}"; do for split in class_based embedding_based; do
         echo "$fed --type $split --alpha $alpha"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from datasets.tasks import Task
 
 _NO_VALUE = to_rgba("#c8c8d8")
-_SPLITS = {"train": "clients' own data", "test": "held out"}
+_SPLITS = {"train": "clients' own data", "local_test": "clients' held-out data", "test": "common held-out data"}
+_KINDS = {"class": "#8c9fb5", "embedding": "#c8553d"}
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -190,20 +191,33 @@ def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Pat
 def federated_loss(
     rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, path: Path
 ) -> Path:  # fmt: skip
-    """The global model's loss over rounds: mean and band over clients on their own data, and held out."""
-    figure = Figure((7, 4.2), layout="constrained")
-    axes = figure.subplots()
-    rounds = np.array([row["round"] for row in rows])
-    mean, std = (np.array([row[f"train_loss_{what}"] for row in rows]) for what in ("mean", "std"))
-    axes.plot(rounds, mean, color="C0", label="clients' own data, mean ± std over clients")
-    axes.fill_between(rounds, mean - std, mean + std, color="C0", alpha=0.2, lw=0)
-    axes.plot(rounds, [row["test_loss"] for row in rows], color="C1", label="held out")
-    for split, colour in (("train", "C0"), ("test", "C1")):
-        axes.axhline(trivial[split], color=colour, ls=":", lw=1, label=f"trivial predictor, {_SPLITS[split]}")
-    # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
-    trained = np.concatenate([(mean + std)[1:], [row["test_loss"] for row in rows[1:]], list(trivial.values())])
-    axes.set(xlabel="round", ylabel="loss", title=title, ylim=(None, 1.08 * np.nanmax(trained)))
-    axes.legend(fontsize="small")
+    """Loss over rounds, of the global model and of the clients' own, as far as a method has them.
+
+    The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
+    the global model all of them. Bands are the standard deviation over clients; dotted lines the trivial predictor.
+    """
+    figure = Figure((10, 4.2), layout="constrained")
+    figure.suptitle(title)
+    panels = dict(zip(("train", "local_test"), figure.subplots(1, 2, sharey=True), strict=True))
+    rounds = [row["round"] for row in rows]
+    highest = []
+    for (split, axes), (prefix, label, colour) in product(
+        panels.items(), (("", "global model", "C0"), ("personal_", "clients' own models", "C1"))
+    ):
+        column = f"{prefix}{split}_loss"
+        if f"{column}_mean" in rows[0]:
+            mean, std = (np.array([row[f"{column}_{what}"] for row in rows]) for what in ("mean", "std"))
+            axes.plot(rounds, mean, color=colour, label=f"{label}, mean ± std over clients")
+            axes.fill_between(rounds, mean - std, mean + std, color=colour, alpha=0.2, lw=0)
+            # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+            highest.append(np.nanmax((mean + std)[1:], initial=0.0))
+    if "test_loss" in rows[0]:
+        panels["local_test"].plot(rounds, [row["test_loss"] for row in rows], "k--", lw=1, label="global, all held out")
+    for split, axes in panels.items():
+        axes.axhline(trivial.get(split, np.nan), color="gray", ls=":", label="trivial predictor")
+        axes.set(xlabel="round", title=_SPLITS[split])
+        axes.legend(fontsize="small")
+    panels["train"].set(ylabel="loss", ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
     return save(figure, path)
 
 
@@ -213,31 +227,37 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     A panel a task and data split; for each method and alpha a bar for class-based and one for embedding-based
     partitions with the standard deviation over seeds, and a dot a seed. `table` comes from `utils.tables.compare`.
     """
-    tasks, splits = list(dict.fromkeys(table["task"])), list(_SPLITS)
+    tasks, splits = list(dict.fromkeys(table["task"])), [name for name in _SPLITS if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
-    labels = [f"{method}\nα = {alpha:g}" for method, alpha in settings]
-    width = max(3.0, 0.9 * len(settings) + 0.8)
-    figure = Figure((width * len(tasks) + 0.6, 6.4), layout="constrained")
-    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharex=True)
+    height = 0.34 * len(settings) + 0.5
+    figure = Figure((3.4 * len(tasks) + 1.6, height * len(splits) + 1.0), layout="constrained")
+    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True)
     for (row, split), (column, task) in product(enumerate(splits), enumerate(tasks)):
         axis = axes[row, column]
         part = table[(table["split"] == split) & (table["task"] == task)]
-        for offset, kind, colour in ((-0.2, "class", "#8c9fb5"), (0.2, "embedding", "#c8553d")):
-            for x, (method, alpha) in enumerate(settings):
-                for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
-                    values = increase(record[kind], record["iid"])
-                    values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
-                    if not len(values):
-                        continue
-                    error = values.std(ddof=1) if len(values) > 1 else 0.0
-                    axis.bar(x + offset, values.mean(), 0.36, yerr=error, capsize=3, color=colour)
-                    axis.plot(np.full(len(values), x + offset), values, ".", color="black", ms=4)
-        axis.axhline(0, color="black", lw=0.8)
-        axis.set_xticks(range(len(labels)), labels)
+        for y, (method, alpha) in enumerate(settings):
+            for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
+                _increase_bars(axis, y, record)
+        axis.axvline(0, color="black", lw=0.8)
+        axis.set_yticks(range(len(settings)), [f"{method}, α = {alpha:g}" for method, alpha in settings])
+        axis.set_ylim(len(settings) - 0.4, -0.6)
         if row == 0:
             axis.set_title(task)
         if column == 0:
-            axis.set_ylabel(f"{_SPLITS[split]}\nloss over IID split, %")
-    handles = [Patch(color="#8c9fb5", label="class-based"), Patch(color="#c8553d", label="embedding-based")]
+            axis.set_ylabel(_SPLITS[split])
+        if row == len(splits) - 1:
+            axis.set_xlabel("loss over IID split, %")
+    handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in _KINDS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return save(figure, path)
+
+
+def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> None:
+    """The two bars of one setting, around height `y`."""
+    for offset, (kind, colour) in zip((-0.18, 0.18), _KINDS.items(), strict=True):
+        values = increase(record[kind], record["iid"])
+        values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
+        if len(values):
+            error = values.std(ddof=1) if len(values) > 1 else 0.0
+            axis.barh(y + offset, values.mean(), 0.34, xerr=error, capsize=2, color=colour)
+            axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=4)

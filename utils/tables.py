@@ -11,8 +11,13 @@ import pandas as pd
 
 from utils.errors import UserError
 
-SPLITS = {"train": "clients' own", "test": "held out"}
-_LOSS = {"train": "train_loss_mean", "test": "test_loss"}
+SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
+# The columns of a split's loss; where clients have models of their own, these are what the method offers them.
+_LOSS = {
+    "train": ("personal_train_loss_mean", "train_loss_mean"),
+    "local_test": ("personal_local_test_loss_mean", "local_test_loss_mean"),
+    "test": ("test_loss",),
+}
 _SETTING = ["task", "method", "alpha"]
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 ASIDE = {
@@ -66,9 +71,11 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     rows = []
     for args, summary in finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
         row = {name: value for name, value in args.items() if name not in ASIDE}
-        for split, column in _LOSS.items():
-            row[f"{split}_loss"] = summary["last"][column]
-            row[f"{split}_trivial"] = summary["trivial_loss"][split]
+        for split, columns in _LOSS.items():
+            found = [column for column in columns if column in summary["last"]]
+            row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
+            row[f"{split}_trivial"] = summary["trivial_loss"].get(split, np.nan)
+            row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
         rows.append(row | {"emd": summary["heterogeneity"]["emd"]})
     runs = pd.DataFrame(rows)
     arguments = [name for name in runs if not _measured(name)]
@@ -79,8 +86,10 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a task, method, alpha and data split, with every loss by seed.
 
     Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd` and
-    `embedding_emd` the mean skew. Runs are paired by seed: seeds without both splits are left out. Other arguments
-    that differ between the runs of a task and method become columns of the setting: no two settings are ever mixed.
+    `embedding_emd` the mean skew; `model` says whose models they are of, the server's or the clients' personal ones;
+    a method has no row for a split on which it has none. Runs are paired by seed: seeds without both splits are left
+    out. Other arguments that differ between the runs of a task and method become columns of the setting: no two
+    settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
     varying = differing(runs, arguments, ["task", "method"])
@@ -104,7 +113,9 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
             losses["iid"] = iid[f"{split}_loss"].reindex(seeds)
             losses["trivial"] = by_type["embedding_based"].loc[seeds, f"{split}_trivial"]
             emd = {f"{kind}_emd": by_type[f"{kind}_based"].loc[seeds, "emd"].mean() for kind in ("class", "embedding")}
-            rows.append(fixed | {"split": split, "seeds": seeds, **{k: v.to_numpy() for k, v in losses.items()}, **emd})
+            if not losses["embedding"].isna().all():
+                about = {"split": split, "seeds": seeds, "model": by_type["embedding_based"][f"{split}_model"].iloc[0]}
+                rows.append(fixed | about | {k: v.to_numpy() for k, v in losses.items()} | emd)
     if not rows:
         raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
     # Stable, so that the clients' own data stays before the held-out images.
@@ -131,7 +142,7 @@ def finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
 
 
 def _measured(column: str) -> bool:
-    return column == "emd" or column.endswith(("_loss", "_trivial"))
+    return column == "emd" or column.endswith(("_loss", "_trivial", "_model"))
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -151,12 +162,13 @@ def spread(values: Sequence[float], digits: int, sign: str = "") -> str:
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison as text, with mean ± standard deviation over seeds."""
-    measured = {"seeds", "class", "embedding", "iid", "trivial", "class_emd", "embedding_emd", "split"}
+    measured = {"seeds", "class", "embedding", "iid", "trivial", "class_emd", "embedding_emd", "split", "model"}
     rows = []
     for row in table.to_dict("records"):
         rows.append(
             {name: value for name, value in row.items() if name not in measured}
             | {
+                "model": row["model"],
                 "data": SPLITS[row["split"]],
                 "seeds": len(row["seeds"]),
                 "trivial": spread(row["trivial"][:1], 4),

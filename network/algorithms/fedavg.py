@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, nn
 
-from network.client import Local
+from network.algorithms.arguments import Argument, read_arguments
+from network.client import Local, LocalSettings, LocalTraining, Turn
+from network.sampling import SAMPLERS, shuffled_epochs
+from network.state import ClientStates
+from utils.args import POSITIVE_INT
 
 
 class FedAvg:
@@ -17,60 +22,86 @@ class FedAvg:
     | symbol | argument |
     |---|---|
     | C K, clients a round | `--clients_per_round` (all by default, as in arXiv 2503.14553) |
-    | E, local work | `--sgd_per_epoch` steps times `--epoch_per_round` |
+    | S_t, the clients of a round | `--client_sampling`, see `network/sampling.py` |
+    | E, local work | `--local_epochs`, or `--sgd_per_epoch` steps times `--epoch_per_round` |
     | B, batch size | `--batch_size` |
     | eta | `--init_lr` |
 
     The server's model becomes the mean of the clients' models, weighted by their numbers of images. Buffers (batch
     norm's running statistics) are averaged like weights, as in the published code.
+
+    `arguments` are the method's own; each becomes an attribute. `personal` says that clients have models of their own
+    though all tensors travel.
     """
 
-    def __init__(self, args: Namespace) -> None:
-        """Keep the method's own arguments; FedAvg has one."""
-        self.clients_per_round: int | None = args.clients_per_round
+    arguments: ClassVar[Mapping[str, Argument]] = {
+        "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
+        "client_sampling": Argument("uniform", "how they are chosen", choices=tuple(SAMPLERS)),
+    }
+    personal: ClassVar[bool] = False
+    clients_per_round: int | None
+    client_sampling: str
 
-    def client_state(self, model: nn.Module) -> dict[str, Tensor]:
-        """What a client keeps between rounds, at its first turn."""
-        return {}
+    def __init__(self, args: Namespace) -> None:
+        read_arguments(self, args)
 
     def is_shared(self, name: str) -> bool:
-        """Whether the parameter or buffer of this name travels between clients and server."""
+        """Whether the parameter or buffer of this name travels; what does not, each client keeps for itself."""
         return True
 
-    def select(self, n_clients: int, rng: np.random.Generator) -> Sequence[int]:
-        """The clients that take part in a round."""
-        if self.clients_per_round is None or self.clients_per_round >= n_clients:
-            return range(n_clients)
-        return sorted(rng.choice(n_clients, self.clients_per_round, replace=False).tolist())
+    def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+        """What the server keeps beside the model, under names of its own; it is part of `server` from then on."""
+        return {}
+
+    def client_state(self, model: nn.Module) -> dict[str, Tensor]:
+        """What a client keeps between rounds, at its first turn; `model` holds what it starts from."""
+        return {}
+
+    def turns(
+        self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
+    ) -> dict[int, Turn]:  # fmt: skip
+        """Who takes part in a round, and with what."""
+        sizes = [len(images) for images in clients]
+        chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
+        total, everything = sum(chosen.values()), sum(sizes)
+        return {
+            i: Turn(clients[i], settings.steps(sizes[i]), weight, weight / total, sizes[i] / everything)
+            for i, weight in chosen.items()
+        }
+
+    def start_round(
+        self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,
+        total: Callable[[Tensor], Tensor],
+    ) -> None:  # fmt: skip
+        """What the server does before clients train; `total` adds a tensor up over all processes, which all call it."""
 
     def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Which of its own images a client sees at each step: epochs in random order, the last batch as it is."""
-        per_epoch = range(0, n_images, batch_size)
-        batches: list[np.ndarray] = []
-        while len(batches) < n_steps:
-            order = rng.permutation(n_images)
-            batches += [order[start : start + batch_size] for start in per_epoch]
-        return batches[:n_steps]
+        """Which of its own images a client sees at each step."""
+        return shuffled_epochs(n_images, batch_size, n_steps, rng)
+
+    def local_update(self, local: Local, training: LocalTraining) -> None:
+        """What a client does in a round, as phases of training on the working copy, which holds `local.start`."""
+        training(local.turn.n_steps)
 
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:
         """The scalar to minimise, from the loss an example (B,)."""
         return loss.mean()
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
-        """Change the gradients of a step in place, before the optimiser takes them."""
+        """Change the gradients of a step (of `local.parameters`) in place, before the optimiser takes them."""
 
     def upload(self, local: Local) -> dict[str, Tensor]:
-        """What a client sends when it is done: by default its model."""
-        return {name: tensor for name, tensor in local.tensors.items() if self.is_shared(name)}
-
-    def weight(self, local: Local) -> float:
-        """How much the client counts in the server's mean."""
-        return float(local.n_images)
+        """What a client sends when it is done: by default its model, as far as it travels."""
+        return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The server's next tensors from its own and the weighted mean of the uploads (float64)."""
+        """The server's next tensors, from its own and the weighted mean of the uploads (float64)."""
         new = dict(server)
         for name, value in mean.items():
-            target = server[name].dtype
-            new[name] = (value if target.is_floating_point else value.round()).to(target)
+            kind = server[name].dtype
+            new[name] = (value if kind.is_floating_point else value.round()).to(kind)
         return new
+
+    def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The model that a client is evaluated with, from what it would start a round from and what it keeps."""
+        return start

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Mapping
+from typing import ClassVar
 
-import torch
 from torch import Tensor
 
+from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local
 
@@ -16,19 +17,18 @@ class FedProx(FedAvg):
 
     | symbol | argument |
     |---|---|
-    | mu | `--mu` |
+    | mu | `--mu` (0.01, the middle of the paper's 0.001 to 1) |
 
     Clients minimise F_k(w) + mu/2 |w - w_t|^2, w_t being the server's model at the start of the round. The paper
-    lets the local solution be inexact; here it is a fixed number of SGD steps. The term enters by its gradient,
+    lets the local solution be inexact; here it is a fixed number of optimiser steps. The term enters by its gradient,
     mu (w - w_t), which spares a pass through it.
     """
 
-    def __init__(self, args: Namespace) -> None:
-        super().__init__(args)
-        self.mu: float = args.mu
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "mu": Argument(0.01, "weight of the proximal term", NON_NEGATIVE)
+    }
+    mu: float
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add mu (w - w_t)."""
-        start = [local.server[name] for name in local.parameters]
-        drift = torch._foreach_sub([parameter.data for parameter in local.parameters.values()], start)
-        torch._foreach_add_(gradients, drift, alpha=self.mu)
+        local.pull(gradients, local.start, self.mu)

@@ -19,10 +19,14 @@ from losses import l1
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, Schedule, longest_first
+from network.batch_norm import batch_norm_tensors
+from network.client import Local, LocalSettings, Turn
+from network.local_test import deal_held_out
 from network.partition import deal
 from network.simulation import Simulation
+from tests.network.spread import N_ROUNDS, NAMES, federation
 from utils.errors import UserError
+from utils.metrics import metric_names
 from utils.runs import Run
 
 ACCELERATOR = Accelerator(cpu=True)
@@ -43,12 +47,16 @@ def model(norm: str = "batch", seed: int = 0, task: str = "normal") -> TaskModel
 
 
 def method(name: str = "fedavg", **arguments) -> FedAvg:
-    return ALGORITHMS[name](Namespace(**({"clients_per_round": None, "mu": 0.1} | arguments)))
+    return ALGORITHMS[name](Namespace(**arguments))
 
 
 def clients_of(data: TaskData, n_clients: int = 3) -> tuple[list[np.ndarray], np.ndarray]:
     groups = np.where(np.isin(np.arange(len(data)), data.train), data.selection.labels, -1)
     return deal("paper", groups, n_clients, 5.0, 0).clients, groups
+
+
+def held_out_groups(data: TaskData) -> np.ndarray:
+    return np.where(np.isin(np.arange(len(data)), data.test), data.selection.labels, -1)
 
 
 @pytest.fixture
@@ -57,9 +65,12 @@ def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
         clients, groups = clients_of(data)
         run = Run(tmp_path / more.pop("run", "run"))
         clients = more.pop("clients", clients)
+        held_out = deal_held_out(clients, groups, held_out_groups(data), 0)
+        network = more.pop("model", None) or model(norm)
         return Simulation(
-            model(norm), data, clients, groups, algorithm or method(), settings, ACCELERATOR, run, more.pop("seed", 7)
-        )
+            network, data, clients, held_out, groups, algorithm or method(), settings, ACCELERATOR, run,
+            more.pop("seed", 7), **more,
+        )  # fmt: skip
 
     return make
 
@@ -71,10 +82,13 @@ def by_hand(data: TaskData, images: np.ndarray, client: int, seed: int, round: i
     network.train()
     rng = np.random.default_rng((seed, round, client))
     batches: list[np.ndarray] = []
-    while len(batches) < SETTINGS.steps:
+    while len(batches) < SETTINGS.sgd_per_epoch:
         order = rng.permutation(len(images))
-        batches += [order[i : i + 8] for i in range(0, len(images), 8)]
-    for at in batches[: SETTINGS.steps]:
+        epoch = [order[i : i + 8] for i in range(0, len(images), 8)]
+        if len(epoch[-1]) == 1:  # it goes with the batch before
+            epoch[-2:] = [np.concatenate(epoch[-2:])]
+        batches += epoch
+    for at in batches[: SETTINGS.sgd_per_epoch]:
         batch = data.batch(torch.from_numpy(images[at]))
         loss = l1(network(batch.images)[1], batch.target, batch.valid).mean()
         distance = sum((p - start[name]).square().sum() for name, p in network.named_parameters())
@@ -139,13 +153,14 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
     clients, groups = clients_of(data)
 
     class Reversed(FedAvg):
-        def select(self, n_clients: int, rng: np.random.Generator) -> list[int]:
-            return list(reversed(range(n_clients)))
+        def turns(self, *args: object) -> dict[int, Turn]:
+            return dict(reversed(super().turns(*args).items()))
 
     servers = []
-    for number, algorithm in enumerate((method(), Reversed(Namespace(clients_per_round=None)))):
+    for number, algorithm in enumerate((method(), Reversed(Namespace()))):
         run = Run(tmp_path / str(number))
-        simulation = Simulation(model(), data, clients, groups, algorithm, SETTINGS, ACCELERATOR, run, 0)
+        held_out = [data.test] * len(clients)
+        simulation = Simulation(model(), data, clients, held_out, groups, algorithm, SETTINGS, ACCELERATOR, run, 0)
         simulation.train()
         servers.append(simulation.server)
     assert all(torch.equal(servers[0][key], servers[1][key]) for key in servers[0])
@@ -183,13 +198,16 @@ def test_a_diverging_run_ends_with_a_clear_line(simulate: Callable) -> None:
 
 
 def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
-    """A counter that each client keeps, and a head that does not travel."""
+    """A counter that each client keeps, a head that does not travel, and a momentum at the server."""
 
     turns: dict[int, int] = {}
 
     class Example(FedAvg):
         def client_state(self, model: nn.Module) -> dict[str, Tensor]:
             return {"turns": torch.zeros(())}
+
+        def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+            return {"rounds": torch.zeros(())}
 
         def is_shared(self, name: str) -> bool:
             return not name.startswith("decoder.head")
@@ -200,49 +218,120 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
             assert local.embedding.shape[0] == len(local.labels) == len(local.groups) == len(loss)
             return super().local_loss(loss, local)
 
+        def server_step(self, server: dict[str, Tensor], mean: dict[str, Tensor]) -> dict[str, Tensor]:
+            return super().server_step(server, mean | {"rounds": server["rounds"] + 1})
+
     simulation = simulate(Example(Namespace(clients_per_round=2)))
     head = simulation.server["decoder.head.0.weight"].clone()
     body = simulation.server["decoder.fc.weight"].clone()
     simulation.train()
     assert torch.equal(head, simulation.server["decoder.head.0.weight"])
     assert not torch.equal(body, simulation.server["decoder.fc.weight"])
+    own = [simulation.states.load(client)["own.decoder.head.0.weight"] for client in turns]
+    assert len(turns) >= 2 and not any(torch.equal(head, weight) for weight in own)
     # Two rounds with two clients and three steps each.
     assert sum(turns.values()) == 2 * 2 * 3
+    assert simulation.server["rounds"] == 2
 
 
-def test_the_plateau_schedule_follows_the_published_rule() -> None:
-    rng = np.random.default_rng(0)
-    losses = torch.tensor(np.r_[np.linspace(2, 1, 12), rng.uniform(0.9, 1.4, 28)], dtype=torch.float32)
-    settings = replace(SETTINGS, lr_schedule="plateau", lr_decay_rate=0.9, no_improvement_tolerance=4, init_lr=0.1)
-    state: dict[str, Tensor] = {}
-    local = Local(0, np.arange(4), 0, nn.Linear(1, 1), {}, state, settings)
-    schedule = Schedule(local, torch.device("cpu"))
-    # The rule in plain Python: from the fourth step in a row without a new lowest mean of five, 0.9 a step.
-    lr, best, since = 0.1, np.inf, 0
-    for step, loss in enumerate(losses):
-        schedule.before(step)
-        schedule.after(loss)
-        if step >= 4:
-            mean = losses[step - 4 : step + 1].mean().item()
-            best, since = (mean, 0) if mean < best else (best, since + 1)
-            lr *= 0.9 if since >= 4 else 1.0
-        assert schedule.lr.item() == pytest.approx(lr, rel=1e-5)
-    assert lr < 0.05
+@pytest.mark.parametrize("name", ["fedavg", "scaffold"])
+def test_local_batch_norm_stays_with_the_client(simulate: Callable, data: TaskData, name: str) -> None:
+    network = model("batch")
+    kept = batch_norm_tensors(network)
+    simulation = simulate(method(name), model=network, kept=kept)
+    first = {key: simulation.server[key].clone() for key in kept}
+    simulation.train()
+    row = simulation.rows[-1]
+    assert "test_loss" not in row and "train_loss_mean" not in row  # no whole model without its batch norm
+    assert all(torch.equal(simulation.server[key], first[key]) for key in kept)
+    statistics = [simulation.states.load(client)["own.encoder.backbone.0.1.running_mean"] for client in range(3)]
+    assert not torch.equal(statistics[0], statistics[1])
+    losses = []
+    for client, images in enumerate(simulation.clients):
+        # The client's own model, put together by hand.
+        own = {name[4:]: t for name, t in simulation.states.load(client).items() if name.startswith("own.")}
+        assert set(own) == set(kept)
+        network.load_state_dict({key: simulation.server[key] for key in network.state_dict()} | own)
+        with torch.no_grad():
+            batch = data.batch(torch.from_numpy(images))
+            losses.append(l1(network.eval()(batch.images)[1], batch.target, batch.valid).mean().item())
+    assert row["personal_train_loss_mean"] == pytest.approx(np.mean(losses), rel=1e-4)
 
 
-def test_cosine_falls_from_the_initial_rate_to_nothing_over_all_rounds() -> None:
-    settings = replace(SETTINGS, lr_schedule="cosine", n_rounds=4, sgd_per_epoch=5)
-    rates = []
-    for round in range(4):
-        local = Local(0, np.arange(4), round, nn.Linear(1, 1), {}, {}, settings)
-        schedule = Schedule(local, torch.device("cpu"))
-        for step in range(5):
-            schedule.before(step)
-            rates.append(schedule.lr.item())
-    # Twenty steps: rate i is 0.05 * (1 + cos(pi i / 20)) / 2.
-    assert np.allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(20) / 20)) / 2, rtol=1e-6)
+def test_the_columns_follow_the_splits(simulate: Callable, data: TaskData) -> None:
+    row = simulate(method("ditto")).train()[-1]
+    for split in ("train", "local_test", "personal_train", "personal_local_test"):
+        names = {name.removeprefix(f"{split}_") for name in row if name.startswith(f"{split}_")}
+        assert names == {f"{m}_{s}" for m in metric_names(data.task) for s in ("mean", "std")} | {"loss_worst"}
+    assert {name for name in row if name.startswith("test_")} == {f"test_{m}" for m in metric_names(data.task)}
+    assert list(row)[:3] == ["round", "local_loss", "seconds"]
 
 
-def test_clients_are_spread_the_longest_first() -> None:
-    # 9 | 7 -> 9 | 7+4 -> 9+3 | 11 -> 12 | 11+2: loads 12 and 13
-    assert longest_first([4, 9, 2, 7, 3], 2) == [[1, 4], [3, 0, 2]]
+def test_states_beyond_the_memory_change_nothing(simulate: Callable) -> None:
+    roomy, tight = (
+        simulate(method("ditto"), run=str(memory), memory=memory, norm="group") for memory in (1 << 30, 1)
+    )  # fmt: skip
+    rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in run.train()[1:]] for run in (roomy, tight)]
+    assert rows[0] == rows[1]
+    assert len(tight.states._held) == 1
+
+
+# Interruptions and several processes, on quadratics
+
+
+def same(one: Simulation, other: Simulation) -> bool:
+    """Whether two federations are equal to the last bit: the server, what clients keep, and the metrics."""
+    timeless = [[{k: v for k, v in row.items() if k != "seconds"} for row in run.rows[1:]] for run in (one, other)]
+    clients = [[run.states.load(client) for client in range(4)] for run in (one, other)]
+    tensors = [one.server, *clients[0]], [other.server, *clients[1]]
+    return timeless[0] == timeless[1] and all(
+        a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a) for a, b in zip(*tensors, strict=True)
+    )
+
+
+def stopped_after_a_round(name: str, folder: Path) -> None:
+    """A federation that was killed in its second round, with states of that round already on the disk."""
+    stopped = federation(name, folder, memory=1)
+    stopped._finish_round(0, {"local_loss": float("nan"), "seconds": 0.0})
+    stopped._train_round(0)
+    stopped._finish_round(1, {"local_loss": 0.0, "seconds": 0.0})
+    stopped._train_round(1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_resumes_to_the_last_bit(tmp_path: Path, name: str) -> None:
+    whole = federation(name, tmp_path / "whole")
+    whole.train()
+    stopped_after_a_round(name, tmp_path / "stopped")
+    resumed = federation(name, tmp_path / "stopped")
+    resumed.resume()
+    assert len(resumed.rows) == 2
+    resumed.train()
+    whole.rows[1]["local_loss"] = 0.0  # as the interrupted run wrote it
+    assert same(whole, resumed)
+    assert len(list((tmp_path / "stopped" / name / "checkpoint/clients").glob("*"))) <= 4
+
+
+@pytest.mark.parametrize(("processes", "resume"), [(2, False), (3, True)])
+def test_results_do_not_depend_on_the_number_of_processes(
+    run_script: Callable, tmp_path: Path, processes: int, resume: bool
+) -> None:
+    folder = tmp_path / "spread"
+    if resume:  # and one process began what three end
+        for name in NAMES:
+            stopped_after_a_round(name, folder)
+    run_script(f"tests/network/spread.py {folder}{' resume' * resume}", processes=processes)
+    for name in NAMES:
+        alone, spread = federation(name, tmp_path / "alone"), federation(name, folder)
+        alone.train()
+        spread.resume()
+        assert len(spread.rows) == N_ROUNDS + 1
+        for key in alone.server:
+            assert torch.allclose(alone.server[key].double(), spread.server[key].double(), rtol=1e-5), (name, key)
+        for client in range(4):
+            own, other = alone.states.load(client), spread.states.load(client)
+            assert own.keys() == other.keys()
+            assert all(torch.allclose(own[key].double(), other[key].double(), rtol=1e-5, atol=1e-6) for key in own)
+        for column, value in alone.rows[-1].items():
+            if column != "seconds":
+                assert spread.rows[-1][column] == pytest.approx(value, rel=1e-4, nan_ok=True), (name, column)

@@ -1,0 +1,54 @@
+"""Ditto."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from network.algorithms.arguments import NON_NEGATIVE, Argument
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, LocalTraining
+from network.state import part, under
+from utils.args import POSITIVE_INT
+
+
+class Ditto(FedAvg):
+    """FedAvg, and beside it a personal model a client: Li et al. 2021 (arXiv 2012.04221), algorithm 1.
+
+    | symbol | argument |
+    |---|---|
+    | lambda | `--lam` (1; the paper chooses from 0.05 to 2) |
+    | s, personal steps | `--personal_steps` (as many as the global model's) |
+    | eta, of both models | `--init_lr` |
+
+    The personal model v_k minimises F_k(v) + lambda/2 |v - w_t|^2 and never travels; the global model is FedAvg's.
+    v_k starts as the server's model of the client's first round. Since v_k depends on w_t alone, it is trained first,
+    and the global model afterwards, so that one working copy serves both.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "lam": Argument(1.0, "lambda, the pull on personal models", NON_NEGATIVE),
+        "personal_steps": Argument(None, "steps of the personal model; default: as many as the global", POSITIVE_INT),
+    }
+    personal: ClassVar[bool] = True
+    lam: float
+    personal_steps: int | None
+
+    def local_update(self, local: Local, training: LocalTraining) -> None:
+        """The personal model's phase, then FedAvg's."""
+        local.load(self.personal_model(local.start, local.state))
+        training(self.personal_steps or local.turn.n_steps, phase="personal")
+        local.state |= under("personal", local.copy())
+        local.load(local.start)
+        super().local_update(local, training)
+
+    def correct(self, gradients: list[Tensor], local: Local) -> None:
+        """Add lambda (v - w_t) in the personal phase."""
+        if local.phase == "personal":
+            local.pull(gradients, local.start, self.lam)
+
+    def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """v_k."""
+        return part("personal", state) or start

@@ -1,0 +1,27 @@
+"""FedAdagrad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from torch import Tensor
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedopt import FedOpt
+
+
+class FedAdagrad(FedOpt):
+    """Adagrad at the server: Reddi et al. 2021 (arXiv 2003.00295), algorithm 2; symbols as in `FedOpt`.
+
+    v <- v + Delta^2. beta_1 is 0 unless given, since Adagrad as usually understood has no momentum.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedOpt.arguments | {
+        "beta1": replace(FedOpt.arguments["beta1"], default=0.0)
+    }
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """The sum of all Delta^2."""
+        return v + square

@@ -1,0 +1,28 @@
+"""FedAdam."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedavgm import BELOW_ONE
+from network.algorithms.fedopt import FedOpt
+
+
+class FedAdam(FedOpt):
+    """Adam at the server: Reddi et al. 2021 (arXiv 2003.00295), algorithm 2; symbols as in `FedOpt`.
+
+    v <- beta_2 v + (1 - beta_2) Delta^2, with the paper's beta_1 = 0.9 and beta_2 = 0.99.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedOpt.arguments | {
+        "beta2": Argument(0.99, "decay of the server's second moment", BELOW_ONE)
+    }
+    beta2: float
+
+    def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
+        """The running mean of Delta^2."""
+        return self.beta2 * v + (1.0 - self.beta2) * square

@@ -1,0 +1,49 @@
+"""FedAvgM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedavg import FedAvg
+from network.state import under
+from utils.args import POSITIVE, number
+
+BELOW_ONE = number(float, least=0, most=0.9999)
+
+
+class FedAvgM(FedAvg):
+    """FedAvg with momentum at the server: Hsu et al. 2019 (arXiv 1909.06335), section 4.3.
+
+    | symbol | argument |
+    |---|---|
+    | beta | `--beta1` (0.9) |
+    | the server's learning rate | `--server_lr` (1) |
+
+    With the mean change of the clients' models Delta: v <- beta v + Delta, and w <- w + server_lr v. Buffers are
+    averaged.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
+        "beta1": Argument(0.9, "server's momentum", BELOW_ONE),
+    }
+    server_lr: float
+    beta1: float
+
+    def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+        """The momentum of each parameter, at first 0."""
+        return under("momentum", {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+
+    def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Move the parameters along the momentum."""
+        moved = dict(mean)
+        for name, value in mean.items():
+            if f"momentum.{name}" in server:
+                momentum = self.beta1 * server[f"momentum.{name}"] + (value - server[name])
+                moved |= {f"momentum.{name}": momentum, name: server[name] + self.server_lr * momentum}
+        return super().server_step(server, moved)

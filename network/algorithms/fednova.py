@@ -1,0 +1,55 @@
+"""FedNova."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from torch import Tensor
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedprox import FedProx
+from network.client import Local
+from network.state import part, under
+
+
+class FedNova(FedProx):
+    """Normalised averaging: Wang et al. 2020 (arXiv 2007.07481), equations 3 and 6.
+
+    | symbol | argument |
+    |---|---|
+    | tau_i, local steps | different by client with `--local_epochs` |
+    | mu, of local proximal steps | `--mu` (0: none) |
+    | rho, local momentum | `--momentum` |
+
+    FedAvg gives a client that takes more steps more say than its images do. Here clients send d_i, the way that they
+    went over |a_i|_1, and the server goes x <- x + tau_eff sum_i p_i d_i with tau_eff = sum_i p_i |a_i|_1. a_i are the
+    weights of the client's gradients in its way: 1 each for plain SGD, what momentum or the proximal term make of them
+    otherwise. Here |a_i|_1 is the local optimiser's reach, so that it holds for changing learning rates, too. (For
+    proximal steps the paper's code takes sum_i p_i tau_i for tau_eff.) Buffers are averaged.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedProx.arguments | {
+        "mu": replace(FedProx.arguments["mu"], default=0.0)
+    }
+
+    def correct(self, gradients: list[Tensor], local: Local) -> None:
+        """Add mu (w - w_t), and to the probe what that is for it."""
+        if self.mu:
+            super().correct(gradients, local)
+            local.probe.grad.add_(local.reach, alpha=self.mu)
+
+    def upload(self, local: Local) -> dict[str, Tensor]:
+        """d_i under "direction", |a_i|_1 as "reach", and the buffers."""
+        names = local.shared_parameters()
+        ways = {name: (local.tensors[name] - local.start[name]) / local.reach for name in names}
+        buffers = {name: tensor for name, tensor in super().upload(local).items() if name not in ways}
+        return buffers | under("direction", ways) | {"reach": local.reach}
+
+    def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Go tau_eff times the mean direction."""
+        ways = part("direction", mean)
+        moved = {name: value for name, value in mean.items() if name in server}
+        moved |= {name: server[name] + mean["reach"] * way for name, way in ways.items()}
+        return super().server_step(server, moved)

@@ -1,0 +1,32 @@
+"""FedPer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedavg import FedAvg
+
+PERSONAL_PARTS = {"head": "decoder.head.", "decoder": "decoder."}
+
+
+class FedPer(FedAvg):
+    """A personal head on a shared body: Arivazhagan et al. 2019 (arXiv 1912.00818), algorithms 1 and 2.
+
+    | symbol | argument |
+    |---|---|
+    | W_P, the personalisation layers | `--personal_part`: the decoder's head, or the whole decoder |
+
+    Both parts are trained together; only the body travels and is averaged. A client that has not taken part yet is
+    evaluated with the initial personal part. There is no global model.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "personal_part": Argument("head", "what stays with the client", choices=tuple(PERSONAL_PARTS))
+    }
+    personal_part: str
+
+    def is_shared(self, name: str) -> bool:
+        """All but the personal part."""
+        return not name.startswith(PERSONAL_PARTS[self.personal_part])

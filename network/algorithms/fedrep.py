@@ -1,0 +1,38 @@
+"""FedRep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedper import FedPer
+from network.client import Local, LocalTraining
+from utils.args import number
+
+
+class FedRep(FedPer):
+    """A shared representation with personal heads: Collins et al. 2021 (arXiv 2102.07078), algorithm 1.
+
+    | symbol | argument |
+    |---|---|
+    | h, the head | `--personal_part`, as for FedPer |
+    | tau, steps of the head | `--head_steps` (half of the local work; the paper takes ten epochs against one) |
+
+    In each round a client first trains its head on the frozen body, then, for what is left of the local work (a step
+    at least), the body on the frozen head. So a round costs as many steps as with other methods. Running statistics
+    of batch norm move in both phases.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedPer.arguments | {
+        "head_steps": Argument(None, "steps of the head a round; default: half of all", number(int, least=0))
+    }
+    head_steps: int | None
+
+    def local_update(self, local: Local, training: LocalTraining) -> None:
+        """The head's phase, then the body's."""
+        n_steps = local.turn.n_steps
+        head_steps = min(n_steps // 2 if self.head_steps is None else self.head_steps, n_steps - 1)
+        names = [name for name, _ in local.model.named_parameters()]
+        training(head_steps, phase="head", trained=[name for name in names if not self.is_shared(name)])
+        training(n_steps - head_steps, trained=[name for name in names if self.is_shared(name)])

@@ -1,0 +1,17 @@
+"""Clients on their own."""
+
+from __future__ import annotations
+
+from network.algorithms.fedavg import FedAvg
+
+
+class LocalOnly(FedAvg):
+    """No federation: each client trains a model on its own images, from the common initial one.
+
+    The line that federated methods have to beat: what a client can do alone with the same local work. There is no
+    global model.
+    """
+
+    def is_shared(self, name: str) -> bool:
+        """Nothing travels."""
+        return False

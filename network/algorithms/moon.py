@@ -1,0 +1,60 @@
+"""MOON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from network.algorithms.arguments import NON_NEGATIVE, Argument
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, LocalTraining
+from network.state import part, under
+from utils.args import POSITIVE
+
+
+class MOON(FedAvg):
+    """Model-contrastive learning: Li, He and Song 2021 (arXiv 2103.16257), algorithm 1.
+
+    | symbol | argument |
+    |---|---|
+    | mu | `--mu` (1) |
+    | tau, the temperature | `--temperature` (0.5, as in the paper) |
+    | z, the representation | the embedding (B, E, S, S), as one vector an image |
+
+    To each image's loss comes mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), s_g and s_p being the
+    cosine similarities of the local model's embedding with the server's model's and with that of the client's model
+    at the end of its last turn. The other two models are read in eval mode, so that their statistics stay. In its
+    first turn a client has no last model; if it were the server's, as everybody's is at first, the term would be
+    constant, so it is left out.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "mu": Argument(1.0, "weight of the contrastive term", NON_NEGATIVE),
+        "temperature": Argument(0.5, "temperature of the contrastive term", POSITIVE),
+    }
+    mu: float
+    temperature: float
+
+    def local_update(self, local: Local, training: LocalTraining) -> None:
+        """Train against the last model, then keep the new one in its place."""
+        local.scratch = part("previous", local.state)
+        super().local_update(local, training)
+        local.state |= under("previous", local.copy())
+
+    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        """The task's loss and the contrastive term."""
+        if not local.scratch:
+            return loss.mean()
+        with torch.no_grad():
+            local.model.eval()
+            of_models = [
+                torch.func.functional_call(local.model, dict(tensors), local.inputs)[0].flatten(1)
+                for tensors in (local.start, local.scratch)
+            ]
+            local.model.train()
+        to_server, to_last = (F.cosine_similarity(local.embedding.flatten(1), z) for z in of_models)
+        return (loss + self.mu * F.softplus((to_last - to_server) / self.temperature)).mean()

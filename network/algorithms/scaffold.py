@@ -1,0 +1,80 @@
+"""SCAFFOLD."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from network.algorithms.arguments import Argument
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, LocalTraining
+from network.state import part, under
+from utils.args import POSITIVE
+
+
+class Scaffold(FedAvg):
+    """Control variates against client drift: Karimireddy et al. 2020 (arXiv 1910.06378), algorithm 1.
+
+    | symbol | argument |
+    |---|---|
+    | eta_g | `--server_lr` (1, as in the paper's experiments) |
+    | option I or II for c_i | `--scaffold_option` (2: no further pass over the data) |
+    | K, eta_l | the local work and `--init_lr` |
+
+    Clients follow g_i(y) - c_i + c. Option I sets c_i to the gradient over all images of the client at the server's
+    model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. In place of K eta_l stands
+    the reach of the local optimiser, which is the same for plain SGD and right under momentum and changing rates.
+
+    The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
+    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+        "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
+        "scaffold_option": Argument(2, "how c_i is found", int, choices=(1, 2)),
+    }
+    server_lr: float
+    scaffold_option: int
+
+    def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+        """c, at first 0."""
+        return under("control", {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+
+    def local_update(self, local: Local, training: LocalTraining) -> None:
+        """Train with the correction c - c_i, then find the next c_i."""
+        names, c, own = local.shared_parameters(), part("control", local.server), part("control", local.state)
+        local.scratch = {name: c[name] - own[name] if own else c[name] for name in names}
+        if self.scaffold_option == 1:
+            gradient = training.gradient()
+            local.load(local.start)  # batch norm's statistics have moved
+        training(local.turn.n_steps)
+        if self.scaffold_option == 2:
+            moved = {name: (local.start[name] - local.tensors[name]) / local.reach for name in names}
+            gradient = {name: moved[name] - local.scratch[name] for name in names}
+        local.scratch = {name: gradient[name] - own[name] if own else gradient[name] for name in names}
+        local.state |= under("control", {name: gradient[name] for name in names})
+
+    def correct(self, gradients: list[Tensor], local: Local) -> None:
+        """Add c - c_i."""
+        for name, gradient in zip(local.parameters, gradients, strict=True):
+            if name in local.scratch:
+                gradient.add_(local.scratch[name])
+
+    def upload(self, local: Local) -> dict[str, Tensor]:
+        """The model, and the change of c_i, scaled so that the server's mean adds up to the change of c."""
+        scale = local.turn.portion / local.turn.share
+        return super().upload(local) | under("control", {n: scale * change for n, change in local.scratch.items()})
+
+    def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """x + eta_g (mean - x), and c + the change of c; buffers are averaged."""
+        controls = under("control", part("control", mean))
+        moved = dict(mean)
+        for name, value in mean.items():
+            if name in controls:
+                moved[name] = server[name] + value
+            elif f"control.{name}" in server:
+                moved[name] = server[name] + self.server_lr * (value - server[name])
+        return super().server_step(server, moved)

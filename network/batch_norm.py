@@ -1,0 +1,40 @@
+"""What becomes of batch norm in a federation: averaged, kept by each client, or replaced by group norm."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from models.task_model import TaskModel
+from utils.errors import UserError
+
+BATCH_NORMS = ("averaged", "local", "group")
+
+
+def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
+    """The names of all parameters and buffers of batch norm layers, which FedBN keeps with the client.
+
+    FedBN: Li et al. 2021 (arXiv 2102.07623). UserError if the model has no such layer.
+    """
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+    if not layers:
+        raise UserError(
+            "--batch_norm local: the model has no batch norm; "
+            "make one with model_initialization.py --norm batch, or leave --batch_norm away"
+        )
+    return frozenset(f"{layer}.{name}" for layer, module in layers.items() for name in module.state_dict())
+
+
+def with_group_norm(model: TaskModel) -> TaskModel:
+    """The model as it would be with `--norm group`, with its weights; scales and shifts of batch norm carry over.
+
+    Group norm has no running statistics; and the decoder's embedding, which is not normalised there, loses the layer.
+    """
+    if model.config.norm == "group":
+        return model
+    new = TaskModel(replace(model.config, norm="group"))
+    weights = model.state_dict()
+    new.load_state_dict({name: weights[name] for name in new.state_dict()})
+    return new

@@ -1,0 +1,91 @@
+"""What the models of a round are worth: the server's, and the clients' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from datasets.task_data import TaskData
+from models.evaluation import evaluate, evaluate_trivial, mean_values
+from utils.metrics import metric_names, summarise
+
+
+class Evaluation:
+    """Loss and metrics by split, as columns of `metrics.csv`.
+
+    `train` are the clients' training images, `local_test` each client's own held-out images, `test` the common ones.
+    Over clients there are `<split>_<metric>_mean` and `_std` and `<split>_loss_worst`; a client with nothing to count
+    in a split has no part in them. Clients' own models have the same columns behind `personal_`.
+
+    Args:
+        data: the task's images.
+        clients: each client's training images, as positions in `data`.
+        held_out: each client's held-out images, among those of `data.test`.
+        accelerator: the processes.
+    """
+
+    def __init__(
+        self, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray], accelerator: Accelerator
+    ) -> None:  # fmt: skip
+        self.data, self.clients, self.held_out, self.accelerator = data, clients, held_out, accelerator
+
+    def of_server(self, model: nn.Module) -> dict[str, float]:
+        """The columns of the server's model: one pass over the dealt images and one over the held-out ones."""
+        data = self.data
+        bounds = np.cumsum([0, *(len(images) for images in self.clients)])
+        train = evaluate(model, data, np.concatenate(self.clients), self.accelerator)
+        test = evaluate(model, data, data.test, self.accelerator)
+        in_test = [np.searchsorted(data.test, images) for images in self.held_out]  # data.test is in order
+        row = over_clients("train", summarise(data.task, train, [np.arange(a, b) for a, b in pairwise(bounds)]))
+        row |= over_clients("local_test", summarise(data.task, test, in_test))
+        return row | {f"test_{name}": value for name, value in mean_values(data, test).items()}
+
+    def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
+        """The columns of the clients' own models: each one on its client's images, in the process that has it.
+
+        `load` puts a client's model into `model`, `own` are the clients of this process.
+        """
+        task = self.data.task
+        values = np.zeros((len(self.clients), len(metric_names(task)), 2))
+        for client in own:
+            load(client)
+            images = np.concatenate([self.clients[client], self.held_out[client]])
+            statistics = evaluate(model, self.data, images, None)
+            splits = np.split(np.arange(len(images)), [len(self.clients[client])])
+            values[client] = np.stack(list(summarise(task, statistics, splits).values()))
+        if self.accelerator.num_processes > 1:
+            values = self.accelerator.reduce(torch.from_numpy(values).to(self.data.device), "sum").cpu().numpy()
+        row: dict[str, float] = {}
+        for number, split in enumerate(("personal_train", "personal_local_test")):
+            row |= over_clients(split, dict(zip(metric_names(task), values[:, :, number].T, strict=True)))
+        return row
+
+    def of_trivial(self) -> dict[str, dict[str, float]]:
+        """By split, loss and metrics of the trivial predictor, of the clients' splits the mean over clients."""
+        parts = [*self.clients, *(images for images in self.held_out if len(images)), self.data.test]
+        *of_clients, test = evaluate_trivial(self.data, *parts, accelerator=self.accelerator)
+        means = [
+            {name: float(_counted(np.array([value[name] for value in values])).mean()) for name in test}
+            for values in (of_clients[: len(self.clients)], of_clients[len(self.clients) :])
+        ]
+        return {"train": means[0], "local_test": means[1], "test": test}
+
+
+def over_clients(split: str, values: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Mean and standard deviation over clients of each metric, and the worst loss; nan where no client counts."""
+    row = {}
+    for name, of_client in values.items():
+        counted = _counted(of_client)
+        row |= {f"{split}_{name}_mean": float(counted.mean()), f"{split}_{name}_std": float(counted.std())}
+    return row | {f"{split}_loss_worst": float(_counted(values["loss"]).max())}
+
+
+def _counted(values: np.ndarray) -> np.ndarray:
+    """The values of those that have one, or a single nan."""
+    counted = values[~np.isnan(values)]
+    return counted if len(counted) else np.array([np.nan])

@@ -1,0 +1,55 @@
+"""Who takes part in a round, and which of its images a client sees at each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+# (client sizes, clients a round, generator) -> the chosen clients and how much each counts in the server's mean
+Sampler = Callable[[Sequence[int], int, np.random.Generator], dict[int, float]]
+
+
+def uniform(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) -> dict[int, float]:
+    """Each client with the same chance, none twice, counted by its number of images.
+
+    McMahan et al. 2017 (arXiv 1602.05629), algorithm 1. Scheme II of Li et al. 2020 (arXiv 1907.02189) weighs the
+    same draw by p_k N / K, which is unbiased; but these weights add up to one on average only, so that a round scales
+    the whole model up or down. Weights that add up to one, as here, trade that for a bias that is nothing for clients
+    of equal size or where all take part.
+    """
+    if n_chosen >= len(sizes):
+        return dict(enumerate(map(float, sizes)))
+    chosen = np.sort(rng.choice(len(sizes), n_chosen, replace=False))
+    return {int(client): float(sizes[client]) for client in chosen}
+
+
+def by_size(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) -> dict[int, float]:
+    """`n_chosen` draws with replacement, a client's chance being its share p_k of the images; all draws count the same.
+
+    Scheme I of Li et al. 2020 (arXiv 1907.02189): the mean over draws is an unbiased estimate of the mean of all
+    clients weighted by p_k. A client that is drawn twice trains once and counts twice.
+    """
+    draws = np.bincount(rng.choice(len(sizes), n_chosen, p=np.asarray(sizes) / np.sum(sizes)), minlength=len(sizes))
+    return {int(client): float(draws[client]) for client in np.flatnonzero(draws)}
+
+
+SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size}
+
+
+def batches_an_epoch(n_images: int, batch_size: int) -> int:
+    """How many batches `shuffled_epochs` makes of the images."""
+    whole, rest = divmod(n_images, batch_size)
+    return max(1, whole + (rest > 1))
+
+
+def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Batches of positions in 0..n_images - 1: epochs in random order, the last batch of each as small as it is.
+
+    An image that would be left alone goes with the batch before it: batch norm has no statistics of one image.
+    """
+    starts = np.arange(1, batches_an_epoch(n_images, batch_size)) * batch_size
+    batches: list[np.ndarray] = []
+    while len(batches) < n_steps:
+        batches += np.split(rng.permutation(n_images), starts)
+    return batches[:n_steps]

@@ -1,0 +1,101 @@
+"""FedAvg on quadratics: two rounds by hand, its known bias, and sampling of clients."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from network.algorithms.fedavg import FedAvg
+from network.client import Local
+from tests.network import quadratic as q
+
+
+def test_two_rounds_by_hand(tmp_path: Path) -> None:
+    federation = q.trained(q.method("fedavg"), tmp_path)
+    x = q.START
+    for _ in range(2):
+        x = q.average([q.descend(x, 0), q.descend(x, 1)])
+    assert q.close(q.server_of(federation), x)
+    row = federation.rows[-1]
+    own = [q.loss(x, images) for images in q.CLIENTS]
+    assert row["train_loss_mean"] == pytest.approx(np.mean(own), rel=1e-5)
+    assert row["train_loss_std"] == pytest.approx(np.std(own), rel=1e-5)
+    assert row["local_test_loss_worst"] == pytest.approx(max(q.loss(x, np.arange(8, 10)), q.loss(x, [10])), rel=1e-5)
+    assert row["test_loss"] == pytest.approx(q.loss(x, np.arange(8, 11)), rel=1e-5)
+    assert not any(name.startswith("personal") for name in row)
+
+
+@pytest.mark.parametrize("momentum, decay", [(0.9, 0.0), (0.0, 0.1), (0.5, 0.05)])
+def test_local_momentum_and_weight_decay(tmp_path: Path, momentum: float, decay: float) -> None:
+    settings = replace(q.SETTINGS, momentum=momentum, weight_decay=decay)
+    x = q.START
+    for _ in range(2):
+        ends = []
+        for client in range(2):
+            y, v = x, 0.0
+            for _ in range(3):
+                v = momentum * v + q.gradient(y, client) + decay * y
+                y = y - q.LR * v
+            ends.append(y)
+        x = q.average(ends)
+    assert q.close(q.server_of(q.trained(q.method("fedavg"), tmp_path, settings)), x)
+
+
+def test_local_adam(tmp_path: Path) -> None:
+    ends = []
+    for client in range(2):
+        y, m, v = q.START, 0.0, 0.0
+        for step in range(1, 4):
+            g = q.gradient(y, client)
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            y = y - q.LR * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+        ends.append(y)
+    settings = replace(q.SETTINGS, use_adam=True, n_rounds=1)
+    assert q.close(q.server_of(q.trained(q.method("fedavg"), tmp_path, settings)), q.average(ends), 1e-4)
+
+
+def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
+    # Batches of 3: an epoch is one step for the first client's 3 images, two for the second's 5.
+    settings = replace(q.SETTINGS, batch_size=3, local_epochs=3, sgd_per_epoch=99)
+    assert [settings.steps(n) for n in (1, 3, 4, 5, 8)] == [3, 3, 3, 6, 9]
+    taken: dict[int, int] = {}
+
+    class Counting(FedAvg):
+        def correct(self, gradients: list, local: Local) -> None:
+            taken[local.client] = taken.get(local.client, 0) + 1
+
+    q.trained(Counting(Namespace()), tmp_path, replace(settings, n_rounds=1))
+    assert taken == {0: 3, 1: 6}
+
+
+def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
+    end = q.long_run(q.method("fedavg"), tmp_path, 300, replace(q.SETTINGS, sgd_per_epoch=5))
+    # The fixed point of x = sum_i p_i (T_i^K x): each T_i is affine, so that it is found by solving for it.
+    basis = np.eye(10).reshape(10, 2, 5)
+    at_zero = q.average([q.descend(np.zeros((2, 5)), i, 5) for i in range(2)])
+    matrix = np.stack([(q.average([q.descend(e, i, 5) for i in range(2)]) - at_zero).ravel() for e in basis], axis=1)
+    fixed = np.linalg.solve(np.eye(10) - matrix, at_zero.ravel()).reshape(2, 5)
+    assert q.close(end, fixed, 1e-3)
+    assert np.abs(end - q.optimum()).max() > 0.05
+
+
+def test_one_step_a_round_is_gradient_descent_to_the_optimum(tmp_path: Path) -> None:
+    end = q.long_run(q.method("fedavg"), tmp_path, 400, replace(q.SETTINGS, sgd_per_epoch=1))
+    assert q.close(end, q.optimum(), 1e-3)
+
+
+def test_sampling_by_size_is_an_unbiased_mean(tmp_path: Path) -> None:
+    ends = np.stack([q.descend(q.START, 0), q.descend(q.START, 1)])
+    settings = replace(q.SETTINGS, n_rounds=1)
+    seen = []
+    for seed in range(60):
+        algorithm = q.method("fedavg", clients_per_round=1, client_sampling="size")
+        seen.append(q.server_of(q.trained(algorithm, tmp_path / str(seed), settings, seed=seed)))
+        assert any(q.close(seen[-1], end) for end in ends)  # one client is the whole round
+    first = np.mean([q.close(x, ends[0]) for x in seen])
+    # A share of 3/8 in 60 draws has a standard deviation of sqrt(3/8 * 5/8 / 60) = 0.0625.
+    assert abs(first - q.SHARES[0]) < 3 * 0.0625

@@ -1,0 +1,69 @@
+"""Federations of four clients on quadratics, run to the end by one process or several: `spread.py FOLDER [resume]`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from network.batch_norm import batch_norm_tensors
+from network.simulation import Simulation
+from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation
+
+FOUR = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
+FOUR_HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.int64)]
+N_ROUNDS = 3
+FEDERATIONS: dict[str, dict[str, object]] = {
+    "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {"sigma": 20.0},
+    "ditto": {}, "fedavgm": {}, "fedadam": {}, "fedyogi": {}, "fedadagrad": {}, "fednova": {"mu": 0.1}, "moon": {},
+    "fedper": {}, "local": {}, "centralized": {},
+}  # fmt: skip
+
+
+class Normed(Quadratic):
+    """With batch norm over the embedding; one client has one image only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(DIM)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        embedding = self.norm(images * self.weight)
+        return embedding[:, :, None, None], embedding + self.decoder.head.shift
+
+
+def federation(name: str, folder: Path, **more: object) -> Simulation:
+    """A federation of this method (`<method>` or `<method>_bn`, each client with its own batch norm)."""
+    algorithm = name.removesuffix("_bn")
+    model = Normed()
+    settings = replace(
+        SETTINGS, n_rounds=N_ROUNDS, momentum=0.5, lr_schedule="plateau", lr_decay_rate=0.5, sgd_per_epoch=7,
+        no_improvement_tolerance=1, batch_size=2, init_lr=0.05,
+    )  # fmt: skip
+    kept = batch_norm_tensors(model) if name.endswith("_bn") else ()
+    arguments = {"clients_per_round": 3} | FEDERATIONS[algorithm]
+    return simulation(
+        method(algorithm, **arguments), folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT,
+        kept=kept, **more,
+    )  # fmt: skip
+
+
+NAMES = [*FEDERATIONS, "fedavg_bn", "ditto_bn", "scaffold_bn", "moon_bn"]
+
+
+def main() -> None:
+    """Run, or with `resume` continue, every federation in its folder."""
+    torch.set_num_threads(1)
+    for name in NAMES:
+        run = federation(name, Path(sys.argv[1]))
+        if "resume" in sys.argv:
+            run.resume()
+        run.train()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Who takes part: chances, weights, and unbiased means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from network.sampling import batches_an_epoch, by_size, shuffled_epochs, uniform
+
+SIZES = [10, 20, 30, 40]
+
+
+def test_all_take_part_with_their_sizes_as_weights() -> None:
+    for n_chosen in (4, 9):
+        assert uniform(SIZES, n_chosen, np.random.default_rng(0)) == {0: 10, 1: 20, 2: 30, 3: 40}
+
+
+def test_uniform_draws_are_without_replacement_and_equally_likely() -> None:
+    rng = np.random.default_rng(0)
+    draws = [uniform(SIZES, 2, rng) for _ in range(2000)]
+    assert all(len(chosen) == 2 and all(SIZES[i] == weight for i, weight in chosen.items()) for chosen in draws)
+    for client in range(4):
+        assert binomtest(sum(client in chosen for chosen in draws), 2000, 0.5).pvalue > 1e-3
+
+
+def test_the_mean_over_draws_by_size_is_unbiased() -> None:
+    rng, values = np.random.default_rng(1), np.array([1.0, -2.0, 5.0, 3.0])
+    means = []
+    for _ in range(4000):
+        chosen = by_size(SIZES, 3, rng)
+        assert sum(chosen.values()) == 3
+        means.append(sum(weight * values[i] for i, weight in chosen.items()) / 3)
+    # The weighted mean of all is (10 - 40 + 150 + 120) / 100 = 2.4; a draw of three has a variance of
+    # (0.1 + 0.8 + 7.5 + 3.6 - 2.4^2) / 3 = 6.24 / 3.
+    assert abs(np.mean(means) - 2.4) < 4 * np.sqrt(6.24 / 3 / 4000)
+
+
+@pytest.mark.parametrize(
+    "n_images, batch_size, n_steps, per_epoch",
+    [(10, 4, 7, 3), (3, 16, 4, 1), (1, 8, 3, 1), (8, 4, 2, 2), (9, 4, 4, 2), (3, 1, 6, 3), (5, 4, 3, 1)],
+)
+def test_epochs_show_every_image_once(n_images: int, batch_size: int, n_steps: int, per_epoch: int) -> None:
+    batches = shuffled_epochs(n_images, batch_size, n_steps, np.random.default_rng(0))
+    assert len(batches) == n_steps
+    assert batches_an_epoch(n_images, batch_size) == per_epoch
+    assert min(map(len, batches)) > 1 or batch_size == 1 or n_images == 1
+    for start in range(0, n_steps - per_epoch + 1, per_epoch):
+        assert sorted(np.concatenate(batches[start : start + per_epoch])) == list(range(n_images))
