@@ -24,7 +24,7 @@ from network.shares import fill, log_dirichlet, renormalised, rounded, solve_siz
 from utils.errors import UserError
 
 # A rule that draws until a draw fits stops after so many draws, or after so many numbers drawn where one draw is large.
-_DRAWS, _NUMBERS = 1000, 4_000_000
+_DRAWS, _NUMBERS = 1000, 2_000_000
 # The least client sizes of the published codes, of arXiv 2503.14553 and of NIID-Bench (arXiv 2102.02079).
 _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 

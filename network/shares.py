@@ -38,12 +38,16 @@ def log_dirichlet(concentration: np.ndarray, n_draws: int, rng: np.random.Genera
 def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.ndarray:
     """Client sizes s >= min_size with shares^T s <= capacity, using nearly all data, as even as that allows.
 
-    Minimises |s|^2 / 2 + w |u|^2 / 2 subject to shares^T s + u = capacity and u >= 0 (what is left out), in units of
-    an equal share. The dual has one variable a group and a smooth objective: s = max(min_size, shares @ y) and
-    u = max(0, y) / w. Its optimum for w -> infinity with no bound active is the pseudo-inverse of the published code.
+    The sizes of the published code, pinv(shares^T) capacity, where they are feasible. Otherwise minimises
+    |s|^2 / 2 + w |u|^2 / 2 subject to shares^T s + u = capacity and u >= 0 (what is left out), in units of an equal
+    share. The dual has one variable a group and a smooth objective: s = max(min_size, shares @ y) and
+    u = max(0, y) / w. Its optimum for w -> infinity with no bound active is that pseudo-inverse.
     """
     unit = capacity.sum() / len(shares)
     c, least = capacity / unit, min_size / unit
+    published = shares @ np.linalg.lstsq(shares.T @ shares, c)[0]
+    if (published >= least).all() and np.allclose(shares.T @ published, c, rtol=1e-9, atol=0):
+        return published * unit
 
     def dual(y: np.ndarray) -> tuple[float, np.ndarray]:
         z = shares @ y

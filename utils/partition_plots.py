@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # More bars than this, or more colours, cannot be told apart.
 _MOST_BARS, _MOST_COLOURS = 40, 24
+# Columns and rows of a heat map; of more of them some would fall between the pixels.
+_COLUMNS, _ROWS = 800, 400
 
 
 def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Path:
@@ -32,8 +34,9 @@ def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:
     for group, colour in enumerate(palette(counts.shape[1])):
         axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
         bottom += counts[:, group]
-    axes.set(xlabel="client", ylabel="images", title=title)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(xlabel="client", ylabel="images", title=title, xlim=(-0.6, len(counts) - 0.4),
+             ylim=(0, 1.04 * bottom.max()))  # fmt: skip
+    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
     figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
     return figure
 
@@ -55,13 +58,22 @@ def _heat_map(counts: np.ndarray, title: str, legend: str) -> Figure:
                        color="#3b6ea5", lw=0)  # fmt: skip
     above.set(ylabel="images", ylim=(0, None), title=title)
     # The square root shows small shares, too; without it all but the largest group would be white.
-    image = below.imshow(shares[clients].T, aspect="auto", cmap="magma_r", norm=PowerNorm(0.5, 0, 1),
-                         interpolation="antialiased")  # fmt: skip
+    across = _merged(shares[clients], _COLUMNS) / _merged(np.ones((len(clients), 1)), _COLUMNS)
+    image = below.imshow(
+        _merged(across.T, _ROWS), aspect="auto", cmap="magma_r", norm=PowerNorm(0.5, 0, 1), interpolation="nearest",
+        extent=(-0.5, len(clients) - 0.5, len(groups) - 0.5, -0.5),
+    )  # fmt: skip
     below.set(xlabel=f"{len(sizes)} clients, by their largest {legend}", ylabel=f"{legend}, largest first")
     if len(groups) <= _MOST_COLOURS:
         below.set_yticks(range(len(groups)), groups, fontsize="small")
     figure.colorbar(image, ax=below, label="share of the client's images", ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
     return figure
+
+
+def _merged(values: np.ndarray, most: int) -> np.ndarray:
+    """The rows of `values`, neighbours added up to `most` rows where there are more."""
+    starts = np.linspace(0, len(values), min(len(values), most), endpoint=False).astype(int)
+    return np.add.reduceat(values, starts, axis=0)
 
 
 def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], path: Path) -> Path:
@@ -75,8 +87,8 @@ def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], path: Path) -> Pa
         image = axes.imshow(np.where(np.eye(n, dtype=bool), np.nan, values), cmap=colours, vmin=off.min(),
                             vmax=max(off.max(), off.min() + 1e-6))  # fmt: skip
         for row, column in np.ndindex(n, n):
-            level = image.norm(values[row, column])
-            colour = "black" if row == column or level < 0.6 else "white"
+            darkness = 1 - np.mean(image.cmap(image.norm(values[row, column]))[:3])
+            colour = "white" if row != column and darkness > 0.5 else "black"
             axes.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
         axes.set_xticks(range(n), table.columns, rotation=40, ha="right")
         axes.set_yticks(range(n), table.index)
