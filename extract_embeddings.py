@@ -1,10 +1,12 @@
 """Stage 3: embed all images with a task's central model, cluster the embeddings, and draw them."""
 
+import os
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from accelerate import Accelerator
 
 from datasets.selection import SELECTION_FILE
@@ -16,6 +18,7 @@ from models.training import best_file, checkpoint_file, model_from_checkpoint
 from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import run_script
 from utils.files import write_atomically, write_json
+from utils.partition_plots import cluster_numbers
 from utils.runs import Run
 
 
@@ -24,6 +27,8 @@ def parse_args() -> Namespace:
     parser = Parser(__doc__)
     add_model(parser)
     parser.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="K of K-means")
+    parser.add_argument("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
+                        help="help with the choice of K: measure and draw these numbers of clusters, too")  # fmt: skip
     parser.add_argument("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
                         help="leave out clusters with a smaller share of the images")  # fmt: skip
     parser.add_flag("--observe_performance", False, "measure and draw the model's predictions, too")
@@ -62,15 +67,23 @@ def main() -> None:
         "data_path": str(args.data_path),
         SELECTION_FILE: data.selection.fingerprint,
         "n_clusters": args.n_clusters,
+        # Relative, so that it holds when the folders are moved together.
+        "reduced": os.path.relpath(run.path / "reduced.npy", args.assignment_files_path),
     }
-    write_json(args.assignment_files_path / f"assignments_{args.task}.json", origin)
     np.save(run.path / "reduced.npy", reduced)
+    write_json(args.assignment_files_path / f"assignments_{args.task}.json", origin)
     if not args.keep_embeddings:
         full.unlink()
     run.write_summary({"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept})
 
     print(f"{args.task}: {embeddings.shape[1]} numbers an image, {reduced.shape[1]} components keep {kept:.1%}")
     print("images a cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0]))))
+    if args.compare_n_clusters:
+        rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
+        table = pd.DataFrame(rows)
+        table.to_csv(run.path / "n_clusters.csv", index=False)
+        print(table.to_string(index=False, float_format="%.3f"))
+        cluster_numbers(rows, f"Clusters of {args.task} embeddings", run.figures / "n_clusters.png")
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         report_held_out(model, data, accelerator, run.figures)

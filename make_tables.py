@@ -1,14 +1,17 @@
-"""Stage 5: the table and the figure that compare embedding-based with class-based splits, from the finished runs."""
+"""Stage 5: tables and figures from the finished runs: what splits cost, and how alike the tasks' clusters are."""
 
 from argparse import Namespace
 from pathlib import Path
 
 import pandas as pd
 
-from utils import plots
+from datasets.selection import read_selection
+from network.similarity import read_clusterings, similarity_tables
+from utils import partition_plots, plots
 from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.files import write_atomically
+from utils.runs import data_path_or_default
 from utils.tables import compare, read_central, read_runs, readable
 
 
@@ -17,15 +20,18 @@ def parse_args() -> Namespace:
     parser = Parser(__doc__)
     parser.add_argument("--result_path", type=Path, default=Path("results"), help="where the run directories are")
     parser.add_argument("--table_path", type=Path, help="where the tables go; default: tables/ in the result path")
+    parser.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
+    parser.add_argument("--data_path", type=Path, help="data folder; default: the one last selected from")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Write central.* for the central models, and comparison.* with its figure for the federated runs."""
+    """Write central.* for central models, comparison.* for federated runs, and task_similarity_*.* for clusters."""
     args = parse_args()
     folder = args.table_path or args.result_path / "tables"
     central, runs = read_central(args.result_path), read_runs(args.result_path)
-    if central.empty and runs.empty:
+    clustered = any(args.assignment_files_path.glob("assignments_*.npy"))
+    if central.empty and runs.empty and not clustered:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     if not central.empty:
         write_table(central, folder / "central")
@@ -34,7 +40,19 @@ def main() -> None:
         write_table(readable(comparison), folder / "comparison")
         figure = plots.comparison(comparison, folder / "comparison.png")
         print(f"{len(runs)} federated runs, figure in {figure}")
+    if clustered:
+        compare_tasks(args, folder)
     print(f"tables in {folder}, as .md, .tex and .csv")
+
+
+def compare_tasks(args: Namespace, folder: Path) -> None:
+    """Write how alike the clusters of the tasks are to each other and to the scene classes, and draw it."""
+    selection = read_selection(data_path_or_default(args.data_path, args.result_path))
+    information, transport = similarity_tables(read_clusterings(args.assignment_files_path, selection))
+    for table, name in ((information, "ami"), (transport, "transport")):
+        write_table(table.round(4).rename_axis("clusters of").reset_index(), folder / f"task_similarity_{name}")
+    panels = {"adjusted mutual information": (information, "Blues"), "transport distance": (transport, "Blues_r")}
+    print(f"figure in {partition_plots.similarity(panels, folder / 'task_similarity.png')}")
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

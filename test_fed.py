@@ -1,6 +1,7 @@
 """Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 from accelerate import Accelerator
@@ -12,15 +13,17 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.arguments import add_method_arguments
 from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
 from network.client import LR_SCHEDULES, LocalSettings
-from network.groups import SPLIT_TYPES, groups_of
-from network.heterogeneity import group_counts, report
+from network.dealing import add_partition
+from network.dispersion import measure
+from network.groups import GROUP_NAMES, dealing_of, groups_of
+from network.heterogeneity import group_counts, report_text
 from network.local_test import deal_held_out
-from network.partition import PARTITIONERS, deal
 from network.report import report_run
 from network.simulation import Simulation, shared_run
-from utils import plots
+from utils import partition_plots
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import run_script
+from utils.files import write_json
 from utils.runs import Run
 
 
@@ -30,13 +33,10 @@ def parse_args() -> Namespace:
     add_model(parser)
     add = parser.add_argument
     add("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
-    add("--type", choices=SPLIT_TYPES, default="embedding_based", help="what is dealt to clients")
-    add("--alpha", type=POSITIVE, default=0.1, help="Dirichlet concentration; iid has no use for it")
-    add("--partition", choices=[name for name in PARTITIONERS if name != "iid"], default="paper", help="how")
-    add("--n_clients", type=POSITIVE_INT, default=25, help="clients")
+    add("--type", choices=GROUP_NAMES, default="embedding_based", help="what is dealt to clients")
+    add_partition(parser)
+    add("--partition_file", type=Path, help="take this saved partition: a run's partition.json or its folder")
     add("--n_clusters", type=POSITIVE_INT, default=10, help="clusters that the assignments must have")
-    add("--min_client_ds_len", type=POSITIVE_INT,
-        help="least images a client; default: 128, or less where the data is too small for it")  # fmt: skip
     add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
     add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="steps a client takes in a local epoch")
     add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
@@ -75,29 +75,29 @@ def main() -> None:
     kept = batch_norm_tensors(model) if args.batch_norm == "local" else ()
     method = ALGORITHMS[args.method](args)
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
-    groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
-    rule = "iid" if args.type == "iid" else args.partition
-    dealing = deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len)
-    asked = groups, groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
-    held_out = deal_held_out(dealing.clients, *asked, args.rand_seed)
-    settings = LocalSettings.of(args)
+    vars(args).update(asdict(model.config))  # so that args.json says what was trained
+    dealing = dealing_of(args, data)
+    held_out_groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
+    held_out = deal_held_out(dealing.clients, dealing.groups, held_out_groups, args.rand_seed)
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)
     run = shared_run(accelerator, lambda: Run.start(args, *parts))
     title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"
-    uneven = report(dealing.clients, groups)
+    uneven = measure(dealing, data, args, accelerator)
     if accelerator.is_main_process:
-        origin = {"type": args.type, "rule": rule, "alpha": args.alpha, "seed": args.rand_seed}
-        dealing.save(run.path, data.selection, groups, origin)
-        print(", ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in uneven.items()))
+        image_ids = [str(view.path("rgb")) for view in data.selection.views]
+        dealing.save(run.path, image_ids, data.selection.places)
+        write_json(run.path / "heterogeneity.json", uneven)
+        print(report_text(uneven))
         if args.plot_distribution:
-            kind = "cluster" if args.type == "embedding_based" else "scene class"
-            plots.distribution(group_counts(dealing.clients, groups), title, kind, run.figures / "distribution.png")
+            counts, kind = group_counts(dealing.client_of, dealing.groups, dealing.n_clients), GROUP_NAMES[args.type]
+            partition_plots.distribution(counts, title, kind, run.figures / "distribution.png")
 
     simulation = Simulation(
-        model, data, dealing.clients, held_out, groups, method, settings, accelerator, run, args.rand_seed, kept
-    )
+        model, data, dealing.clients, held_out, dealing.groups, method, LocalSettings.of(args), accelerator, run,
+        args.rand_seed, kept,
+    )  # fmt: skip
     if args.resume_training:
         simulation.resume()
     simulation.train()

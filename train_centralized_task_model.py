@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from datasets.task_data import TaskData
 from models.report import report_held_out
 from models.task_model import init_file, load_model
-from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file
+from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
 from utils import plots
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import UserError, run_script
@@ -49,7 +49,7 @@ def main() -> None:
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
     )  # fmt: skip
-    files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file)]
+    files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)]
     training = CentralTraining(model, data, settings, accelerator, *files)
     if args.resume_training:
         training.resume()

@@ -19,6 +19,9 @@ from models.task_model import ModelConfig, TaskModel, save_model
 from utils.errors import UserError
 from utils.runs import load_checkpoint, save_checkpoint
 
+# How long the model trains that is kept for measuring how far clients' gradients point apart.
+EARLY_STEPS = 200
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -42,6 +45,11 @@ def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:
 def best_file(folder: Path, task: str, use_cbam: bool) -> Path:
     """Where the central model with the lowest validation loss is kept."""
     return folder / f"centralized_{task}{'_cbam' if use_cbam else ''}_best.safetensors"
+
+
+def early_file(folder: Path, task: str, use_cbam: bool) -> Path:
+    """Where the central model is kept as it stood after `EARLY_STEPS` steps, or after the last of fewer."""
+    return folder / f"centralized_{task}{'_cbam' if use_cbam else ''}_early.safetensors"
 
 
 def model_from_checkpoint(path: Path, task: str) -> TaskModel:
@@ -69,20 +77,22 @@ class CentralTraining:
         accelerator: where to compute.
         checkpoint: file for the state after each epoch.
         best: file for the best model.
+        early: file for the model after `EARLY_STEPS` steps.
     """
 
     def __init__(
         self, model: TaskModel, data: TaskData, settings: TrainSettings, accelerator: Accelerator, checkpoint: Path,
-        best: Path,
+        best: Path, early: Path,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device, memory_format=torch.channels_last)
         self.data, self.settings, self.accelerator = data, settings, accelerator
-        self.checkpoint, self.best = checkpoint, best
+        self.checkpoint, self.best, self.early = checkpoint, best, early
         shuffled = np.random.default_rng(settings.rand_seed).permutation(data.train)
         n_val = max(1, round(settings.val_fraction * len(shuffled)))
         if n_val >= len(shuffled):
             raise UserError(f"{len(shuffled)} training images leave none to train on at --val_fraction {n_val}")
         self.val, self.train = np.sort(shuffled[:n_val]), shuffled[n_val:]
+        self.n_steps = len(self._batches(self.train))
         kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.init_lr)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
@@ -108,6 +118,8 @@ class CentralTraining:
             self._save()
             on_epoch(self.history)
             bar.set_postfix(train=f"{train_loss:.4f}", val=f"{losses[-1]:.4f}", best=f"{min(losses):.4f}")
+        if len(self.history) * self.n_steps < EARLY_STEPS:
+            save_model(self.model, self.early)
 
     def resume(self) -> None:
         """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
@@ -130,10 +142,7 @@ class CentralTraining:
         loss_of = LOSSES[self.data.task.loss]
         total = torch.zeros((), device=self.data.device)
         self.model.train()
-        batches = list(torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size))
-        if len(batches) > 1 and len(batches[-1]) == 1:  # batch norm cannot normalise a map of one pixel alone
-            batches[-2:] = [torch.cat(batches[-2:])]
-        for at in batches:
+        for step, at in enumerate(self._batches(order), start=epoch * self.n_steps + 1):
             batch = self.data.batch(at)
             _, output = self.model(batch.images)
             loss = loss_of(output, batch.target, batch.valid).mean()
@@ -141,7 +150,16 @@ class CentralTraining:
             loss.backward()
             self.optimizer.step()
             total += loss.detach() * len(at)
+            if step == EARLY_STEPS:
+                save_model(self.model, self.early)
         return float(total) / len(order)
+
+    def _batches(self, order: np.ndarray) -> list[torch.Tensor]:
+        """The images of an epoch's steps, on the device."""
+        batches = list(torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size))
+        if len(batches) > 1 and len(batches[-1]) == 1:  # batch norm cannot normalise a map of one pixel alone
+            batches[-2:] = [torch.cat(batches[-2:])]
+        return batches
 
     def _save(self) -> None:
         state = self.optimizer.state_dict()

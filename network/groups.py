@@ -1,17 +1,24 @@
-"""What is dealt to clients: clusters of embeddings, scene classes, or single images."""
+"""What is dealt to clients: clusters of embeddings, scene classes, buildings, or single images."""
 
 from __future__ import annotations
 
+from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from datasets.selection import SELECTION_FILE
+from datasets.selection import SELECTION_FILE, Selection
 from datasets.task_data import TaskData
+from network.dealing import Dealing, deal_as_asked, read_dealing
 from utils.errors import UserError
 from utils.files import read_json
 
-SPLIT_TYPES = ("embedding_based", "class_based", "iid")
+# What `--type` takes, and what the groups are that it deals; a random split is reported over scene classes.
+GROUP_NAMES = {
+    "embedding_based": "cluster", "class_based": "scene class", "building_based": "building", "iid": "scene class",
+}  # fmt: skip
 
 
 def groups_of(
@@ -21,7 +28,7 @@ def groups_of(
 
     Args:
         split_type: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the scene classes, and so
-            does "iid", to report how even the random split is.
+            does "iid", to report how even the random split is; "building_based" numbers the buildings by name.
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: how many clusters they must have been made with.
@@ -30,29 +37,93 @@ def groups_of(
     Raises:
         UserError: if the assignments are missing, or were made from another selection or with another K.
     """
-    groups = data.selection.labels.copy()
     if split_type == "embedding_based":
-        groups = _read_assignments(data, assignment_folder, n_clusters)
+        groups = read_assignments(data.task.name, data.selection, assignment_folder, n_clusters)
+    elif split_type == "building_based":
+        groups = np.unique([view.building for view in data.selection.views], return_inverse=True)[1]
+    else:
+        groups = data.selection.labels
     dealt = np.zeros(len(data), bool)
     dealt[getattr(data, part)] = True
     return np.where(dealt, groups, -1)
 
 
-def _read_assignments(data: TaskData, folder: Path, n_clusters: int) -> np.ndarray:
-    name, made_by = data.task.name, f"extract_embeddings.py --task {data.task.name}"
-    origin = read_json(folder / f"assignments_{name}.json", made_by)
-    path = folder / f"assignments_{name}.npy"
+def read_assignments(
+    task: str, selection: Selection, folder: Path, n_clusters: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
+
+    Raises `UserError` if it is missing or broken, was made from another selection, or has not `n_clusters` clusters.
+    """
+    made_by = f"extract_embeddings.py --task {task}"
+    path = folder / f"assignments_{task}.npy"
+    origin = _read_origin(task, folder)
     try:
         assignments = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
-    if origin.get(SELECTION_FILE) != data.selection.fingerprint:
+    if origin.get(SELECTION_FILE) != selection.fingerprint:
         raise UserError(f"{path} was made from another selection of images; run {made_by} again")
-    if origin.get("n_clusters") != n_clusters:
+    found = origin.get("n_clusters")
+    if n_clusters is not None and found != n_clusters:
         raise UserError(
-            f"{path} has {origin.get('n_clusters')} clusters, not {n_clusters}; "
-            f"give --n_clusters {origin.get('n_clusters')}, or run {made_by} --n_clusters {n_clusters}"
+            f"{path} has {found} clusters, not {n_clusters}; "
+            f"give --n_clusters {found}, or run {made_by} --n_clusters {n_clusters}"
         )
-    if assignments.shape != (len(data),) or not np.isin(assignments, np.arange(-1, n_clusters)).all():
-        raise UserError(f"{path}: needs {len(data)} ids in -1..{n_clusters - 1}; run {made_by} again")
+    if assignments.shape != (len(selection),) or not np.isin(assignments, np.arange(-1, found)).all():
+        raise UserError(f"{path}: needs {len(selection)} ids in -1..{found - 1}; run {made_by} again")
     return assignments.astype(np.int64)
+
+
+def read_projection(task: str, selection: Selection, folder: Path) -> np.ndarray | None:
+    """The embeddings' principal components (N, D) float32 that the task's clusters were made from.
+
+    They lie where `assignments_<task>.json` says; None where there are none, or they are of other images.
+    """
+    if not (folder / f"assignments_{task}.json").is_file():
+        return None
+    origin = _read_origin(task, folder)
+    path = folder / origin.get("reduced", "")
+    if origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
+        return None
+    try:
+        projection = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return projection if projection.ndim == 2 and len(projection) == len(selection) else None
+
+
+def dealing_of(args: Namespace, data: TaskData) -> Dealing:
+    """The partition that the arguments of `test_fed.py` ask for.
+
+    With `--partition_file` it is the saved one, whose own arguments (type, alpha, number of clients …) take the place
+    of those in `args`: what a run reports is what it ran on. UserError if it is of other images, or deals some that
+    are held out or cannot be read.
+    """
+    if args.partition_file is None:
+        groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
+        dealing = deal_as_asked(args, groups, "iid" if args.type == "iid" else args.partition)
+        more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters")}
+        return replace(dealing, origin={**dealing.origin, **more, "selection_sha256": data.selection.fingerprint})
+    dealing = read_dealing(args.partition_file)
+    if dealing.origin.get("selection_sha256") != data.selection.fingerprint:
+        raise UserError(f"{args.partition_file} was made from another selection of images; partition anew")
+    strangers = np.setdiff1d(np.flatnonzero(dealing.client_of >= 0), data.train)
+    if len(strangers):
+        raise UserError(
+            f"{args.partition_file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
+            "read; partition anew"
+        )
+    args.n_clients = dealing.n_clients
+    for name in dealing.origin.keys() & vars(args).keys() - {"task", "rand_seed"}:
+        setattr(args, name, dealing.origin[name])
+    return replace(dealing, origin={**dealing.origin, "partition_file": str(args.partition_file)})
+
+
+def _read_origin(task: str, folder: Path) -> dict[str, Any]:
+    """What `extract_embeddings.py` noted about a task's clusters."""
+    made_by = f"extract_embeddings.py --task {task}"
+    origin = read_json(folder / f"assignments_{task}.json", made_by)
+    if not isinstance(origin, dict):
+        raise UserError(f"{folder / f'assignments_{task}.json'}: no object; run {made_by} again")
+    return origin

@@ -1,32 +1,58 @@
-"""How uneven a partition is, in numbers."""
+"""How uneven a partition is, in numbers that need no model."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
+# How each measure reads in the report: a name, and the range that it moves in.
+_WORDING = {
+    "emd": ("earth mover's distance to the population", "0 to 2"),
+    "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
+    "effective_groups": ("effective groups a client", "1 to {groups}"),
+    "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
+    "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
+    "target_variance_share": ("target variance between clients, share", "0 to 1, by chance {chance:.3f}"),
+    "gradient_dispersion": ("gradient dispersion V at the early central model", "0 for equal clients"),
+}
 
-def group_counts(clients: list[np.ndarray], groups: np.ndarray) -> np.ndarray:
-    """Images of each group that each client has, (clients, groups) int64, for group ids 0..max."""
+
+def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> np.ndarray:
+    """Images of each group that each client has, (clients, groups) int64, for group ids 0..max.
+
+    `client_of` and `groups` are (N,); images with a client or group below 0 do not count.
+    """
+    counted = (client_of >= 0) & (groups >= 0)
     width = int(groups.max(initial=0)) + 1
-    return np.stack([np.bincount(groups[images][groups[images] >= 0], minlength=width) for images in clients])
+    cells = client_of[counted].astype(np.int64) * width + groups[counted]
+    return np.bincount(cells, minlength=n_clients * width).reshape(n_clients, width)
 
 
 def earth_movers_distance(counts: np.ndarray) -> float:
     """Mean L1 distance of a client's group shares to the population's, weighted by client size; in [0, 2].
 
-    Hsu et al. 2019 (arXiv 1909.06335), section 3; 0 for identical clients.
+    Hsu et al. 2019 (arXiv 1909.06335), section 3; 0 for identical clients, 2 (1 - sum_k p_k^2) with the population's
+    shares p where each client has one group. `counts` is (clients, groups).
     """
-    sizes = counts.sum(axis=1)
-    shares = counts / np.maximum(sizes, 1)[:, None]
-    population = counts.sum(axis=0) / counts.sum()
-    return float((sizes / sizes.sum()) @ np.abs(shares - population).sum(axis=1))
+    weights, shares, population = _shares(counts)
+    return float(weights @ np.abs(shares - population).sum(axis=1))
+
+
+def jensen_shannon(counts: np.ndarray) -> float:
+    """Mean Jensen-Shannon divergence of a client's group shares to the population's, weighted by client size.
+
+    In bits, in [0, 1]; Lin 1991 (IEEE Transactions on Information Theory 37), equation 3.1. `counts` is (clients,
+    groups).
+    """
+    weights, shares, population = _shares(counts)
+    divergence = _entropy((shares + population) / 2) - (_entropy(shares) + _entropy(population)) / 2
+    return float(weights @ divergence / np.log(2))
 
 
 def effective_groups(counts: np.ndarray) -> float:
     """Mean over clients of exp(entropy of its group shares): 1 where each client has one group only."""
-    shares = counts / np.maximum(counts.sum(axis=1), 1)[:, None]
-    entropy = -np.sum(shares * np.log(shares, where=shares > 0, out=np.zeros_like(shares)), axis=1)
-    return float(np.exp(entropy).mean())
+    return float(np.exp(_entropy(_shares(counts)[1])).mean())
 
 
 def size_imbalance(counts: np.ndarray) -> float:
@@ -35,14 +61,129 @@ def size_imbalance(counts: np.ndarray) -> float:
     return float(sizes.std() / sizes.mean())
 
 
-def report(clients: list[np.ndarray], groups: np.ndarray) -> dict[str, float]:
-    """All measures of a partition by name."""
-    counts = group_counts(clients, groups)
-    return {
-        "images_dealt": int(counts.sum()),
-        "smallest_client": int(counts.sum(axis=1).min()),
-        "largest_client": int(counts.sum(axis=1).max()),
-        "size_imbalance": size_imbalance(counts),
+def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> np.ndarray:
+    """Squared Fréchet distance of each client's embeddings to those of all clients together, (clients,) float64.
+
+    Both are taken for normal distributions: |m_k - m|^2 + tr(S_k + S - 2 (S_k S)^(1/2)), Dowson and Landau 1982, as
+    in the Fréchet inception distance (arXiv 1706.08500). Few images make the distance larger by chance: compare
+    partitions of like sizes.
+
+    Args:
+        embeddings: (N, D).
+        client_of: (N,) each image's client, -1 for nobody.
+        n_clients: number of clients, each of which has an image.
+    """
+    dealt = np.flatnonzero(client_of >= 0)
+    points = embeddings[dealt].astype(np.float64)
+    points -= points.mean(axis=0)
+    values, vectors = np.linalg.eigh(points.T @ points / len(points))
+    root = vectors * np.sqrt(values.clip(0)) @ vectors.T
+    order = np.argsort(client_of[dealt], kind="stable")
+    bounds = np.cumsum(np.bincount(client_of[dealt], minlength=n_clients))[:-1]
+    distances = np.empty(n_clients)
+    for client, own in enumerate(np.split(order, bounds)):
+        mean = points[own].mean(axis=0)
+        spread = (points[own] - mean) / np.sqrt(len(own))
+        # tr (S_k S)^(1/2) is the sum of the singular values of `spread @ root`, from the smaller of its Gram matrices.
+        product = spread @ root
+        gram = product @ product.T if len(own) < len(root) else product.T @ product
+        overlap = np.sqrt(np.linalg.eigvalsh(gram).clip(0)).sum()
+        distances[client] = mean @ mean + np.square(spread).sum() + values.sum() - 2 * overlap
+    return distances.clip(0)
+
+
+def relative_frechet(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
+    """Mean of `frechet_distances`, weighted by client size, over the total variance of all clients' embeddings.
+
+    In [0, 2] whatever the scale of the embeddings: its part from the means is `variance_share`, and clients of one
+    image each reach 2. 0 where the embeddings do not differ.
+    """
+    weights = np.bincount(client_of[client_of >= 0], minlength=n_clients)
+    total = embeddings[client_of >= 0].astype(np.float64).var(axis=0).sum()
+    distance = frechet_distances(embeddings, client_of, n_clients)
+    return float(np.average(distance, weights=weights) / total) if total > 0 else 0.0
+
+
+def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
+    """Between-client share of the variance of `values`: eta squared of a one-way analysis of variance, in [0, 1].
+
+    Sum over clients of n_k |m_k - m|^2 over the sum over images of |v_i - m|^2, columns added up. A random partition
+    has (clients - 1) / (images - 1) on average. 0 where the values do not differ.
+
+    Args:
+        values: (N, D), a row an image; rows with NaN do not count.
+        client_of: (N,) each image's client, -1 for nobody.
+        n_clients: number of clients.
+    """
+    counted = (client_of >= 0) & np.isfinite(values).all(axis=1)
+    owners, values = client_of[counted], values[counted].astype(np.float64)
+    values = values - values.mean(axis=0)
+    sizes = np.bincount(owners, minlength=n_clients)
+    sums = np.stack([np.bincount(owners, column, n_clients) for column in values.T], axis=1)
+    between = (np.square(sums).sum(axis=1) / np.maximum(sizes, 1)).sum()
+    total = np.square(values).sum()
+    return float(between / total) if total > 0 else 0.0
+
+
+def class_variance_share(counts: np.ndarray) -> float:
+    """`variance_share` of classes as one-hot rows, from their counts (clients, classes): Goodman and Kruskal's tau."""
+    weights, shares, population = _shares(counts)
+    chance = np.square(population).sum()
+    return float((weights @ np.square(shares).sum(axis=1) - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def report(
+    client_of: np.ndarray, groups: np.ndarray, n_clients: int, embeddings: np.ndarray | None = None,
+    targets: np.ndarray | None = None,
+) -> dict[str, float]:  # fmt: skip
+    """All measures of a partition by name.
+
+    Args:
+        client_of: (N,) each image's client, -1 for nobody.
+        groups: (N,) each image's group, -1 for none.
+        n_clients: number of clients.
+        embeddings: (N, D), for the Fréchet distance, which is left out without them.
+        targets: (N, D), a few numbers an image that describe its target, for their variance between clients.
+    """
+    counts = group_counts(client_of, groups, n_clients)
+    sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
+    values: dict[str, float] = {
+        "clients": n_clients,
+        "images_dealt": int(sizes.sum()),
+        "groups": int((counts.sum(axis=0) > 0).sum()),
+        "smallest_client": int(sizes.min()),
+        "largest_client": int(sizes.max()),
         "emd": earth_movers_distance(counts),
+        "jensen_shannon": jensen_shannon(counts),
         "effective_groups": effective_groups(counts),
+        "size_imbalance": size_imbalance(sizes[:, None]),
     }
+    if embeddings is not None:
+        values["frechet"] = relative_frechet(embeddings, client_of, n_clients)
+    if targets is not None:
+        values["target_variance_share"] = variance_share(targets, client_of, n_clients)
+    return values
+
+
+def report_text(values: Mapping[str, float]) -> str:
+    """The report for the console: a line for the sizes, and a line a measure."""
+    chance = (values["clients"] - 1) / max(values["images_dealt"] - 1, 1)
+    lines = [
+        f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
+        f"{values['images_dealt']} in all, of {values['groups']} groups"
+    ]
+    for name, (wording, bounds) in _WORDING.items():
+        if name in values:
+            lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values, chance=chance)}")
+    return "\n".join(lines)
+
+
+def _shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Clients' shares of all images (clients,), their group shares (clients, groups), the population's (groups,)."""
+    sizes = counts.sum(axis=1)
+    return sizes / sizes.sum(), counts / np.maximum(sizes, 1)[:, None], counts.sum(axis=0) / counts.sum()
+
+
+def _entropy(shares: np.ndarray) -> np.ndarray:
+    """Entropy in nats over the last axis."""
+    return -np.sum(shares * np.log(shares, where=shares > 0, out=np.zeros_like(shares)), axis=-1)

@@ -1,62 +1,43 @@
-"""Dealing images to clients.
+"""The rules by which images are dealt to clients.
 
-A partitioner takes one group id an image (a cluster of embeddings or a scene class; -1 for images that are not
-dealt) and returns each client's images. Every partitioner is bounded in time and disjoint, and says which demand
-cannot be met.
+A partitioner takes one group id an image (a cluster of embeddings, a scene class, a building; -1 for images that are
+not dealt) and returns each image's client, int32, -1 for images that nobody gets. Holding the client of an image and
+not the images of a client makes it impossible to deal an image twice. All have the signature of `paper`, are bounded
+in time, give every client at least one image, and say which demand cannot be met. Time and memory grow with images
+plus clients times groups.
 
 >>> groups = np.repeat([0, 1, 2, 3], 100)
->>> clients = equal_size(groups, n_clients=5, alpha=0.1, rng=np.random.default_rng(0))
->>> [len(client) for client in clients]
+>>> client_of = equal_size(groups, n_clients=5, alpha=0.1, rng=np.random.default_rng(0))
+>>> np.bincount(client_of).tolist()
 [80, 80, 80, 80, 80]
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import heapq
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
-import pandas as pd
-from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
 
+from network.shares import fill, log_dirichlet, renormalised, rounded, solve_sizes
 from utils.errors import UserError
-from utils.files import write_atomically, write_json
 
-if TYPE_CHECKING:
-    from datasets.selection import Selection
-
-_REDRAWS = 1000
-_PUBLISHED_MIN_SIZE = 128
-# How much a left-out image weighs against an uneven size in `_sizes`; large, so that nearly all data is used.
-_LEFT_OUT_WEIGHT = 1e4
-
-
-def log_dirichlet(concentration: np.ndarray, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Logarithms of Dirichlet draws, (n_draws, K), exact for concentrations of any size.
-
-    The usual quotient of gamma variates underflows to 0/0 at small shapes. A gamma variate of shape a is one of
-    shape a + 1 times U^(1/a) with a uniform U, so its logarithm can be drawn without underflow.
-    """
-    a = np.asarray(concentration, dtype=np.float64)
-    size = (n_draws, len(a))
-    log_gamma = np.log(rng.standard_gamma(a + 1.0, size)) + np.log1p(-rng.random(size)) / a
-    return log_gamma - logsumexp(log_gamma, axis=1, keepdims=True)
+# A rule that draws until a draw fits stops after so many draws, or after so many numbers drawn where one draw is large.
+_DRAWS, _NUMBERS = 1000, 2_000_000
+# The least client sizes of the published codes, of arXiv 2503.14553 and of NIID-Bench (arXiv 2102.02079).
+_PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 
 
 def paper(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> list[np.ndarray]:
-    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * cluster ratios), and sizes that use the data up.
+) -> np.ndarray:  # fmt: skip
+    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use the data up.
 
-    The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no cluster. Here the
+    The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the
     sizes are solved for: where that pseudo-inverse is feasible the sizes are the same, and otherwise they are
-    the nearest feasible ones. Only draws in which clients of the least size would already overdraw a cluster are
-    repeated, at most 1000 times.
+    the nearest feasible ones. Only draws in which clients of the least size would already overdraw a group are
+    repeated, a bounded number of times.
 
     Args:
         groups: (N,) group ids, -1 for images not to be dealt.
@@ -66,189 +47,275 @@ def paper(
         min_size: least images a client; None for the published 128 or half of an equal share, whichever is less,
             halved as often as it takes to find sizes.
 
+    Returns:
+        (N,) int32, each image's client, -1 for images that nobody gets.
+
     Raises:
         UserError: if the sizes cannot be met; it says by which group.
+
+    >>> client_of = paper(np.repeat([0, 1], 300), 4, 0.5, np.random.default_rng(0), min_size=20)
+    >>> bool((np.bincount(client_of[client_of >= 0]) >= 20).all())
+    True
     """
-    pools = _pools(groups, n_clients, rng)
-    capacity = np.array([len(pool) for pool in pools])
-    if n_clients * (min_size or 1) > capacity.sum():
-        raise UserError(
-            f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, and there are "
-            f"{capacity.sum()}; lower --n_clients or --min_client_ds_len"
-        )
-    fair = max(1, min(_PUBLISHED_MIN_SIZE, int(capacity.sum()) // (2 * n_clients)))
-    for least_size in [min_size] if min_size else [fair >> n for n in range(fair.bit_length())]:
-        for _ in range(_REDRAWS):
-            shares = np.exp(_draw(capacity, n_clients, alpha, rng))
-            least = least_size * shares.sum(axis=0)
-            if (least <= capacity).all():
-                sizes = _sizes(shares, capacity, least_size)
-                return _deal(pools, _round(sizes[:, None] * shares, np.floor(sizes + 1e-6), capacity, rng))
-    worst = int(np.argmax(least / capacity))
+    order, capacity = _shuffled(groups, n_clients, rng)
+    for least in _least_sizes(capacity.sum(), n_clients, min_size, _PAPER_MIN_SIZE, n_clients * len(capacity)):
+        log_shares = log_dirichlet(alpha * capacity / capacity.sum(), n_clients, rng)
+        shares = np.exp(log_shares)
+        demand = least * shares.sum(axis=0)
+        if (demand <= capacity).all():
+            sizes = np.floor(solve_sizes(shares, capacity, least) + 1e-6).astype(np.int64)
+            counts = fill(log_shares, sizes, capacity, partial(rounded, rng=rng))
+            return _hand_out(groups, order, _owners(counts, capacity))
+    worst = int(np.argmax(demand / capacity))
+    name = groups[order[capacity[:worst].sum()]]
     raise UserError(
-        f"in {_REDRAWS} draws at alpha {alpha:g}, {n_clients} clients of at least {least_size} images always ask some "
-        f"group for more than it has (group {worst}: {least[worst]:.0f} of {capacity[worst]}); "
+        f"at alpha {alpha:g}, {n_clients} clients of at least {least} images ask some group for more than it has in "
+        f"every draw (in the last one group {name}: {demand[worst]:.0f} of {capacity[worst]}); "
         "lower --n_clients or --min_client_ds_len, raise --alpha, or use --partition equal_size"
     )
 
 
 def equal_size(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> list[np.ndarray]:
+) -> np.ndarray:  # fmt: skip
     """q_k ~ Dirichlet(alpha * group ratios) with equal sizes, so that only the mixture of groups varies.
 
-    Clients are filled one after another. When a group is used up, the q of those still to come are renormalised over
-    the groups that are left, as in Hsu et al. 2019 (arXiv 1909.06335); in logarithms, so that a q whose group is gone
-    stays as skewed over the rest. Client sizes are N // n_clients. Arguments and errors as for `paper`.
+    Clients of N // n_clients images are filled one after another, each in its q, rounded to whole images without
+    bias. When a group is used up, the q of those still to come are renormalised over the groups that are left; in
+    logarithms, so that a q whose group is gone stays as skewed over the rest. Arguments and errors as for `paper`.
+
+    >>> client_of = equal_size(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
+    >>> np.bincount(client_of[:60]).tolist()  # at so large an alpha every client has the population's mixture
+    [6, 6, 6, 6, 6, 6, 6, 6, 6, 6]
     """
-    pools = _pools(groups, n_clients, rng)
-    capacity = np.array([len(pool) for pool in pools])
-    size = capacity.sum() // n_clients
-    if min_size is not None and size < min_size:
+    return _of_equal_size(groups, n_clients, alpha, rng, min_size, partial(rounded, rng=rng))
+
+
+def dirichlet_hsu(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """`equal_size` with every single image drawn from its client's q, as in the papers that the rule comes from.
+
+    q ~ Dir(alpha * prior) and categorical labels from q: Hsu et al. 2019 (arXiv 1909.06335), section 3. Without
+    replacement, with q renormalised over the classes that are left: Hsu, Qi, Brown 2020 (arXiv 2003.08082),
+    equation 5 of the appendix. The counts of a client are multinomial, so that small clients differ by chance even at
+    large alpha; `equal_size` leaves that chance out, and is otherwise the same. Arguments and errors as for `paper`.
+
+    >>> client_of = dirichlet_hsu(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
+    >>> np.bincount(client_of).tolist(), len(set(np.bincount(client_of[:60]).tolist())) > 1
+    ([10, 10, 10, 10, 10, 10, 10, 10, 10, 10], True)
+    """
+    return _of_equal_size(groups, n_clients, alpha, rng, min_size, rng.multinomial)
+
+
+def dirichlet_per_class(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """For each group p ~ Dir(alpha) over the clients, which get these shares of it: Li et al. 2022 (arXiv 2102.02079).
+
+    As in the published code of NIID-Bench, a client that has an equal share of all images gets nothing of the groups
+    to come, and everything is drawn again until each client has `min_size` images; here a bounded number of times.
+    Sizes vary with the mixture, and alpha is a client's concentration, not, as in `paper`, that of the whole draw.
+    Arguments and errors as for `paper`, but that the published least size is 10.
+
+    >>> client_of = dirichlet_per_class(np.repeat([0, 1, 2], 100), 4, 0.5, np.random.default_rng(0))
+    >>> len(client_of), bool((np.bincount(client_of) >= 10).all())
+    (300, True)
+    """
+    order, capacity = _shuffled(groups, n_clients, rng)
+
+    def draw() -> np.ndarray:
+        counts = np.zeros((n_clients, len(capacity)), np.int64)
+        sizes = np.zeros(n_clients, np.int64)
+        for group, log_shares in enumerate(log_dirichlet(np.full(n_clients, alpha), len(capacity), rng)):
+            shares = renormalised(log_shares, sizes * n_clients < capacity.sum())
+            counts[:, group] = rounded(capacity[group], shares, rng)
+            sizes += counts[:, group]
+        return counts
+
+    counts = _large_enough(draw, capacity, n_clients, alpha, min_size)
+    return _hand_out(groups, order, _owners(counts, capacity))
+
+
+def shards(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
+    shards_per_client: int = 2,
+) -> np.ndarray:  # fmt: skip
+    """Images sorted by group, cut into equal shards, some to each client: McMahan et al. 2017 (arXiv 1602.05629).
+
+    A client of two shards has images of few groups. All images are dealt, in numbers that differ by a shard's
+    rounding. Other arguments and errors as for `paper`; alpha has no part in it.
+
+    >>> groups = np.repeat(np.arange(10), 100)
+    >>> client_of = shards(groups, 10, 1.0, np.random.default_rng(0))
+    >>> max(len(set(groups[client_of == client])) for client in range(10))
+    2
+    """
+    order, _ = _shuffled(groups, n_clients, rng)
+    owners = rng.permutation(np.repeat(np.arange(n_clients), shards_per_client))
+    if len(order) < len(owners):
         raise UserError(
-            f"{capacity.sum()} images give {n_clients} clients {size} each, fewer than {min_size}; "
-            "lower --n_clients or --min_client_ds_len"
+            f"{len(order)} images cannot be cut into {len(owners)} shards; lower --n_clients or --shards_per_client"
         )
-    left, counts = capacity.copy(), []
-    for log_shares in _draw(capacity, n_clients, alpha, rng):
-        counts.append(_fill(log_shares, left, size))
-        left -= counts[-1]
-    return _deal(pools, np.stack(counts))
+    client_of = _hand_out(groups, order, owners[_even(len(order), len(owners))])
+    return _checked(client_of, n_clients, min_size)
+
+
+def by_building(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """Whole groups: what belongs to one building, point, user or place by nature stays with one client.
+
+    With as many clients as groups each gets one. Where there are more groups, they go in random order to whoever has
+    the fewest images. Arguments and errors as for `paper`; alpha has no part in it.
+
+    >>> by_building(np.array([7, 7, 5, 5, 5, 2]), 3, 1.0, np.random.default_rng(0)).tolist()
+    [2, 2, 1, 1, 1, 0]
+    """
+    order, capacity = _shuffled(groups, n_clients, rng)
+    if len(capacity) < n_clients:
+        raise UserError(
+            f"{len(capacity)} groups cannot be dealt whole to {n_clients} clients; "
+            f"give --n_clients {len(capacity)} or fewer"
+        )
+    owners = np.empty(len(capacity), np.int64)
+    fewest = [(0, client) for client in range(n_clients)]
+    for group in rng.permutation(len(capacity)):
+        size, owners[group] = fewest[0]
+        heapq.heapreplace(fewest, (size + int(capacity[group]), int(owners[group])))
+    return _checked(_hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)
+
+
+def quantity_skew(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """Sizes ~ Dir(alpha) and images at random: the quantity skew of Li et al. 2022 (arXiv 2102.02079).
+
+    Drawn again, a bounded number of times, until each client has `min_size` images. All images are dealt. Arguments
+    and errors as for `paper`, but that the published least size is 10.
+
+    >>> client_of = quantity_skew(np.zeros(1000, int), 4, 0.5, np.random.default_rng(0))
+    >>> sizes = np.bincount(client_of)
+    >>> int(sizes.sum()), bool(sizes.max() > 2 * sizes.min() >= 20)
+    (1000, True)
+    """
+    order, capacity = _shuffled(np.minimum(groups, 0), n_clients, rng)
+
+    def draw() -> np.ndarray:
+        [log_shares] = log_dirichlet(np.full(n_clients, alpha), 1, rng)
+        return rounded(len(order), np.exp(log_shares), rng)[:, None]
+
+    counts = _large_enough(draw, capacity, n_clients, alpha, min_size)
+    return _hand_out(groups, order, _owners(counts, capacity))
 
 
 def iid(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> list[np.ndarray]:
-    """All dealt images at random, in equal numbers (up to one); alpha has no part in it. Errors as for `paper`."""
-    pool = np.concatenate(_pools(groups, n_clients, rng))
-    if min_size is not None and len(pool) // n_clients < min_size:
-        raise UserError(f"{len(pool)} images are too few for {n_clients} clients of {min_size}; lower one of these")
-    return [np.sort(part) for part in np.array_split(rng.permutation(pool), n_clients)]
+) -> np.ndarray:  # fmt: skip
+    """All images at random, in equal numbers (up to one); alpha has no part in it. Errors as for `paper`.
 
-
-Partitioner = Callable[..., list[np.ndarray]]
-PARTITIONERS: dict[str, Partitioner] = {"paper": paper, "equal_size": equal_size, "iid": iid}
-
-
-@dataclass(frozen=True)
-class Dealing:
-    """A partition: `client_of` (N,) int32 holds each image's client, -1 for images that nobody has."""
-
-    client_of: np.ndarray
-    n_clients: int
-
-    @property
-    def clients(self) -> list[np.ndarray]:
-        """Each client's images, in increasing order."""
-        order = np.argsort(self.client_of, kind="stable")
-        bounds = np.searchsorted(self.client_of[order], np.arange(self.n_clients + 1))
-        return [order[a:b] for a, b in pairwise(bounds)]
-
-    def save(self, folder: Path, selection: Selection, groups: np.ndarray, origin: Mapping[str, Any]) -> None:
-        """Write `partition.npy` (`client_of`), `partition.csv` (user_id, image_id, class, cluster) and
-        `partition.json` (`origin`, the client sizes, and the SHA-256 of the selection and of the groups)."""
-        with write_atomically(folder / "partition.npy") as temporary:
-            np.save(temporary, self.client_of)
-        dealt = np.flatnonzero(self.client_of >= 0)
-        columns = {
-            "user_id": self.client_of[dealt], "image_id": [str(selection.views[i].path("rgb")) for i in dealt],
-            "class": selection.places[dealt], "cluster": groups[dealt],
-        }  # fmt: skip
-        with write_atomically(folder / "partition.csv") as temporary:
-            pd.DataFrame(columns).to_csv(temporary, index=False)
-        sizes = np.bincount(self.client_of[dealt], minlength=self.n_clients).tolist()
-        digest = hashlib.sha256(groups.astype("<i8").tobytes()).hexdigest()
-        hashes = {"selection_sha256": selection.fingerprint, "groups_sha256": digest}
-        write_json(folder / "partition.json", {**origin, "client_sizes": sizes, **hashes})
-
-
-def deal(
-    rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None
-) -> Dealing:  # fmt: skip
-    """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `paper`."""
-    clients = PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(seed), min_size)
-    client_of = np.full(len(groups), -1, np.int32)
-    for client, images in enumerate(clients):
-        client_of[images] = client
-    return Dealing(client_of, n_clients)
-
-
-def _pools(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """The images of each group that occurs, shuffled; UserError where there are fewer images than clients."""
-    ids = np.unique(groups[groups >= 0])
-    if n_clients < 1 or (groups >= 0).sum() < n_clients:
-        raise UserError(f"{(groups >= 0).sum()} images cannot be dealt to {n_clients} clients; lower --n_clients")
-    return [rng.permutation(np.flatnonzero(groups == group)) for group in ids]
-
-
-def _draw(capacity: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator) -> np.ndarray:
-    """The clients' log shares of the groups, (clients, groups)."""
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise UserError(f"--alpha must be a positive number, not {alpha}")
-    return log_dirichlet(alpha * capacity / capacity.sum(), n_clients, rng)
-
-
-def _sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.ndarray:
-    """Client sizes s >= min_size with shares^T s <= capacity, using nearly all data, as even as that allows.
-
-    Minimises |s|^2 / 2 + w |u|^2 / 2 subject to shares^T s + u = capacity and u >= 0 (what is left out), in units of
-    an equal share. The dual has one variable a group and a smooth objective: s = max(min_size, shares @ y) and
-    u = max(0, y) / w. Its optimum for w -> infinity with no bound active is the pseudo-inverse of the published code.
+    >>> np.bincount(iid(np.zeros(11, int), 2, 1.0, np.random.default_rng(0))).tolist()
+    [6, 5]
     """
-    unit = capacity.sum() / len(shares)
-    c, least = capacity / unit, min_size / unit
-
-    def dual(y: np.ndarray) -> tuple[float, np.ndarray]:
-        z = shares @ y
-        s, u = np.maximum(z, least), np.maximum(y, 0.0) / _LEFT_OUT_WEIGHT
-        value = (s * z - s**2 / 2).sum() + _LEFT_OUT_WEIGHT * (u**2).sum() / 2 - c @ y
-        return value, shares.T @ s + u - c
-
-    def curvature(y: np.ndarray) -> np.ndarray:
-        free = shares[shares @ y > least]
-        return free.T @ free + np.diag((y > 0) / _LEFT_OUT_WEIGHT) + 1e-9 * np.eye(len(y))
-
-    start = np.ones(len(c))
-    solved = minimize(dual, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9})
-    sizes = np.maximum(shares @ solved.x, least)
-    # The solver stops within a tolerance; shrink what is above the least size until no group is overdrawn.
-    spare = capacity - least * unit * shares.sum(axis=0)
-    wanted = shares.T @ (sizes - least) * unit
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        fits = np.nanmin(np.where(wanted > spare, spare / wanted, 1.0))
-    return (least + (sizes - least) * fits) * unit
+    order, _ = _shuffled(np.minimum(groups, 0), n_clients, rng)
+    return _checked(_hand_out(groups, order, _even(len(order), n_clients)), n_clients, min_size)
 
 
-def _fill(log_shares: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
-    """Whole counts (groups,) of one client, `size` in all, in the given shares as far as `left` allows."""
-    taken = np.zeros_like(left)
-    while (need := size - taken.sum()) > 0:
-        shares = softmax(np.where(left > taken, log_shares, -np.inf))
-        step = np.minimum(np.floor(need * shares).astype(left.dtype), left - taken)
-        if not step.any():  # less than one from each: the largest shares get one
-            step[np.argsort(-shares, kind="stable")[:need]] = 1
-            step[left <= taken] = 0
-        taken += step
-    return taken
+Partitioner = Callable[..., np.ndarray]
+PARTITIONERS: dict[str, Partitioner] = {
+    rule.__name__: rule
+    for rule in (paper, equal_size, dirichlet_hsu, dirichlet_per_class, shards, by_building, quantity_skew, iid)
+}
 
 
-def _round(counts: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Whole counts (clients, groups) near `counts` with the given row sums and no column above `capacity`."""
-    whole = np.floor(counts + 1e-9).astype(np.int64)
-    fraction = counts - whole
-    short = sizes.astype(np.int64) - whole.sum(axis=1)
-    left = capacity - whole.sum(axis=0)
-    for client in rng.permutation(len(counts)):
-        while short[client] > 0:
-            open_groups = np.flatnonzero(left > 0)
-            best = open_groups[np.argsort(-fraction[client, open_groups], kind="stable")][: short[client]]
-            whole[client, best] += 1
-            left[best] -= 1
-            short[client] -= len(best)
-    return whole
+def _shuffled(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The images to be dealt, sorted by group and in random order within it, and the sizes of the groups that occur.
+
+    UserError where there are fewer images than clients.
+    """
+    order = rng.permutation(np.flatnonzero(groups >= 0))
+    if n_clients < 1 or len(order) < n_clients:
+        raise UserError(f"{len(order)} images cannot be dealt to {n_clients} clients; lower --n_clients")
+    # One sort, and not a search for each group: there may be thousands of groups.
+    order = order[np.argsort(groups[order], kind="stable")]
+    _, capacity = np.unique(groups[order], return_counts=True)
+    return order, capacity
 
 
-def _deal(pools: list[np.ndarray], counts: np.ndarray) -> list[np.ndarray]:
-    """Give each client its count from every pool, front to back."""
-    parts = [np.split(pool, np.cumsum(column))[:-1] for pool, column in zip(pools, counts.T, strict=True)]
-    return [np.sort(np.concatenate(of_client)) for of_client in zip(*parts, strict=True)]
+def _hand_out(groups: np.ndarray, order: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """Each image's client, (N,) int32, where the image `order[i]` goes to `owners[i]` and all others to nobody."""
+    client_of = np.full(len(groups), -1, np.int32)
+    client_of[order] = owners
+    return client_of
+
+
+def _owners(counts: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+    """The clients of images sorted by group, from counts (clients, groups); -1 for what is left of a group."""
+    with_rest = np.vstack([counts, capacity - counts.sum(axis=0)])
+    clients = np.append(np.arange(len(counts)), -1)
+    return np.repeat(np.tile(clients, len(capacity)), with_rest.T.ravel())
+
+
+def _even(n: int, n_parts: int) -> np.ndarray:
+    """The part 0..n_parts - 1 of each of n things in a row, in parts that differ by one at most."""
+    return np.arange(n) * n_parts // n
+
+
+def _checked(client_of: np.ndarray, n_clients: int, min_size: int | None) -> np.ndarray:
+    """The same, or a UserError where a client has fewer than `min_size` images."""
+    smallest = int(np.bincount(client_of[client_of >= 0], minlength=n_clients).min())
+    if smallest < (min_size or 1):
+        raise UserError(
+            f"the smallest of {n_clients} clients has {smallest} images, fewer than {min_size}; "
+            "lower --n_clients or --min_client_ds_len"
+        )
+    return client_of
+
+
+def _least_sizes(
+    total: int, n_clients: int, min_size: int | None, published: int, numbers: int
+) -> Iterator[int]:  # fmt: skip
+    """The least client size that each of a bounded number of draws, of so many `numbers` each, has to meet.
+
+    That is `min_size`; without one it is the `published` size or half of an equal share, whichever is less, and half
+    of that and so on down to 1. UserError if there are too few images for it whatever is drawn.
+    """
+    if n_clients * (min_size or 1) > total:
+        raise UserError(
+            f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, and there are {total}; "
+            "lower --n_clients or --min_client_ds_len"
+        )
+    fair = max(1, min(published, int(total) // (2 * n_clients)))
+    steps = [min_size] if min_size else [fair >> n for n in range(fair.bit_length())]
+    draws = max(1, min(_DRAWS, _NUMBERS // (numbers * len(steps))))
+    for least in steps:
+        yield from [least] * draws
+
+
+def _large_enough(
+    draw: Callable[[], np.ndarray], capacity: np.ndarray, n_clients: int, alpha: float, min_size: int | None
+) -> np.ndarray:  # fmt: skip
+    """The first counts (clients, groups) drawn in which every client has enough images; UserError without any."""
+    best = 0
+    for least in _least_sizes(capacity.sum(), n_clients, min_size, _NIID_MIN_SIZE, n_clients * len(capacity)):
+        counts = draw()
+        smallest = int(counts.sum(axis=1).min())
+        if smallest >= least:
+            return counts
+        best = max(best, smallest)
+    raise UserError(
+        f"at alpha {alpha:g}, one of {n_clients} clients has fewer than {least} images in every draw ({best} in the "
+        "best one); lower --n_clients or --min_client_ds_len, raise --alpha, or use --partition equal_size"
+    )
+
+
+def _of_equal_size(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None,
+    whole: Callable[[int, np.ndarray], np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Clients of N // n_clients images whose q ~ Dir(alpha * group ratios) are made whole numbers by `whole`."""
+    order, capacity = _shuffled(groups, n_clients, rng)
+    log_shares = log_dirichlet(alpha * capacity / capacity.sum(), n_clients, rng)
+    sizes = np.full(n_clients, capacity.sum() // n_clients)
+    counts = fill(log_shares, sizes, capacity, whole)
+    return _checked(_hand_out(groups, order, _owners(counts, capacity)), n_clients, min_size)

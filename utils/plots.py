@@ -175,19 +175,6 @@ def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Pat
     return save(figure, path)
 
 
-def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Path:
-    """Images of each group (columns) that each client (rows) has, as stacked bars."""
-    figure = Figure((min(12.0, 3 + 0.3 * len(counts)), 4.2), layout="constrained")
-    axes = figure.subplots()
-    bottom = np.zeros(len(counts))
-    for group, colour in enumerate(palette(counts.shape[1])):
-        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
-        bottom += counts[:, group]
-    axes.set(xlabel="client", ylabel="images", title=title)
-    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
-    return save(figure, path)
-
-
 def federated_loss(
     rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, path: Path
 ) -> Path:  # fmt: skip

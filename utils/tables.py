@@ -22,7 +22,7 @@ _SETTING = ["task", "method", "alpha"]
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "assignment_files_path",
-    "use_accelerator", "plot_distribution", "resume_training",
+    "use_accelerator", "plot_distribution", "resume_training", "partition_file",
 }  # fmt: skip
 
 

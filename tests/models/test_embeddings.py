@@ -14,7 +14,17 @@ from sklearn.metrics import adjusted_rand_score
 from datasets.selection import Selection, read_selection
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from models.embeddings import PCA_COMPONENTS, centres, cluster, extract_embeddings, reduce_dimension, tsne
+from models import embeddings as emb
+from models.embeddings import (
+    PCA_COMPONENTS,
+    centres,
+    cluster,
+    cluster_rows,
+    compare_n_clusters,
+    extract_embeddings,
+    reduce_dimension,
+    tsne,
+)
 from models.task_model import ModelConfig, TaskModel
 from utils.errors import UserError
 
@@ -182,3 +192,53 @@ def test_tsne_keeps_neighbours() -> None:
 
 def test_tsne_of_three_points_is_finite() -> None:
     assert np.isfinite(tsne(np.eye(3, dtype=np.float32), seed=0)).all()
+
+
+# Clusters of any embeddings, and how many
+
+
+@pytest.mark.parametrize("many", [50, 100_000], ids=["in batches", "at once"])
+def test_rows_of_any_array_are_clustered(tmp_path: Path, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emb, "_MANY_ROWS", many)
+    points, ids = blobs(60, 100)
+    np.save(tmp_path / "points.npy", points)
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    reduced, found = cluster_rows(mapped, 4, seed=0)
+    assert (len(reduced), reduced.dtype, found.dtype) == (240, np.float32, np.int64)
+    assert adjusted_rand_score(ids, found) == 1
+    assert (cluster_rows(mapped, 4, seed=0)[1] == found).all()
+
+
+def test_rows_that_cannot_be_clustered_are_refused() -> None:
+    points = np.zeros((10, 3), np.float32)
+    with pytest.raises(UserError, match="--n_clusters 11"):
+        cluster_rows(points, 11, 0)
+    points[7, 1] = np.nan
+    with pytest.raises(UserError, match="not finite"):
+        cluster_rows(points, 2, 0)
+
+
+def test_the_true_number_of_clusters_stands_out() -> None:
+    points, _ = blobs(50, 8)
+    rows = compare_n_clusters(points, [2, 3, 4, 6, 8], seed=0)
+    assert [row["n_clusters"] for row in rows] == [2, 3, 4, 6, 8]
+    assert max(rows, key=lambda row: row["silhouette"])["n_clusters"] == 4
+    by_number = {row["n_clusters"]: row for row in rows}
+    assert (by_number[4]["stability"], by_number[4]["stability_std"]) == (pytest.approx(1), pytest.approx(0))
+    assert by_number[8]["stability"] < 0.95
+    inertia = [row["inertia"] for row in rows]
+    assert inertia == sorted(inertia, reverse=True) and 0 < inertia[-1] < inertia[0] < 1
+    # With the true centres, what is left is the variance within blobs.
+    within = sum(np.square(points[b] - points[b].mean(axis=0)).sum() for b in (blobs(50, 8)[1] == k for k in range(4)))
+    assert by_number[4]["inertia"] == pytest.approx(within / np.square(points - points.mean(axis=0)).sum(), rel=1e-4)
+
+
+def test_points_without_clusters_are_unstable() -> None:
+    points = np.random.default_rng(0).normal(size=(300, 10))
+    [row] = compare_n_clusters(points, [16], seed=0)
+    assert row["stability"] < 0.5 and row["silhouette"] < 0.2
+
+
+def test_too_many_clusters_to_compare_are_refused() -> None:
+    with pytest.raises(UserError, match="--compare_n_clusters 9"):
+        compare_n_clusters(np.zeros((10, 2)), [2, 9], 0)

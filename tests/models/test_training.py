@@ -16,7 +16,14 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models import training
 from models.task_model import ModelConfig, TaskModel, load_model
-from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, model_from_checkpoint
+from models.training import (
+    CentralTraining,
+    TrainSettings,
+    best_file,
+    checkpoint_file,
+    early_file,
+    model_from_checkpoint,
+)
 from utils.errors import UserError
 from utils.runs import save_checkpoint
 
@@ -37,7 +44,7 @@ class Trainer:
     def __call__(self, name: str, settings: TrainSettings = SETTINGS, **config: object) -> CentralTraining:
         torch.manual_seed(3)
         model = TaskModel(ModelConfig(self.task, image_size=self.size, **config))
-        files = [make(self.folder / name, self.task, False) for make in (checkpoint_file, best_file)]
+        files = [make(self.folder / name, self.task, False) for make in (checkpoint_file, best_file, early_file)]
         return CentralTraining(model, self.data, settings, Accelerator(cpu=True), *files)
 
 
@@ -127,6 +134,49 @@ def test_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "last.safetensors", {"server.a": torch.zeros(1)}, {"rows": []})
     with pytest.raises(UserError):
         model_from_checkpoint(tmp_path / "last.safetensors", TASK)
+
+
+# The early model
+
+
+def test_early_model_is_kept_after_so_many_steps_or_the_last(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, n_epochs=4)
+    weights = run(trainer("plain", settings))
+    n_steps = trainer("plain").n_steps
+    assert n_steps == 3  # 43 images to train on, 16 a step
+    for steps, epochs, after in ((n_steps, 4, 1), (3 * n_steps, 4, 3), (1000, 4, 4), (1000, 2, 2)):
+        monkeypatch.setattr(training, "EARLY_STEPS", steps)
+        trained = trainer(f"{steps} of {epochs}", replace(settings, n_epochs=epochs))
+        run(trained)
+        assert_same(load_model(trained.early, TASK, "").state_dict(), weights[after - 1])
+
+
+def test_early_model_within_an_epoch_is_that_of_the_step(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "EARLY_STEPS", 4)
+    trained = trainer("a", replace(SETTINGS, n_epochs=2))
+    run(trained)
+    # One epoch as it is, and then the first step of the second, with the same images.
+    other = trainer("b", replace(SETTINGS, n_epochs=1))
+    run(other)
+    order = np.random.default_rng((SETTINGS.rand_seed, 1)).permutation(other.train)
+    monkeypatch.setattr(other, "_batches", lambda _: [torch.from_numpy(order[: SETTINGS.batch_size])])
+    other._epoch(1)
+    assert_same(load_model(trained.early, TASK, "").state_dict(), other.model.state_dict())
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5, 8])
+def test_early_model_of_a_resumed_training_is_that_of_an_uninterrupted_one(
+    trainer: Trainer, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "EARLY_STEPS", steps)
+    whole = trainer("whole", replace(SETTINGS, n_epochs=3))
+    run(whole)
+    run(trainer("parts", replace(SETTINGS, n_epochs=1)))
+    resumed = trainer("parts", replace(SETTINGS, n_epochs=3))
+    resumed.resume()
+    run(resumed)
+    early = [load_model(each.early, TASK, "").state_dict() for each in (whole, resumed)]
+    assert_same(*early)
 
 
 # Validation, best model and decay

@@ -102,12 +102,6 @@ def test_cluster_samples(path: Path, sizes: list[int]) -> None:
     check_figure(path, plots.cluster_samples([rng.random((n, 3, 8, 8)) for n in sizes], "Clusters", path))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 10), (25, 16), (100, 24)])
-def test_distribution(path: Path, shape: tuple[int, int]) -> None:
-    counts = np.random.default_rng(0).integers(0, 50, shape) + 1
-    check_figure(path, plots.distribution(counts, "normal, α = 0.1", "cluster", path))
-
-
 @pytest.mark.parametrize("n_rounds", [1, 20])
 def test_federated_loss(path: Path, n_rounds: int) -> None:
     rows = [

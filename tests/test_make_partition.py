@@ -1,0 +1,94 @@
+"""`make_partition.py` on data that has nothing to do with this project's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.metrics import adjusted_rand_score
+
+from network.dealing import deal, read_dealing
+from network.saved_partition import clients
+
+CIFAR = Path(__file__).parents[2] / "shared" / "data" / "cifar10_subset" / "train.npz"
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Embeddings of five blobs and labels in words, in the working folder."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 5, 300)
+    np.save(tmp_path / "embeddings.npy", (20 * rng.normal(size=(5, 80))[ids] + rng.normal(size=(300, 80))).astype("f2"))
+    words = np.array(["cat", "dog", "emu"])[rng.integers(0, 3, 300)]
+    np.save(tmp_path / "labels.npy", words)
+    return ids, words
+
+
+def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_path: Path) -> None:
+    command = (
+        "make_partition.py --embeddings embeddings.npy --labels labels.npy --n_clusters 5 --n_clients 6 --alpha 0.1 "
+        "--partition equal_size --output_path out --rand_seed 3"
+    )
+    text = run_script(command).stdout
+    assert "6 clients with 50 to 50 images each, 300 in all, of 5 groups" in text
+    dealing = read_dealing(tmp_path / "out")
+    assert adjusted_rand_score(arrays[0], dealing.groups) == 1
+    assert (dealing.client_of == deal("equal_size", dealing.groups, 6, 0.1, 3).client_of).all()
+    assert dealing.origin["embeddings"] == "embeddings.npy" and len(dealing.origin["embeddings_sha256"]) == 64
+    table = pd.read_csv(tmp_path / "out/partition.csv")
+    assert (table["class"] == np.unique(arrays[1], return_inverse=True)[1]).all()
+    values = json.loads((tmp_path / "out/heterogeneity.json").read_text())
+    assert 1 < values["emd"] < 2 and values["frechet"] > 0.5 and values["target_variance_share"] < 0.2
+    for figure in ("clusters", "labels"):
+        Image.open(tmp_path / f"out/figures/{figure}.png").verify()
+    first = (tmp_path / "out/partition.npy").read_bytes()
+    run_script(command)
+    assert (tmp_path / "out/partition.npy").read_bytes() == first
+
+
+def test_labels_alone_are_dealt(run_script: Callable, tmp_path: Path) -> None:
+    np.save(tmp_path / "users.npy", np.array([70, 70, -1, 3, 3, 3, 12]))
+    run_script("make_partition.py --labels users.npy --partition by_building --n_clients 3 --output_path out")
+    assert sorted(map(sorted, clients(tmp_path / "out"))) == [[0, 1], [3, 4, 5], [6]]
+    assert "frechet" not in json.loads((tmp_path / "out/heterogeneity.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("", "--embeddings or --labels"),
+        ("--labels nothing.npy", "nothing.npy"),
+        ("--labels embeddings.npy", "one whole number or text an image"),
+        ("--embeddings labels.npy", "a row of numbers an image"),
+        ("--embeddings embeddings.npy --labels short.npy", "300 embeddings and 3 labels"),
+        ("--embeddings embeddings.npy --n_clusters 301", "--n_clusters"),
+        ("--labels labels.npy --n_clients 301", "--n_clients"),
+        ("--labels objects.npy", "objects.npy"),
+    ],
+)
+def test_mistakes_get_one_line(
+    arrays: tuple, run_anywhere: Callable, tmp_path: Path, arguments: str, text: str
+) -> None:
+    np.save(tmp_path / "short.npy", np.arange(3))
+    np.save(tmp_path / "objects.npy", np.array([{}, 1], dtype=object))
+    done = run_anywhere(tmp_path, f"make_partition.py {arguments}")
+    assert done.returncode == 2
+    [line] = done.stderr.strip().splitlines()
+    assert line.startswith("error: ") and text in line
+
+
+@pytest.mark.skipif(not CIFAR.is_file(), reason="the images of cifar10_subset are not here")
+def test_photographs_are_dealt_by_what_they_look_like(run_script: Callable, tmp_path: Path) -> None:
+    with np.load(CIFAR) as images:
+        np.save(tmp_path / "x.npy", images["x"])
+        np.save(tmp_path / "y.npy", images["y"])
+    run_script("make_partition.py --embeddings x.npy --labels y.npy --n_clients 100 --partition dirichlet_hsu")
+    values = json.loads((tmp_path / "partition/heterogeneity.json").read_text())
+    assert values["images_dealt"] == 5000 and values["largest_client"] == 50
+    # Skewed in looks, and hardly in classes: chance alone gives 99 / 4999 = 0.02.
+    assert values["emd"] > 1.6 and values["target_variance_share"] < 0.15

@@ -1,0 +1,54 @@
+"""The figures of partitions are drawn for few and for many clients and groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from utils import partition_plots
+
+
+def colours(path: Path) -> int:
+    """How many colours a PNG has."""
+    with Image.open(path) as image:
+        assert image.format == "PNG" and min(image.size) >= 150 and max(image.size) <= 6000
+        return len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 10), (25, 16), (40, 24), (41, 16), (10, 60), (2000, 500)])
+@pytest.mark.parametrize("skewed", [True, False])
+def test_distribution(tmp_path: Path, shape: tuple[int, int], skewed: bool) -> None:
+    counts = np.random.default_rng(0).integers(0, 50, shape) + 1
+    if skewed:
+        counts *= np.arange(shape[0])[:, None] % shape[1] == np.arange(shape[1])
+    path = tmp_path / "figures" / "distribution.png"
+    assert partition_plots.distribution(counts, "normal, α = 0.1", "cluster", path) == path
+    assert colours(path) > 10
+
+
+def test_neighbours_are_added_up_where_there_are_too_many() -> None:
+    values = np.arange(10.0)[:, None]
+    assert partition_plots._merged(values, 10).ravel().tolist() == list(range(10))
+    assert partition_plots._merged(values, 5).ravel().tolist() == [1, 5, 9, 13, 17]
+    assert partition_plots._merged(values, 3).sum() == 45
+
+
+@pytest.mark.parametrize("n", [2, 9])
+def test_similarity(tmp_path: Path, n: int) -> None:
+    names = [f"task {i}" for i in range(n)]
+    table = pd.DataFrame(np.random.default_rng(0).random((n, n)), names, names)
+    path = tmp_path / "similarity.png"
+    partition_plots.similarity({"one": (table, "Blues"), "other": (table, "Blues_r")}, path)
+    assert colours(path) > 10
+
+
+@pytest.mark.parametrize("numbers", [[4], [2, 4, 8, 16, 32]])
+def test_cluster_numbers(tmp_path: Path, numbers: list[int]) -> None:
+    measured = {"inertia": 0.5, "silhouette": 0.1, "stability": 0.8, "stability_std": 0.1}
+    path = tmp_path / "numbers.png"
+    partition_plots.cluster_numbers([{"n_clusters": n, **measured} for n in numbers], "normal", path)
+    assert colours(path) > 10

@@ -1,0 +1,114 @@
+"""The figures of partitions and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+
+from utils.plots import palette, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# More bars than this, or more colours, cannot be told apart.
+_MOST_BARS, _MOST_COLOURS = 40, 24
+# Columns and rows of a heat map; of more of them some would fall between the pixels.
+_COLUMNS, _ROWS = 800, 400
+
+
+def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Path:
+    """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many."""
+    draw = _bars if len(counts) <= _MOST_BARS and counts.shape[1] <= _MOST_COLOURS else _heat_map
+    return save(draw(counts, title, legend), path)
+
+
+def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:
+    figure = Figure((min(12.0, 4 + 0.25 * len(counts)), 4.2), layout="constrained")
+    axes = figure.subplots()
+    bottom = np.zeros(len(counts))
+    for group, colour in enumerate(palette(counts.shape[1])):
+        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
+        bottom += counts[:, group]
+    axes.set(xlabel="client", ylabel="images", title=title, xlim=(-0.6, len(counts) - 0.4),
+             ylim=(0, 1.04 * bottom.max()))  # fmt: skip
+    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
+    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
+    return figure
+
+
+def _heat_map(counts: np.ndarray, title: str, legend: str) -> Figure:
+    """Shares of groups within clients, under the clients' sizes.
+
+    Groups stand in order of size, the largest first; clients in order of their largest group, and within it of how
+    much they have of it, so that a skewed partition shows as a staircase and an even one as stripes.
+    """
+    groups = np.argsort(-counts.sum(axis=0), kind="stable")
+    groups = groups[counts.sum(axis=0)[groups] > 0]
+    sizes = counts.sum(axis=1)
+    shares = counts[:, groups] / np.maximum(sizes, 1)[:, None]
+    clients = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+    figure = Figure((9, 5.2), layout="constrained")
+    above, below = figure.subplots(2, sharex=True, height_ratios=[1, 4])
+    above.fill_between(np.arange(len(sizes) + 1) - 0.5, np.append(sizes[clients], sizes[clients[-1]]), step="post",
+                       color="#3b6ea5", lw=0)  # fmt: skip
+    above.set(ylabel="images", ylim=(0, None), title=title)
+    # The square root shows small shares, too; without it all but the largest group would be white.
+    across = _merged(shares[clients], _COLUMNS) / _merged(np.ones((len(clients), 1)), _COLUMNS)
+    image = below.imshow(
+        _merged(across.T, _ROWS), aspect="auto", cmap="magma_r", norm=PowerNorm(0.5, 0, 1), interpolation="nearest",
+        extent=(-0.5, len(clients) - 0.5, len(groups) - 0.5, -0.5),
+    )  # fmt: skip
+    below.set(xlabel=f"{len(sizes)} clients, by their largest {legend}", ylabel=f"{legend}, largest first")
+    if len(groups) <= _MOST_COLOURS:
+        below.set_yticks(range(len(groups)), groups, fontsize="small")
+    figure.colorbar(image, ax=below, label="share of the client's images", ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
+    return figure
+
+
+def _merged(values: np.ndarray, most: int) -> np.ndarray:
+    """The rows of `values`, neighbours added up to `most` rows where there are more."""
+    starts = np.linspace(0, len(values), min(len(values), most), endpoint=False).astype(int)
+    return np.add.reduceat(values, starts, axis=0)
+
+
+def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], path: Path) -> Path:
+    """Square tables of how alike clusterings are, each with its title and colour map, as annotated matrices."""
+    n = len(next(iter(tables.values()))[0])
+    figure = Figure((len(tables) * (2.6 + 0.55 * n), 1.6 + 0.5 * n), layout="constrained")
+    for axes, (title, (table, colours)) in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables.items(),
+                                               strict=True):  # fmt: skip
+        values = table.to_numpy()
+        off = values[~np.eye(n, dtype=bool)]  # the diagonal says nothing, and would set the scale
+        image = axes.imshow(np.where(np.eye(n, dtype=bool), np.nan, values), cmap=colours, vmin=off.min(),
+                            vmax=max(off.max(), off.min() + 1e-6))  # fmt: skip
+        for row, column in np.ndindex(n, n):
+            darkness = 1 - np.mean(image.cmap(image.norm(values[row, column]))[:3])
+            colour = "white" if row != column and darkness > 0.5 else "black"
+            axes.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
+        axes.set_xticks(range(n), table.columns, rotation=40, ha="right")
+        axes.set_yticks(range(n), table.index)
+        axes.set_title(title)
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    return save(figure, path)
+
+
+def cluster_numbers(rows: Sequence[Mapping[str, float]], title: str, path: Path) -> Path:
+    """Inertia, silhouette and stability over the number of clusters; `rows` come from `compare_n_clusters`."""
+    figure = Figure((10, 3.4), layout="constrained")
+    figure.suptitle(title)
+    at = [row["n_clusters"] for row in rows]
+    panels = {"inertia": "inertia / that of one cluster", "silhouette": "silhouette", "stability": "stability (ARI)"}
+    for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+        values = [row[name] for row in rows]
+        errors = [row["stability_std"] for row in rows] if name == "stability" else None
+        axes.errorbar(at, values, errors, marker="o", capsize=3, color="#3b6ea5")
+        axes.set(xscale="log", xlabel="clusters", ylabel=label)
+        axes.set_xticks(at, at)
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    return save(figure, path)
