@@ -11,8 +11,9 @@ from utils import partition_plots, plots
 from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.files import write_atomically
+from utils.metric_tables import metric_table, read_metrics
 from utils.runs import data_path_or_default
-from utils.tables import compare, read_central, read_runs, readable
+from utils.tables import compare, increases, read_central, read_runs, readable
 
 
 def parse_args() -> Namespace:
@@ -26,7 +27,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Write central.* for central models, comparison.* for federated runs, and task_similarity_*.* for clusters."""
+    """Write central.*, metrics_<task>.*, comparison.* and increases.* for models, task_similarity_*.* for clusters."""
     args = parse_args()
     folder = args.table_path or args.result_path / "tables"
     central, runs = read_central(args.result_path), read_runs(args.result_path)
@@ -35,8 +36,12 @@ def main() -> None:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     if not central.empty:
         write_table(central, folder / "central")
+    metrics = read_metrics(args.result_path)
+    for task in dict.fromkeys(metrics.get("task", [])):
+        write_table(metric_table(metrics, task), folder / f"metrics_{task}", show=False)
     if not runs.empty:
         comparison = compare(runs)
+        write_table(increases(comparison), folder / "increases", show=False)
         write_table(readable(comparison), folder / "comparison")
         figure = plots.comparison(comparison, folder / "comparison.png")
         print(f"{len(runs)} federated runs, figure in {figure}")
@@ -55,14 +60,15 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     print(f"figure in {partition_plots.similarity(panels, folder / 'task_similarity.png')}")
 
 
-def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as Markdown, LaTeX and CSV, and show it."""
+def write_table(table: pd.DataFrame, path: Path, show: bool = True) -> None:
+    """Write a table as Markdown, LaTeX and CSV, and show it on the console if asked."""
     markdown = table.to_markdown(index=False)
     latex, csv = table.to_latex(index=False, escape=True), table.to_csv(index=False)
     for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):
         with write_atomically(path.with_suffix(ending)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    print(f"{markdown}\n")
+    if show:
+        print(f"{markdown}\n")
 
 
 if __name__ == "__main__":

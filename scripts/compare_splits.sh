@@ -40,11 +40,12 @@ done; done | run_jobs "central models and clusters"
 
 for seed in "${seeds[@]}"; do for task in "${tasks[@]}"; do for method in "${methods[@]}"; do
     fed="python test_fed.py --task $task --method $method --n_clusters $k $(folders "$seed")"
-    fed+=" --assignment_files_path $results/seed$seed/assignments $(settings fed "$task" "$method" | xargs) $mode"
+    fed+=" --trained_model_dir $results/seed$seed/trained_models --assignment_files_path $results/seed$seed/assignments"
+    fed+=" $(settings fed "$task" "$method" | xargs) $mode"
     echo "$fed --type iid"
     for alpha in "${alphas[@]}"; do for split in class_based embedding_based; do
         echo "$fed --type $split --alpha $alpha"
     done; done
 done; done; done | run_jobs "federated runs"
 
-python make_tables.py --result_path "$results"
+python make_tables.py --result_path "$results" --assignment_files_path "$results/seed${seeds[0]}/assignments"

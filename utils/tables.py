@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ _LOSS = {
     "test": ("test_loss",),
 }
 _SETTING = ["task", "method", "alpha"]
+_SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "assignment_files_path",
@@ -76,7 +79,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{split}_trivial"] = summary["trivial_loss"].get(split, np.nan)
             row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
-        rows.append(row | {"emd": summary["heterogeneity"]["emd"]})
+        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in _SKEW})
     runs = pd.DataFrame(rows)
     arguments = [name for name in runs if not _measured(name)]
     return runs.drop_duplicates(arguments, keep="last").reset_index(drop=True) if rows else runs
@@ -85,8 +88,8 @@ def read_runs(result_path: Path) -> pd.DataFrame:
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
     """One row a task, method, alpha and data split, with every loss by seed.
 
-    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd` and
-    `embedding_emd` the mean skew; `model` says whose models they are of, the server's or the clients' personal ones;
+    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
+    `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the clients' personal ones;
     a method has no row for a split on which it has none. Runs are paired by seed: seeds without both splits are left
     out. Other arguments that differ between the runs of a task and method become columns of the setting: no two
     settings are ever mixed.
@@ -108,18 +111,27 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
         seeds = sorted(set(by_type["class_based"].index) & set(by_type["embedding_based"].index))
         if not seeds:
             continue
-        for split in SPLITS:
-            losses = {kind: by_type[f"{kind}_based"].loc[seeds, f"{split}_loss"] for kind in ("class", "embedding")}
-            losses["iid"] = iid[f"{split}_loss"].reindex(seeds)
-            losses["trivial"] = by_type["embedding_based"].loc[seeds, f"{split}_trivial"]
-            emd = {f"{kind}_emd": by_type[f"{kind}_based"].loc[seeds, "emd"].mean() for kind in ("class", "embedding")}
-            if not losses["embedding"].isna().all():
-                about = {"split": split, "seeds": seeds, "model": by_type["embedding_based"][f"{split}_model"].iloc[0]}
-                rows.append(fixed | about | {k: v.to_numpy() for k, v in losses.items()} | emd)
+        runs_of = {kind: by_type[f"{kind}_based"].loc[seeds] for kind in ("class", "embedding")}
+        rows += [fixed | {"seeds": seeds} | row for row in _by_split(runs_of["class"], runs_of["embedding"], iid)]
     if not rows:
         raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
     # Stable, so that the clients' own data stays before the held-out images.
     return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
+
+
+def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Losses and skew of the same seeds' runs under the three kinds of partition, a row a split that has losses."""
+    skew = {f"{kind}_{name}": runs[name].mean()
+            for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), _SKEW)}  # fmt: skip
+    for split in SPLITS:
+        column = f"{split}_loss"
+        if embedding[column].notna().any():
+            losses = {
+                "class": of_class[column], "embedding": embedding[column], "iid": iid[column].reindex(embedding.index),
+                "trivial": embedding[f"{split}_trivial"],
+            }  # fmt: skip
+            about = {"split": split, "model": embedding[f"{split}_model"].iloc[0]}
+            yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
 
 
 def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
@@ -142,7 +154,7 @@ def finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
 
 
 def _measured(column: str) -> bool:
-    return column == "emd" or column.endswith(("_loss", "_trivial", "_model"))
+    return column in _SKEW or column.endswith(("_loss", "_trivial", "_model"))
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -162,11 +174,15 @@ def spread(values: Sequence[float], digits: int, sign: str = "") -> str:
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison as text, with mean ± standard deviation over seeds."""
-    measured = {"seeds", "class", "embedding", "iid", "trivial", "class_emd", "embedding_emd", "split", "model"}
     rows = []
     for row in table.to_dict("records"):
+        skew = {
+            f"{label} class / embedding": f"{row[f'class_{name}']:.2f} / {row[f'embedding_{name}']:.2f}"
+            for name, label in _SKEW.items()
+            if np.isfinite(row[f"class_{name}"])
+        }
         rows.append(
-            {name: value for name, value in row.items() if name not in measured}
+            _setting(row)
             | {
                 "model": row["model"],
                 "data": SPLITS[row["split"]],
@@ -178,7 +194,30 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
                 "class over IID, %": spread(increase(row["class"], row["iid"]), 1, "+"),
                 "embedding over IID, %": spread(increase(row["embedding"], row["iid"]), 1, "+"),
                 "embedding over class, %": spread(increase(row["embedding"], row["class"]), 1, "+"),
-                "EMD class / embedding": f"{row['class_emd']:.2f} / {row['embedding_emd']:.2f}",
             }
+            | skew
         )
     return pd.DataFrame(rows)
+
+
+def increases(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison in short, as text: the loss over the IID split's, in percent, a column for each alpha and split.
+
+    A row a task, method and data split, with the trivial predictor's and the IID split's loss for scale.
+    """
+    rows: dict[tuple, dict[str, str]] = {}
+    for row in table.to_dict("records"):
+        setting = {name: value for name, value in _setting(row).items() if name != "alpha"}
+        about = setting | {"model": row["model"], "data": SPLITS[row["split"]]}
+        cells = rows.setdefault(tuple(about.values()), about | {"trivial": spread(row["trivial"][:1], 3)})
+        cells |= {"IID": spread(row["iid"], 3)}
+        for kind in ("class", "embedding"):
+            cells[f"{kind}, α = {row['alpha']:g}"] = spread(increase(row[kind], row["iid"]), 1, "+")
+    return pd.DataFrame(rows.values())
+
+
+def _setting(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Task, method, alpha and the arguments that differ, of a row of `compare`."""
+    measured = {"seeds", "class", "embedding", "iid", "trivial", "split", "model"}
+    measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in _SKEW}
+    return {name: value for name, value in row.items() if name not in measured}
