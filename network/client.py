@@ -143,12 +143,12 @@ class Schedule:
 
     def __init__(self, local: Local, n_steps: int, device: torch.device) -> None:
         self.settings, self.round, self.n_steps = local.settings, local.round, n_steps
-        self.lr = torch.tensor(self.settings.init_lr, device=device)
+        self.lr = torch.full((), self.settings.init_lr, device=device)
         if self.settings.lr_schedule == "plateau":
             key = f"lr.{local.phase}" if local.phase else "lr"
             self.lr = local.state[key] = local.state.get(key, self.lr).clone()
         self._recent: list[Tensor] = []
-        self._best = torch.tensor(math.inf, device=device)
+        self._best = torch.full((), math.inf, device=device)
         self._since = torch.zeros((), device=device)
 
     def before(self, step: int) -> None:
@@ -214,8 +214,8 @@ class LocalTraining:
         local.phase = phase
         rng = np.random.default_rng((*self.seed, *phase.encode()))
         plan = self.algorithm.batches(len(local.turn.images), settings.batch_size, n_steps, rng)
-        # One transfer for all steps.
-        positions = torch.from_numpy(local.turn.images[np.concatenate(plan)]).to(self.data.device)
+        # One transfer for all steps, which nothing waits for.
+        positions = torch.from_numpy(local.turn.images[np.concatenate(plan)]).to(self.data.device, non_blocking=True)
         local.parameters = {n: p for n, p in local.model.named_parameters() if trained is None or n in trained}
         local.model.requires_grad_(False)
         for parameter in local.parameters.values():

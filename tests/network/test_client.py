@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from datasets.selection import Selection
-from datasets.task_data import TaskData
+from datasets.task_data import Batch, TaskData
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, LocalTraining, Schedule, Turn, longest_first
@@ -106,6 +106,31 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
             assert [g.shape for g in gradients] == [p.shape for p in local.parameters.values()]
 
     training_of(local_of(replace(q.SETTINGS, batch_size=2)), algorithm=Watching(Namespace()))(4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("schedule", ["plateau", "cosine"])
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "scaffold", "fedrep", "ditto", "fednova", "moon"])
+def test_nothing_in_local_training_waits_for_the_gpu(name: str, schedule: str) -> None:
+    class OnDevice(q.QuadraticData):
+        device, a, b = torch.device("cuda"), torch.from_numpy(q.A).cuda(), torch.from_numpy(q.B).cuda()
+        labels = torch.zeros(11, dtype=torch.int64, device="cuda")
+
+        def batch(self, positions: Tensor) -> Batch:
+            return Batch(self.a[positions], self.b[positions], torch.ones_like(self.b[positions], dtype=torch.bool))
+
+    algorithm = q.method(name)
+    model = q.Quadratic().cuda()
+    local = local_of(replace(q.SETTINGS, lr_schedule=schedule), model=model)
+    local.server = local.start | algorithm.server_state(model)
+    for _ in range(2):  # the second time with what the client has kept
+        training = LocalTraining(local, OnDevice(), algorithm, torch.zeros(11, device="cuda").long(), (0, 0, 0))
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            algorithm.local_update(local, training)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 # Learning rates

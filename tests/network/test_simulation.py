@@ -61,7 +61,10 @@ def held_out_groups(data: TaskData) -> np.ndarray:
 
 @pytest.fixture
 def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
+    normals = data
+
     def make(algorithm: FedAvg | None = None, settings: LocalSettings = SETTINGS, norm: str = "batch", **more):
+        data = more.pop("data", normals)
         clients, groups = clients_of(data)
         run = Run(tmp_path / more.pop("run", "run"))
         clients = more.pop("clients", clients)
@@ -232,6 +235,22 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
     # Two rounds with two clients and three steps each.
     assert sum(turns.values()) == 2 * 2 * 3
     assert simulation.server["rounds"] == 2
+
+
+@pytest.mark.parametrize("task", ["segment_semantic", "class_scene"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_learns_dense_tasks_and_classes(
+    selection: Selection, simulate: Callable, task: str, name: str
+) -> None:
+    network = model("batch", task=task)
+    data = TaskData(selection, network.task, 32, torch.device("cpu"))
+    settings = replace(SETTINGS, n_rounds=3, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)
+    rows = simulate(method(name), settings, model=network, data=data).train()
+    column = next(c for c in ("personal_train_loss_mean", "train_loss_mean") if c in rows[0])
+    assert rows[-1][column] < rows[0][column]
+    for split in ("train", "local_test", "personal_train", "personal_local_test"):
+        losses = [row.get(f"{split}_loss_mean", 0.0) for row in rows]
+        assert np.isfinite(losses).all()
 
 
 @pytest.mark.parametrize("name", ["fedavg", "scaffold"])

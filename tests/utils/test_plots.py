@@ -110,6 +110,30 @@ def test_federated_loss(path: Path, n_rounds: int) -> None:
     check_figure(path, plots.federated_loss(rows, {"train": 0.5, "test": 0.6}, "normal", path))
 
 
+@pytest.mark.parametrize("kinds", [("",), ("", "personal_"), ("personal_",)])
+def test_federated_loss_of_global_and_personal_models(path: Path, kinds: tuple[str, ...]) -> None:
+    rows = [
+        {"round": i}
+        | ({"test_loss": 0.9} if "" in kinds else {})
+        | {f"{k}{s}_loss_{w}": 1 / (i + 1) for k in kinds for s in ("train", "local_test") for w in ("mean", "std")}
+        for i in range(5)
+    ]
+    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", path))
+
+
+@pytest.mark.parametrize("n_settings", [1, 30])
+def test_comparison_of_many_methods_with_and_without_a_global_model(path: Path, n_settings: int) -> None:
+    losses = 1 + np.random.default_rng(0).random((3, 2))
+    rows = [
+        {
+            "task": "normal", "method": f"method{i}", "alpha": 0.1, "split": split, "class": losses[0],
+            "embedding": losses[1], "iid": losses[2],
+        }
+        for i in range(n_settings) for split in ("train", "local_test", "test")[: 2 + i % 2]
+    ]  # fmt: skip
+    check_figure(path, plots.comparison(pd.DataFrame(rows), path))
+
+
 @pytest.mark.parametrize("n_seeds", [1, 3])
 @pytest.mark.parametrize("with_iid", [True, False])
 @pytest.mark.parametrize("tasks, alphas", [(["normal"], [0.1]), (["normal", "reshading"], [0.01, 0.1, 10])])

@@ -169,6 +169,33 @@ def test_rows_are_in_order_and_the_own_data_comes_first(tmp_path: Path, write_ru
     assert rows["data"].tolist() == ["clients' own", "held out"] * 3
 
 
+def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_run: Write) -> None:
+    for method, columns in {
+        "fedavg": {"train_loss_mean": 2.0, "local_test_loss_mean": 3.0, "test_loss": 4.0},
+        "ditto": {
+            "train_loss_mean": 2.0, "local_test_loss_mean": 3.0, "test_loss": 4.0,
+            "personal_train_loss_mean": 1.0, "personal_local_test_loss_mean": 2.5,
+        },
+        "local": {"personal_train_loss_mean": 0.5, "personal_local_test_loss_mean": 9.0},
+    }.items():  # fmt: skip
+        for kind, factor in (("iid", 1.0), ("class_based", 1.1), ("embedding_based", 1.2)):
+            path = write_run(kind, 0.0, method=method)
+            summary = json.loads((path / "summary.json").read_text())
+            summary["last"] = {"round": 20} | {name: factor * value for name, value in columns.items()}
+            summary["trivial_loss"]["local_test"] = 6.0
+            (path / "summary.json").write_text(json.dumps(summary))
+    table = table_of(tmp_path)
+    rows = {(row["method"], row["data"]): row for row in table.to_dict("records")}
+    assert {key: (row["model"], row["IID"]) for key, row in rows.items()} == {
+        ("fedavg", "clients' own"): ("global", "2.0000"), ("fedavg", "clients' held out"): ("global", "3.0000"),
+        ("fedavg", "held out"): ("global", "4.0000"), ("ditto", "clients' own"): ("personal", "1.0000"),
+        ("ditto", "clients' held out"): ("personal", "2.5000"), ("ditto", "held out"): ("global", "4.0000"),
+        ("local", "clients' own"): ("personal", "0.5000"), ("local", "clients' held out"): ("personal", "9.0000"),
+    }  # fmt: skip
+    assert set(table["embedding over IID, %"]) == {"+20.0"}
+    assert {row["trivial"] for key, row in rows.items() if key[1] == "clients' held out"} == {"6.0000"}
+
+
 # Central models
 
 
