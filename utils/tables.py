@@ -91,8 +91,8 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
     `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the
     clients' personal ones; a method has no row for a split on which it has none. Runs are paired by seed: seeds
-    without both splits are left out. Other arguments that differ between the runs of a task and method become columns of the setting: no two
-    settings are ever mixed.
+    without both splits are left out. Other arguments that differ between the runs of a task and method become
+    columns of the setting: no two settings are ever mixed.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
     varying = differing(runs, arguments, ["task", "method"])
