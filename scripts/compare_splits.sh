@@ -38,11 +38,13 @@ done; done | run_jobs "central models and clusters"
 
 for seed in "${seeds[@]}"; do for task in "${tasks[@]}"; do for method in "${methods[@]}"; do
     fed="python test_fed.py --task $task --method $method --n_clusters $k $(folders "$seed")"
-    fed+=" --assignment_files_path $results/seed$seed/assignments $(settings fed "$task" | xargs) $mode"
+    fed+=" --assignment_files_path $results/seed$seed/assignments --trained_model_dir $results/seed$seed/trained_models"
+    fed+=" $(settings fed "$task" | xargs) $mode"
     echo "$fed --type iid"
     for alpha in "${alphas[@]}"; do for split in class_based embedding_based; do
         echo "$fed --type $split --alpha $alpha"
     done; done
 done; done; done | run_jobs "federated runs"
 
-python make_tables.py --result_path "$results"
+python make_tables.py --result_path "$results" --data_path "$data" \
+    --assignment_files_path "$results/seed${seeds[0]}/assignments"
