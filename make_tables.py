@@ -31,8 +31,7 @@ def main() -> None:
     args = parse_args()
     folder = args.table_path or args.result_path / "tables"
     central, runs = read_central(args.result_path), read_runs(args.result_path)
-    clustered = any(args.assignment_files_path.glob("assignments_*.npy"))
-    if central.empty and runs.empty and not clustered:
+    if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     if not central.empty:
         write_table(central, folder / "central")
@@ -45,7 +44,7 @@ def main() -> None:
         write_table(readable(comparison), folder / "comparison")
         figure = plots.comparison(comparison, folder / "comparison.png")
         print(f"{len(runs)} federated runs, figure in {figure}")
-    if clustered:
+    if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)
     print(f"tables in {folder}, as .md, .tex and .csv")
 

@@ -60,7 +60,7 @@ def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.n
         return free.T @ free + np.diag((y > 0) / _LEFT_OUT_WEIGHT) + 1e-9 * np.eye(len(y))
 
     start = np.ones(len(c))
-    solved = minimize(dual, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-9})
+    solved = minimize(dual, start, jac=True, hess=curvature, method="trust-exact", options={"gtol": 1e-6})
     sizes = np.maximum(shares @ solved.x, least)
     # The solver stops within a tolerance; shrink what is above the least size until no group is overdrawn.
     spare = capacity - least * unit * shares.sum(axis=0)

@@ -48,4 +48,5 @@ for seed in "${seeds[@]}"; do for task in "${tasks[@]}"; do for method in "${met
     done; done
 done; done; done | run_jobs "federated runs"
 
-python make_tables.py --result_path "$results" --assignment_files_path "$results/seed${seeds[0]}/assignments"
+python make_tables.py --result_path "$results" --data_path "$data" \
+    --assignment_files_path "$results/seed${seeds[0]}/assignments"

@@ -12,8 +12,10 @@ import pytest
 from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
+import make_partition
 from network.dealing import deal, read_dealing
 from network.saved_partition import clients
+from utils.errors import UserError
 
 CIFAR = Path(__file__).parents[2] / "shared" / "data" / "cifar10_subset" / "train.npz"
 
@@ -71,15 +73,22 @@ def test_labels_alone_are_dealt(run_script: Callable, tmp_path: Path) -> None:
         ("--labels objects.npy", "objects.npy"),
     ],
 )
-def test_mistakes_get_one_line(
-    arrays: tuple, run_anywhere: Callable, tmp_path: Path, arguments: str, text: str
+def test_mistakes_are_named(
+    arrays: tuple, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, text: str
 ) -> None:
     np.save(tmp_path / "short.npy", np.arange(3))
     np.save(tmp_path / "objects.npy", np.array([{}, 1], dtype=object))
-    done = run_anywhere(tmp_path, f"make_partition.py {arguments}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["make_partition.py", *arguments.split()])
+    with pytest.raises(UserError, match=text):
+        make_partition.main()
+
+
+def test_a_mistake_is_one_line_on_the_console(run_anywhere: Callable, tmp_path: Path) -> None:
+    done = run_anywhere(tmp_path, "make_partition.py --labels nothing.npy")
     assert done.returncode == 2
     [line] = done.stderr.strip().splitlines()
-    assert line.startswith("error: ") and text in line
+    assert line.startswith("error: ") and "nothing.npy" in line
 
 
 @pytest.mark.skipif(not CIFAR.is_file(), reason="the images of cifar10_subset are not here")

@@ -43,7 +43,7 @@ def test_the_documented_commands_run_in_order(data: Path, run_script: Callable, 
     metrics = pd.read_csv(run / "metrics.csv")
     assert metrics["round"].tolist() == [0, 1]
     assert np.isfinite(metrics[["train_loss_mean", "train_loss_std", "test_loss"]]).all(axis=None)
-    for name in ("args.json", "environment.json", "partition.json", "partition.csv", "summary.json"):
+    for name in ("args.json", "environment.json", "heterogeneity.json", "partition.json", "summary.json"):
         assert (run / name).is_file()
     for figure in ("loss.png", "distribution.png"):
         Image.open(run / "figures" / figure).verify()
@@ -89,12 +89,26 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
     spread = pd.read_csv(folder / "embedding_based/alpha0.1_seed42_3/metrics.csv")
     assert np.allclose(first[columns], spread[columns], rtol=1e-4)
 
+    # Another method on the saved partition, with none of the arguments that made it.
+    saved = folder / "embedding_based/alpha0.1_seed42"
+    trained(f"test_fed.py --task normal --method fedprox --n_rounds 1 --sgd_per_epoch 2 --partition_file {saved}")
+    again = tmp_path / "results/test_federated/fedprox/normal/embedding_based/alpha0.1_seed42"
+    assert (again / "partition.npy").read_bytes() == (saved / "partition.npy").read_bytes()
+    assert json.loads((again / "partition.json").read_text())["partition_file"] == str(saved)
+    assert json.loads((again / "args.json").read_text())["n_clients"] == 4
+    uneven = [json.loads((run / "summary.json").read_text())["heterogeneity"] for run in (saved, again)]
+    assert uneven[0] == uneven[1] == json.loads((saved / "heterogeneity.json").read_text())
+    assert uneven[0]["frechet"] > 0 and uneven[0]["gradient_dispersion"] > 0
+
     trained(command.replace("embedding_based", "class_based"))
     trained(command.replace("embedding_based", "iid"))
     table = trained("make_tables.py").stdout
     assert "clients' own" in table and "held out" in table
     for ending in ("md", "tex", "csv", "png"):
         assert (tmp_path / f"results/tables/comparison.{ending}").stat().st_size > 0
+    similarity = pd.read_csv(tmp_path / "results/tables/task_similarity_ami.csv", index_col=0)
+    assert list(similarity) == list(similarity.index) == ["normal", "scene classes"]
+    Image.open(tmp_path / "results/tables/task_similarity.png").verify()
     loss = json.loads((folder / "class_based/alpha0.1_seed42/summary.json").read_text())["last"]["test_loss"]
     written = pd.read_csv(tmp_path / "results/tables/comparison.csv")
     assert written.loc[written["data"] == "held out", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
@@ -110,6 +124,8 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
         ("test_fed.py --task depth", "model_initialization.py"),
         ("test_fed.py --task normal --resume_training True", "checkpoint"),
         ("test_fed.py --task normal --data_path nowhere", "nowhere"),
+        ("test_fed.py --task normal --partition_file nowhere", "nowhere"),
+        ("test_fed.py --task normal --type building_based --partition by_building", "--n_clients 2"),
         ("extract_embeddings.py --task reshading", "train_centralized_task_model.py"),
         ("extract_embeddings.py --task normal --n_clusters 1000", "--n_clusters"),
         ("train_centralized_task_model.py --task reshading", "model_initialization.py"),
