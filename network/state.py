@@ -28,6 +28,11 @@ def part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
+def in_kind_of(tensor: Tensor, like: Tensor) -> Tensor:
+    """A tensor of computed values in the type of another, rounded where that holds whole numbers."""
+    return (tensor if like.dtype.is_floating_point else tensor.round()).to(like.dtype)
+
+
 class ClientStates:
     """The named tensors that each client of this process keeps between rounds.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ class Argument:
 def add_method_arguments(parser: Parser, methods: Mapping[str, type[FedAvg]]) -> None:
     """Add every method's arguments, each name once; the help says which methods read it and their defaults.
 
-    An argument that is not given is None until the method fills in its own default.
+    What is not given is not among the parsed arguments; the run's method fills in its own defaults.
     """
     users: dict[str, dict[Argument, list[str]]] = {}
     for method, kind in methods.items():
@@ -42,12 +42,12 @@ def add_method_arguments(parser: Parser, methods: Mapping[str, type[FedAvg]]) ->
             who = "" if len(names) == len(methods) else f"{', '.join(names)}: "
             default = "" if argument.default is None else f" (default {argument.default})"
             texts.append(f"{who}{argument.text}{default}")
-        parser.add_argument(f"--{name}", type=any_of.kind, choices=any_of.choices, help="; ".join(texts))
+        kind, choices = any_of.kind, any_of.choices
+        parser.add_argument(f"--{name}", type=kind, choices=choices, default=SUPPRESS, help="; ".join(texts))
 
 
 def read_arguments(method: FedAvg, args: Namespace) -> None:
     """Set a method's arguments as its attributes, and in `args` too where they were not given."""
     for name, argument in method.arguments.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, argument.default)
+        setattr(args, name, getattr(args, name, argument.default))
         setattr(method, name, getattr(args, name))

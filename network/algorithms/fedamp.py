@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalTraining, Turn
-from network.state import ClientStates, part, under
+from network.state import ClientStates, in_kind_of, part, under
 from utils.args import POSITIVE
 
 
@@ -21,18 +21,16 @@ class FedAMP(FedAvg):
     | symbol | argument |
     |---|---|
     | sigma, of A(x) = 1 - exp(-x / sigma) | `--sigma` |
-    | alpha_k | `--alpha_k` |
-    | lambda | `--lam` |
+    | alpha_k, lambda | `--alpha_k`, `--lam` |
 
-    Before it trains, client i gets a model of its own from the server, u_i = sum_j xi_ij w_j over all clients' models
-    as they last were, with xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i and xi_ii the rest. From w_i on it minimises
-    F_i(w) + lambda / (2 alpha_k) |w - u_i|^2. Distances are between parameters; buffers are mixed with the same
-    weights. Where the others' weights exceed (N - 1) / N together (alpha_k is then too large a step), they are scaled
-    down to that: no client counts less in its own u_i than in a plain mean.
+    Before it trains, client i gets u_i = sum_j xi_ij w_j over all clients' models as they last were, with
+    xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i and xi_ii the rest; then it minimises F_i(w) + lambda / (2 alpha_k)
+    |w - u_i|^2 from w_i on. Distances are between parameters; buffers are mixed with the same weights. Where the
+    others' weights exceed (N - 1) / N together (alpha_k is then too large a step), they are scaled down to that: no
+    client counts less in its own u_i than in a plain mean. There is no global model.
 
-    There is no global model. A u_i takes one pass over all clients' models, each read once by the process that has it,
-    and two sums of a model over the processes: for |S| clients a round |S| N models are read and 2 |S| models sent, and
-    a process holds three models in double precision.
+    Models are mixed one at a time, each read by the process that has it: |S| N models read and 2 |S| summed over the
+    processes a round, three models in double precision of memory a process.
     """
 
     arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
@@ -77,7 +75,7 @@ class FedAMP(FedAvg):
             if at_home:
                 others *= (most / others[-1].clamp(min=1e-30)).clamp(max=1.0)
                 mixed = (others[:-1] + (1.0 - others[-1]) * mine).split(sizes)
-                cloud = {n: u.view(server[n].shape).to(server[n].dtype) for n, u in zip(names, mixed, strict=True)}
+                cloud = {n: in_kind_of(u.view_as(server[n]), server[n]) for n, u in zip(names, mixed, strict=True)}
                 states.save(client, states.load(client) | under("cloud", cloud))
 
     def local_update(self, local: Local, training: LocalTraining) -> None:

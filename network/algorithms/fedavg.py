@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from network.algorithms.arguments import Argument, read_arguments
 from network.client import Local, LocalSettings, LocalTraining, Turn
 from network.sampling import SAMPLERS, shuffled_epochs
-from network.state import ClientStates
+from network.state import ClientStates, in_kind_of
 from utils.args import POSITIVE_INT
 
 
@@ -96,11 +96,7 @@ class FedAvg:
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The server's next tensors, from its own and the weighted mean of the uploads (float64)."""
-        new = dict(server)
-        for name, value in mean.items():
-            kind = server[name].dtype
-            new[name] = (value if kind.is_floating_point else value.round()).to(kind)
-        return new
+        return dict(server) | {name: in_kind_of(value, server[name]) for name, value in mean.items()}
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The model that a client is evaluated with, from what it would start a round from and what it keeps."""
