@@ -78,8 +78,8 @@ def main() -> None:
     groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
     rule = "iid" if args.type == "iid" else args.partition
     dealing = deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len)
-    asked = groups, groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
-    held_out = deal_held_out(dealing.clients, *asked, args.rand_seed)
+    test_groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
+    held_out = deal_held_out(dealing.clients, groups, test_groups, args.rand_seed)
     settings = LocalSettings.of(args)
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
