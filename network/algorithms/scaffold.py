@@ -59,9 +59,8 @@ class Scaffold(FedAvg):
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add c - c_i."""
-        for name, gradient in zip(local.parameters, gradients, strict=True):
-            if name in local.scratch:
-                gradient.add_(local.scratch[name])
+        shared = [g for name, g in zip(local.parameters, gradients, strict=True) if name in local.scratch]
+        torch._foreach_add_(shared, list(local.scratch.values()))
 
     def upload(self, local: Local) -> dict[str, Tensor]:
         """The model, and the change of c_i, scaled so that the server's mean adds up to the change of c."""

@@ -1,0 +1,96 @@
+"""Values by split and by client, against means written out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from datasets.selection import Selection
+from datasets.task_data import TaskData
+from models.evaluation import evaluate, evaluate_trivial, mean_values
+from models.task_model import ModelConfig, TaskModel
+from network.evaluation import Evaluation, over_clients
+
+ACCELERATOR = Accelerator(cpu=True)
+
+
+@pytest.fixture(scope="module")
+def model() -> TaskModel:
+    torch.manual_seed(0)
+    return TaskModel(ModelConfig("normal", "tiny", 32, "group"))
+
+
+@pytest.fixture(scope="module")
+def data(selection: Selection, model: TaskModel) -> TaskData:
+    return TaskData(selection, model.task, 32, torch.device("cpu"))
+
+
+@pytest.fixture
+def evaluation(data: TaskData) -> Evaluation:
+    # The third client has nothing held out, and one held-out image is nobody's.
+    clients = [data.train[:5], data.train[5:30], data.train[30:32]]
+    return Evaluation(data, clients, [data.test[[0, 3]], data.test[[1, 2, 5]], data.test[:0]], ACCELERATOR)
+
+
+def values_of(model: TaskModel, data: TaskData, images: np.ndarray) -> dict[str, float]:
+    return mean_values(data, evaluate(model, data, images, None))
+
+
+def test_one_pass_over_the_held_out_images_serves_all_of_them(
+    model: TaskModel, data: TaskData, evaluation: Evaluation
+) -> None:
+    row = evaluation.of_server(model)
+    for split, parts in (("train", evaluation.clients), ("local_test", evaluation.held_out[:2])):
+        alone = [values_of(model, data, images) for images in parts]
+        for name in alone[0]:
+            of_clients = [values[name] for values in alone]
+            assert row[f"{split}_{name}_mean"] == pytest.approx(np.mean(of_clients), rel=1e-5)
+            assert row[f"{split}_{name}_std"] == pytest.approx(np.std(of_clients), rel=1e-3, abs=1e-5)
+        assert row[f"{split}_loss_worst"] == pytest.approx(max(values["loss"] for values in alone), rel=1e-5)
+    for name, value in values_of(model, data, data.test).items():
+        assert row[f"test_{name}"] == pytest.approx(value, rel=1e-5)
+
+
+def test_each_client_is_measured_with_the_model_that_is_loaded_for_it(
+    model: TaskModel, data: TaskData, evaluation: Evaluation
+) -> None:
+    weight = model.state_dict()["decoder.head.0.weight"]
+    original = weight.clone()
+
+    def load(client: int) -> None:
+        weight.copy_(original * (client + 1))
+
+    row = evaluation.of_clients(model, load, [2, 0, 1])
+    own, held_out = [], []
+    for client in range(3):
+        load(client)
+        own.append(values_of(model, data, evaluation.clients[client])["loss"])
+        if client < 2:
+            held_out.append(values_of(model, data, evaluation.held_out[client])["loss"])
+    load(0)
+    assert row["personal_train_loss_mean"] == pytest.approx(np.mean(own), rel=1e-5)
+    assert row["personal_local_test_loss_mean"] == pytest.approx(np.mean(held_out), rel=1e-5)
+    assert row["personal_local_test_loss_worst"] == pytest.approx(max(held_out), rel=1e-5)
+
+
+def test_the_trivial_predictor_is_averaged_over_clients_as_models_are(data: TaskData, evaluation: Evaluation) -> None:
+    found = evaluation.of_trivial()
+    for split, parts in (("train", evaluation.clients), ("local_test", evaluation.held_out[:2])):
+        alone = evaluate_trivial(data, *parts, accelerator=ACCELERATOR)
+        assert found[split] == pytest.approx({name: np.mean([v[name] for v in alone]) for name in alone[0]})
+    assert found["test"] == evaluate_trivial(data, data.test, accelerator=ACCELERATOR)[0]
+
+
+def test_nobody_has_held_out_images(model: TaskModel, data: TaskData) -> None:
+    evaluation = Evaluation(data, [data.train[:4]], [data.test[:0]], ACCELERATOR)
+    row = evaluation.of_server(model)
+    assert np.isnan(row["local_test_loss_mean"]) and np.isfinite(row["test_loss"])
+    assert np.isnan(evaluation.of_trivial()["local_test"]["loss"])
+
+
+def test_clients_without_a_value_have_no_part_in_a_mean() -> None:
+    row = over_clients("train", {"loss": np.array([1.0, np.nan, 4.0]), "miou": np.array([np.nan] * 3)})
+    assert (row["train_loss_mean"], row["train_loss_std"], row["train_loss_worst"]) == (2.5, 1.5, 4.0)
+    assert np.isnan(row["train_miou_mean"])
