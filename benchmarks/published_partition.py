@@ -1,6 +1,6 @@
 """The paper's partition as published, by rejection, against `--partition paper`, which solves for the sizes.
 
-    python -m benchmarks.published_partition          (some minutes on one core)
+    python -m benchmarks.published_partition          (about five minutes on one core)
 
 The published rule draws q ~ Dirichlet(alpha * group ratios) for all clients, takes pinv(q^T) times the group sizes
 for the client sizes, and draws everything again unless each client has the least size and no group is overdrawn.

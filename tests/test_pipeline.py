@@ -88,6 +88,9 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
     trained(command, processes=2)
     spread = pd.read_csv(folder / "embedding_based/alpha0.1_seed42_3/metrics.csv")
     assert np.allclose(first[columns], spread[columns], rtol=1e-4)
+    runs = (folder / f"embedding_based/alpha0.1_seed42{number}/heterogeneity.json" for number in ("", "_3"))
+    uneven = [json.loads(path.read_text()) for path in runs]
+    assert uneven[0] == pytest.approx(uneven[1], rel=1e-5)  # the gradients come from both processes
 
     # Another method on the saved partition, with none of the arguments that made it.
     saved = folder / "embedding_based/alpha0.1_seed42"
