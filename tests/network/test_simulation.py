@@ -20,7 +20,7 @@ from models.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Schedule, longest_first
-from network.partition import deal
+from network.dealing import deal
 from network.simulation import Simulation
 from utils.errors import UserError
 from utils.runs import Run
