@@ -15,7 +15,7 @@ from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
 from network.client import LR_SCHEDULES, LocalSettings
 from network.dealing import add_partition
 from network.dispersion import measure
-from network.groups import GROUP_NAMES, dealing_of, groups_of
+from network.groups import GROUP_NAMES, dealing_of, within
 from network.heterogeneity import group_counts, report_text
 from network.local_test import deal_held_out
 from network.report import report_run
@@ -77,8 +77,7 @@ def main() -> None:
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     dealing = dealing_of(args, data)
-    held_out_groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters, "test")
-    held_out = deal_held_out(dealing.clients, dealing.groups, held_out_groups, args.rand_seed)
+    held_out = deal_held_out(dealing.clients, dealing.groups, within(dealing.groups, data.test), args.rand_seed)
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)

@@ -27,9 +27,9 @@ PARTITION_FILE = "partition.json"
 class Dealing:
     """Who has which images, of which groups, and how that came about.
 
-    `client_of` (N,) int32 holds each image's client, -1 for images that nobody has; `groups` (N,) int64 the groups
-    that were dealt; `origin` the arguments of the partition by their names on the command line, and SHA-256 sums of
-    what it was made from.
+    `client_of` (N,) int32 holds each image's client, -1 for images that nobody has; `groups` (N,) int64 each image's
+    group, dealt or not, -1 for none; `origin` the arguments of the partition by their names on the command line, and
+    SHA-256 sums of what it was made from.
     """
 
     client_of: np.ndarray

@@ -21,10 +21,8 @@ GROUP_NAMES = {
 }  # fmt: skip
 
 
-def groups_of(
-    split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int, part: str = "train"
-) -> np.ndarray:
-    """The group of every image, (N,) int64; -1 for the images that are not dealt: held out, unreadable, left out.
+def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
+    """The group of every image, held out or not, (N,) int64; -1 for those that are unreadable or in no cluster.
 
     Args:
         split_type: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the scene classes, and so
@@ -32,7 +30,6 @@ def groups_of(
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: how many clusters they must have been made with.
-        part: "train", or "test" for the groups of the held-out images in place of the training images'.
 
     Raises:
         UserError: if the assignments are missing, or were made from another selection or with another K.
@@ -43,9 +40,14 @@ def groups_of(
         groups = np.unique([view.building for view in data.selection.views], return_inverse=True)[1]
     else:
         groups = data.selection.labels
-    dealt = np.zeros(len(data), bool)
-    dealt[getattr(data, part)] = True
-    return np.where(dealt, groups, -1)
+    return np.where(data.readable, groups, -1)
+
+
+def within(groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The groups (N,) of the images at `positions`, and -1 for all others."""
+    chosen = np.full_like(groups, -1)
+    chosen[positions] = groups[positions]
+    return chosen
 
 
 def read_assignments(
@@ -94,7 +96,7 @@ def read_projection(task: str, selection: Selection, folder: Path) -> np.ndarray
 
 
 def dealing_of(args: Namespace, data: TaskData) -> Dealing:
-    """The partition that the arguments of `test_fed.py` ask for.
+    """The partition of the training images that the arguments of `test_fed.py` ask for; its groups are of all images.
 
     With `--partition_file` it is the saved one, whose own arguments (type, alpha, number of clients …) take the place
     of those in `args`: what a run reports is what it ran on. UserError if it is of other images, or deals some that
@@ -102,9 +104,11 @@ def dealing_of(args: Namespace, data: TaskData) -> Dealing:
     """
     if args.partition_file is None:
         groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
-        dealing = deal_as_asked(args, groups, "iid" if args.type == "iid" else args.partition)
+        rule = "iid" if args.type == "iid" else args.partition
+        dealing = deal_as_asked(args, within(groups, data.train), rule)
         more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters")}
-        return replace(dealing, origin={**dealing.origin, **more, "selection_sha256": data.selection.fingerprint})
+        origin = {**dealing.origin, **more, "selection_sha256": data.selection.fingerprint}
+        return replace(dealing, groups=groups.astype(np.int64), origin=origin)
     dealing = read_dealing(args.partition_file)
     if dealing.origin.get("selection_sha256") != data.selection.fingerprint:
         raise UserError(f"{args.partition_file} was made from another selection of images; partition anew")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from utils.errors import UserError
 
@@ -162,14 +163,14 @@ def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return 100.0 * (loss / reference - 1.0)
 
 
-def spread(values: Sequence[float], digits: int, sign: str = "") -> str:
+def spread(values: ArrayLike, digits: int, sign: str = "") -> str:
     """`mean ± standard deviation` (of a sample; only the mean for one value), or a dash for none."""
-    values = np.asarray(values, float)
-    values = values[np.isfinite(values)]
-    if not len(values):
+    numbers = np.asarray(values, float)
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
         return "–"
-    mean = f"{values.mean():{sign}.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {values.std(ddof=1):.{digits}f}"
+    mean = f"{numbers.mean():{sign}.{digits}f}"
+    return mean if len(numbers) == 1 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:

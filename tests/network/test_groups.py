@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from datasets.selection import SELECTION_FILE, Selection
+from datasets.selection import SELECTION_FILE, Selection, read_selection
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from network.groups import GROUP_NAMES, dealing_of, groups_of, read_assignments, read_projection
+from network.groups import GROUP_NAMES, dealing_of, groups_of, read_assignments, read_projection, within
 from utils.errors import UserError
 from utils.files import write_json
 
@@ -47,14 +47,24 @@ def arguments(assignments: Path, **changes: object) -> Namespace:
 
 def test_groups_are_clusters_classes_or_buildings(data: TaskData, assignments: Path) -> None:
     groups = {kind: groups_of(kind, data, assignments, 5) for kind in GROUP_NAMES}
-    for each in groups.values():
-        assert (each[data.test] == -1).all() and (each[data.train] >= 0).all()
-    assert (groups["embedding_based"][data.train] == data.train % 5).all()
-    assert (groups["class_based"][data.train] == data.selection.labels[data.train]).all()
+    assert (groups["embedding_based"] == np.arange(len(data)) % 5).all()
+    assert (groups["class_based"] == data.selection.labels).all()
     assert (groups["iid"] == groups["class_based"]).all()
     buildings = sorted({view.building for view in data.selection.views})
-    for position in data.train:
-        assert buildings[groups["building_based"][position]] == data.selection.views[position].building
+    for group, view in zip(groups["building_based"], data.selection.views, strict=True):
+        assert buildings[group] == view.building
+
+
+def test_unreadable_images_have_no_group(own_copy: Path, tmp_path: Path) -> None:
+    chosen = read_selection(own_copy)
+    (own_copy / chosen.views[3].path("rgb")).write_text("no picture")
+    data = TaskData(chosen, get_task("normal"), 16, torch.device("cpu"))
+    groups = groups_of("building_based", data, tmp_path, 5)
+    assert np.flatnonzero(groups < 0).tolist() == [3]
+
+
+def test_groups_within_a_part() -> None:
+    assert within(np.array([4, 0, 2, -1]), np.array([2, 0, 3])).tolist() == [4, -1, 2, -1]
 
 
 @pytest.mark.parametrize("kind", GROUP_NAMES)
@@ -64,6 +74,7 @@ def test_a_partition_says_where_it_comes_from(data: TaskData, assignments: Path,
     assert (dealing.origin["type"], dealing.origin["partition"]) == (kind, "equal_size")
     assert dealing.origin["selection_sha256"] == data.selection.fingerprint
     assert (dealing.client_of[data.test] == -1).all()
+    assert (dealing.groups >= 0).all()  # those of held-out images, too
 
 
 def test_whole_buildings(data: TaskData, assignments: Path) -> None:

@@ -21,8 +21,8 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import Local, LocalSettings, Turn
+from network.dealing import deal
 from network.local_test import deal_held_out
-from network.partition import deal
 from network.simulation import Simulation
 from tests.network.spread import N_ROUNDS, NAMES, federation
 from utils.errors import UserError
