@@ -216,7 +216,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     """
     tasks, splits = list(dict.fromkeys(table["task"])), [name for name in _SPLITS if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
-    height = 0.34 * len(settings) + 0.5
+    height = max(1.5, 0.34 * len(settings) + 0.5)
     figure = Figure((3.4 * len(tasks) + 1.6, height * len(splits) + 1.0), layout="constrained")
     axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True)
     for (row, split), (column, task) in product(enumerate(splits), enumerate(tasks)):
@@ -231,7 +231,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
         if row == 0:
             axis.set_title(task)
         if column == 0:
-            axis.set_ylabel(_SPLITS[split])
+            axis.set_ylabel(_SPLITS[split].replace(" data", "\ndata"))
         if row == len(splits) - 1:
             axis.set_xlabel("loss over IID split, %")
     handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in _KINDS.items()]
