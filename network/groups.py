@@ -85,7 +85,7 @@ def read_projection(task: str, selection: Selection, folder: Path) -> np.ndarray
     if not (folder / f"assignments_{task}.json").is_file():
         return None
     origin = _read_origin(task, folder)
-    path = folder / origin.get("reduced", "")
+    path = folder / str(origin.get("reduced", ""))
     if origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
         return None
     try:
