@@ -46,15 +46,12 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarr
     quirks = model.config.published_quirks
     model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
     positions = np.flatnonzero(data.readable)
-    embeddings: np.ndarray | None = None
+    shape = (len(data), model.embedding_size)
+    embeddings = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     batches = torch.from_numpy(positions).split(_PUBLISHED_BATCH if quirks else _BATCH)
     for at in tqdm(batches, desc="embeddings", unit="batch"):
         embedding, _ = model(data.batch(at).images)
-        flat = embedding.flatten(1).float().cpu().numpy()
-        if embeddings is None:
-            shape = (len(data), flat.shape[1])
-            embeddings = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        embeddings[at.numpy()] = flat
+        embeddings[at.numpy()] = embedding.flatten(1).float().cpu().numpy()
     return embeddings
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from datasets.task_data import Batch, TaskData
 from losses import LOSSES
-from utils.metrics import image_statistics, summarise
+from utils.metrics import image_statistics, summarise, widths
 
 _CHUNK = 64
 
@@ -33,8 +33,7 @@ def trivial_output(data: TaskData) -> Tensor:
     For classes it is the logarithm of their shares, a pixel where the target is a map: its largest entry is the
     commonest class.
     """
-    total: Tensor | float = 0.0
-    count: Tensor | float = 0.0
+    total = count = torch.zeros(1, dtype=torch.float64)
     for chunk in torch.from_numpy(data.train).split(_CHUNK):
         batch = data.batch(chunk)
         values, valid = batch.target, batch.valid
@@ -72,20 +71,11 @@ def _statistics(
     data: TaskData, positions: np.ndarray, predict: Callable[[Batch], Tensor], accelerator: Accelerator | None
 ) -> Tensor:
     loss_of = LOSSES[data.task.loss]
-    n_processes = accelerator.num_processes if accelerator else 1
-    rows: Tensor | None = None
-    chunks = torch.arange(len(positions)).split(_CHUNK)
-    # Every process does at least one chunk, to know how wide its rows are; zeroed rows add nothing.
-    for number, rows_of_chunk in enumerate(chunks):
-        mine = n_processes == 1 or number % n_processes == accelerator.process_index
-        if not mine and rows is not None:
-            continue
-        batch = data.batch(torch.from_numpy(positions[rows_of_chunk.numpy()]))
+    index, n_processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+    rows = torch.zeros(len(positions), sum(widths(data.task)), device=data.device)
+    for at in torch.arange(len(positions)).split(_CHUNK)[index::n_processes]:
+        batch = data.batch(torch.from_numpy(positions[at.numpy()]))
         output = predict(batch)
         loss = loss_of(output, batch.target, batch.valid)
-        part = image_statistics(data.task, loss, output, batch.target, batch.valid)
-        if rows is None:
-            rows = torch.zeros(len(positions), part.shape[1], device=data.device)
-        if mine:
-            rows[rows_of_chunk.to(data.device)] = part
-    return accelerator.reduce(rows, "sum") if n_processes > 1 else rows
+        rows[at.to(data.device)] = image_statistics(data.task, loss, output, batch.target, batch.valid)
+    return accelerator.reduce(rows, "sum") if accelerator and n_processes > 1 else rows

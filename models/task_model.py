@@ -54,6 +54,11 @@ class TaskModel(nn.Module):
             widths=entry.widths, skip_channels=self.encoder.skip_channels,
         )  # fmt: skip
 
+    @property
+    def embedding_size(self) -> int:
+        """Numbers an image in the embedding, E * S * S."""
+        return ENCODERS[self.config.encoder].widths[-1] * self.config.image_size**2
+
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Embedding (B, E, S, S) and output, (B, C, S, S) or (B, classes), of images (B, 3, S, S) in [0, 1]."""
         features, skips = self.encoder(images)

@@ -84,7 +84,7 @@ class CentralTraining:
         self, model: TaskModel, data: TaskData, settings: TrainSettings, accelerator: Accelerator, checkpoint: Path,
         best: Path, early: Path,
     ) -> None:  # fmt: skip
-        self.model = model.to(accelerator.device, memory_format=torch.channels_last)
+        self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.settings, self.accelerator = data, settings, accelerator
         self.checkpoint, self.best, self.early = checkpoint, best, early
         shuffled = np.random.default_rng(settings.rand_seed).permutation(data.train)

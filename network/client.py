@@ -6,7 +6,7 @@ import math
 from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -100,6 +100,7 @@ class Local:
     tensors: dict[str, Tensor] = field(init=False)
     parameters: dict[str, nn.Parameter] = field(init=False)
     probe: nn.Parameter = field(init=False)
+    probe_gradient: Tensor = field(init=False)
     inputs: Tensor = field(init=False)
     embedding: Tensor = field(init=False)
     labels: Tensor = field(init=False)
@@ -228,8 +229,9 @@ class LocalTraining:
             loss = self.algorithm.local_loss(self._losses(at), local)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            local.probe.grad = torch.full_like(local.probe, -1.0)
-            self.algorithm.correct([parameter.grad for parameter in local.parameters.values()], local)
+            local.probe.grad = local.probe_gradient = torch.full_like(local.probe, -1.0)
+            gradients = [cast(Tensor, parameter.grad) for parameter in local.parameters.values()]
+            self.algorithm.correct(gradients, local)
             schedule.before(step)
             optimizer.step()
             schedule.after(loss.detach())

@@ -65,8 +65,8 @@ class Dealing:
         with write_atomically(folder / "clients.json") as temporary:
             temporary.write_text(json.dumps([images.tolist() for images in self.clients]), encoding="utf-8")
         dealt = np.flatnonzero(self.client_of >= 0)
-        columns = {"user_id": self.client_of[dealt]}
-        columns["image_id"] = dealt if image_ids is None else [image_ids[i] for i in dealt]
+        columns: dict[str, Any] = {"user_id": self.client_of[dealt]}
+        columns["image_id"] = dealt if image_ids is None else [image_ids[int(i)] for i in dealt]
         if classes is not None:
             columns["class"] = classes[dealt]
         columns["cluster"] = self.groups[dealt]

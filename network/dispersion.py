@@ -96,6 +96,6 @@ def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Acce
     if early.is_file():
         model = load_model(early, args.task, "train_centralized_task_model.py")
         if (model.config.image_size, model.task) == (data.image_size, data.task):
-            model = model.to(accelerator.device, memory_format=torch.channels_last)
+            model = model.to(accelerator.device).to(memory_format=torch.channels_last)
             values["gradient_dispersion"] = gradient_dispersion(model, data, dealing.clients, accelerator)
     return values

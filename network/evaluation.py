@@ -78,7 +78,7 @@ class Evaluation:
 
 def over_clients(split: str, values: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Mean and standard deviation over clients of each metric, and the worst loss; nan where no client counts."""
-    row = {}
+    row: dict[str, float] = {}
     for name, of_client in values.items():
         counted = _counted(of_client)
         row |= {f"{split}_{name}_mean": float(counted.mean()), f"{split}_{name}_std": float(counted.std())}

@@ -66,7 +66,7 @@ def read_assignments(
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
     if origin.get(SELECTION_FILE) != selection.fingerprint:
         raise UserError(f"{path} was made from another selection of images; run {made_by} again")
-    found = origin.get("n_clusters")
+    found = int(origin.get("n_clusters", 0))
     if n_clusters is not None and found != n_clusters:
         raise UserError(
             f"{path} has {found} clusters, not {n_clusters}; "

@@ -280,7 +280,7 @@ def _least_sizes(
     That is `min_size`; without one it is the `published` size or half of an equal share, whichever is less, and half
     of that and so on down to 1. UserError if there are too few images for it whatever is drawn.
     """
-    if n_clients * (min_size or 1) > total:
+    if min_size and n_clients * min_size > total:
         raise UserError(
             f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, and there are {total}; "
             "lower --n_clients or --min_client_ds_len"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from models.report import print_values
-from models.task_model import save_model
+from models.task_model import TaskModel, save_model
 from network.simulation import Simulation
 from utils import plots
 from utils.metrics import metric_names
@@ -35,7 +36,7 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     summary = {"last": rows[-1], "trivial_loss": losses, "trivial": trivial, "heterogeneity": heterogeneity}
     run.write_summary(summary)
     if simulation.has_global:
-        save_model(simulation.model, run.path / "model.safetensors")
+        save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
     plots.federated_loss(rows, losses, title, run.figures / "loss.png")
     names = metric_names(simulation.data.task)
     values = {

@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from flwr_datasets.partitioner import Partitioner
 
-    from datasets import Dataset
+    from datasets import Dataset  # type: ignore[attr-defined]
 
 
 def clients(folder: str | Path) -> list[list[int]]:

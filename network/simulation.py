@@ -55,7 +55,7 @@ class Simulation:
         groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
         kept: Collection[str] = (), memory: int = MEMORY,
     ) -> None:  # fmt: skip
-        self.model = model.to(accelerator.device, memory_format=torch.channels_last)
+        self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
         self.groups = torch.from_numpy(groups).to(accelerator.device)
         self.accelerator, self.run, self.seed = accelerator, run, seed
@@ -188,7 +188,7 @@ class Simulation:
 
 def shared_run(accelerator: Accelerator, make: Any) -> Run:
     """The run that the main process makes, known to all processes."""
-    paths = [make().path if accelerator.is_main_process else None]
+    paths: list[Any] = [make().path if accelerator.is_main_process else None]
     if accelerator.num_processes > 1:
         broadcast_object_list(paths)
     return Run(paths[0])

@@ -78,9 +78,9 @@ class ClientStates:
         """Replace a client's state; the tensors are copied, in the plain memory order that they are read back in."""
         if not state and client not in self:
             return
-        plain = {"device": "cpu", "memory_format": torch.contiguous_format, "copy": True}
         self._changed.add(client)
-        self._hold(client, {name: tensor.detach().to(**plain) for name, tensor in state.items()})
+        copies = {name: tensor.detach().cpu() for name, tensor in state.items()}
+        self._hold(client, {name: t.clone(memory_format=torch.contiguous_format) for name, t in copies.items()})
 
     def checkpoint(self) -> dict[int, int]:
         """Write what has changed; returns the version of each client's file, which `restore` takes."""

@@ -89,4 +89,4 @@ def _row(
     said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
     further = {f"{_ARGUMENT}{name}": str(value) for name, value in args.items() if others and name not in said}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
-    return row | {"seed": args["rand_seed"]} | further | values
+    return {**row, "seed": args["rand_seed"], **further, **values}

@@ -170,6 +170,12 @@ def metric_names(task: Task) -> list[str]:
     return ["loss", *(name for metric in task.metrics for name in METRICS[metric].names)]
 
 
+def widths(task: Task) -> list[int]:
+    """The columns of `image_statistics`: those of the loss, then of each metric."""
+    metrics = [METRICS[name] for name in task.metrics]
+    return [2, *(metric.width * (task.out_channels if metric.per_class else 1) for metric in metrics)]
+
+
 def image_statistics(task: Task, loss: Tensor, output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Statistics an image, (B, k) float32: loss, whether anything of it counts, then those of each metric."""
     counts = valid.flatten(1).any(1) if valid.ndim > 1 else valid
@@ -191,8 +197,7 @@ def summarise(task: Task, statistics: Tensor, groups: Sequence[np.ndarray]) -> d
     """
     rows = statistics.cpu().double()
     sums = torch.stack([rows[torch.as_tensor(group, dtype=torch.int64)].sum(0) for group in groups])
-    metrics = [METRICS[name] for name in task.metrics]
-    parts = sums.split([2, *(m.width * (task.out_channels if m.per_class else 1) for m in metrics)], dim=1)
-    finishes = [_ratios, *(metric.finish for metric in metrics)]
+    parts = sums.split(widths(task), dim=1)
+    finishes = [_ratios, *(METRICS[name].finish for name in task.metrics)]
     values = torch.cat([finish(part) for finish, part in zip(finishes, parts, strict=True)], dim=1)
     return dict(zip(metric_names(task), values.T.numpy(), strict=True))

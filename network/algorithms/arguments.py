@@ -32,8 +32,8 @@ def add_method_arguments(parser: Parser, methods: Mapping[str, type[FedAvg]]) ->
     What is not given is not among the parsed arguments; the run's method fills in its own defaults.
     """
     users: dict[str, dict[Argument, list[str]]] = {}
-    for method, kind in methods.items():
-        for name, argument in kind.arguments.items():
+    for method, algorithm in methods.items():
+        for name, argument in algorithm.arguments.items():
             users.setdefault(name, {}).setdefault(argument, []).append(method)
     for name, meanings in users.items():
         any_of = next(iter(meanings))

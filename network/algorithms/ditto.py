@@ -28,7 +28,7 @@ class Ditto(FedAvg):
     and the global model afterwards, so that one working copy serves both.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "lam": Argument(1.0, "lambda, the pull on personal models", NON_NEGATIVE),
         "personal_steps": Argument(None, "steps of the personal model; default: as many as the global", POSITIVE_INT),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -18,7 +17,7 @@ class FedAdagrad(FedOpt):
     v <- v + Delta^2. beta_1 is 0 unless given, since Adagrad as usually understood has no momentum.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedOpt.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedOpt.arguments | {
         "beta1": replace(FedOpt.arguments["beta1"], default=0.0)
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
@@ -18,7 +17,7 @@ class FedAdam(FedOpt):
     v <- beta_2 v + (1 - beta_2) Delta^2, with the paper's beta_1 = 0.9 and beta_2 = 0.99.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedOpt.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedOpt.arguments | {
         "beta2": Argument(0.99, "decay of the server's second moment", BELOW_ONE)
     }
     beta2: float

@@ -33,7 +33,7 @@ class FedAMP(FedAvg):
     processes a round, three models in double precision of memory a process.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "sigma": Argument(1.0, "squared distance at which attention falls to 1/e", POSITIVE),
         "alpha_k": Argument(1.0, "step of the message passing", POSITIVE),
         "lam": Argument(1.0, "lambda, the pull on personal models", NON_NEGATIVE),

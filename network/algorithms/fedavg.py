@@ -34,7 +34,7 @@ class FedAvg:
     though all tensors travel.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = {
+    arguments: ClassVar[dict[str, Argument]] = {
         "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
         "client_sampling": Argument("uniform", "how they are chosen", choices=tuple(SAMPLERS)),
     }

@@ -28,7 +28,7 @@ class FedAvgM(FedAvg):
     averaged.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
         "beta1": Argument(0.9, "server's momentum", BELOW_ONE),
     }

@@ -30,7 +30,7 @@ class FedNova(FedProx):
     proximal steps the paper's code takes sum_i p_i tau_i for tau_eff.) Buffers are averaged.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedProx.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {
         "mu": replace(FedProx.arguments["mu"], default=0.0)
     }
 
@@ -38,7 +38,7 @@ class FedNova(FedProx):
         """Add mu (w - w_t), and to the probe what that is for it."""
         if self.mu:
             super().correct(gradients, local)
-            local.probe.grad.add_(local.reach, alpha=self.mu)
+            local.probe_gradient.add_(local.reach, alpha=self.mu)
 
     def upload(self, local: Local) -> dict[str, Tensor]:
         """d_i under "direction", |a_i|_1 as "reach", and the buffers."""

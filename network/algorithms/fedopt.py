@@ -30,7 +30,7 @@ class FedOpt(FedAvg, ABC):
     rounds. Buffers are averaged.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(0.01, "server's learning rate", POSITIVE),
         "beta1": Argument(0.9, "server's momentum", BELOW_ONE),
         "tau": Argument(1e-3, "degree of adaptivity", POSITIVE),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from network.algorithms.arguments import Argument
@@ -22,7 +21,7 @@ class FedPer(FedAvg):
     evaluated with the initial personal part. There is no global model.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "personal_part": Argument("head", "what stays with the client", choices=tuple(PERSONAL_PARTS))
     }
     personal_part: str

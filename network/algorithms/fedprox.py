@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
@@ -24,7 +23,7 @@ class FedProx(FedAvg):
     mu (w - w_t), which spares a pass through it.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "mu": Argument(0.01, "weight of the proximal term", NON_NEGATIVE)
     }
     mu: float

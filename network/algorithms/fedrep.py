@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from network.algorithms.arguments import Argument
@@ -24,7 +23,7 @@ class FedRep(FedPer):
     of batch norm move in both phases.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedPer.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedPer.arguments | {
         "head_steps": Argument(None, "steps of the head a round; default: half of all", number(int, least=0))
     }
     head_steps: int | None

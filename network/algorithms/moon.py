@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -32,7 +31,7 @@ class MOON(FedAvg):
     constant, so it is left out.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "mu": Argument(1.0, "weight of the contrastive term", NON_NEGATIVE),
         "temperature": Argument(0.5, "temperature of the contrastive term", POSITIVE),
     }

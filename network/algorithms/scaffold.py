@@ -32,7 +32,7 @@ class Scaffold(FedAvg):
     that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's.
     """
 
-    arguments: ClassVar[Mapping[str, Argument]] = FedAvg.arguments | {
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
         "scaffold_option": Argument(2, "how c_i is found", int, choices=(1, 2)),
     }
