@@ -31,9 +31,9 @@ class Simulation:
     adds the sums up. They are kept in double precision, so that the mean does not depend on the order of clients.
     Every random choice comes from a generator seeded by (seed, round, client).
 
-    What does not travel, each client keeps as its own version. If there is such a tensor, or if the method makes
-    personal models, every client is evaluated with its own model; if there is, the server has no whole model, and
-    only the clients' are evaluated.
+    Of a tensor that does not travel, each client keeps its own version. Where there are such tensors, the server has
+    no whole model, and each client is evaluated with its own; where the method makes personal models beside the
+    server's, both are.
 
     Args:
         model: the initial model; it becomes the working copy.
