@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
+from benchmarks.tables import print_table
 from network.partition import PARTITIONERS
 from utils.errors import UserError
 
@@ -83,7 +84,7 @@ def main() -> None:
             rows.append({"rule": rule, "clients": n_clients, "images": f"{n_images:,} images", "text": text})
         table = pd.DataFrame(rows).pivot(index=["rule", "clients"], columns="images", values="text")
         table = table[[f"{n_images:,} images" for n_images in IMAGES]].reset_index()
-        print(f"\n{n_groups} groups, alpha {ALPHA:g}\n\n{table.to_markdown(index=False)}\n")
+        print_table(f"{n_groups} groups, alpha {ALPHA:g}", table)
     for case, reason in failures.items():
         print(f"– {case}: {reason}")
 

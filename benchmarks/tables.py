@@ -14,6 +14,6 @@ def middle(values: Sequence[float], digits: int) -> str:
     return f"{median:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
-def print_table(title: str, rows: Sequence[Mapping[str, object]]) -> None:
+def print_table(title: str, rows: Sequence[Mapping[str, object]] | pd.DataFrame) -> None:
     """A title and a Markdown table."""
     print(f"\n{title}\n\n{pd.DataFrame(rows).to_markdown(index=False)}")
