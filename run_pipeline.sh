@@ -3,7 +3,7 @@
 # simulates federated learning on embedding-based, class-based and random splits, and makes the table and the figure.
 #
 #   bash run_pipeline.sh               under ten minutes on two cores
-#   bash run_pipeline.sh --test_mode   the same in a minute or two, with too little training to mean anything
+#   bash run_pipeline.sh --test_mode   the same in two or three minutes, with too little training to mean anything
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source scripts/environment.sh
