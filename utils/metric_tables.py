@@ -8,10 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from utils.tables import ASIDE, differing, finished_runs, spread
+from utils.tables import ASIDE, SPLITS, differing, finished_runs, spread
 
-# What is measured on, in the order of the table, and the columns of a federated run's last round that hold it.
-_DATA = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
+# What is measured on, whose models, and the columns of a federated run's last round that hold it.
 _COLUMNS = {
     ("train", ""): "train_{}_mean",
     ("local_test", ""): "local_test_{}_mean",
@@ -56,7 +55,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
     arguments = differing(part, [name for name in part if name.startswith(_ARGUMENT)], ["model"])
-    order = {name: rank for rank, name in enumerate([*_DATA, _TRIVIAL, _CENTRAL, "", *_SPLITS.values()])}
+    order = {name: rank for rank, name in enumerate([*SPLITS, _TRIVIAL, _CENTRAL, "", *_SPLITS.values()])}
     part = part.sort_values(
         _ROW, key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),
         na_position="first", kind="stable",
@@ -64,7 +63,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     rows = []
     for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
         row = dict(zip([*_ROW, *arguments], setting, strict=True))
-        row["data"], row["alpha"] = _DATA[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
+        row["data"], row["alpha"] = SPLITS[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
         # One value a seed: the trivial predictor's comes with every run.
         by_seed = group.groupby("seed")[names].mean()
         rows.append(row | {"seeds": len(by_seed)} | {name: spread(by_seed[name], 4) for name in names})
