@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +18,8 @@ from datasets.selection import Selection, read_selection
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
 from utils.runs import data_path_or_default
+
+_READ_AHEAD = 2  # batches, where they are read beside the training
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class TaskData:
             raise UserError(f"{task.name}: {len(self.train)} training and {len(self.test)} held-out images; need both")
         self.labels = torch.from_numpy(selection.labels).to(device)
         size = self._images.nbytes + self._stored.nbytes
-        if device.type != "cpu" and size < _free_bytes(device) // 2:
+        self._resident = device.type == "cpu" or size < _free_bytes(device) // 2
+        if self._resident:
             self._images, self._stored = self._images.to(device), self._stored.to(device)
 
     @classmethod
@@ -68,7 +74,28 @@ class TaskData:
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
-        return decode_batch(self.task, self._take(self._images, positions), self._take(self._stored, positions))
+        return decode_batch(self.task, *self._read(positions))
+
+    def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
+        """Batch after batch of the images at these positions (int64): the positions on `device`, and the images.
+
+        Where the packed arrays do not lie on the device, a thread reads the next ones while one is in use, into pinned
+        memory, from which they travel while the device works.
+        """
+        sizes = [len(at) for at in plan]
+        positions = torch.from_numpy(np.concatenate(plan))
+        # One transfer for all, which nothing waits for.
+        on_device = positions.to(self.device, non_blocking=True).split(sizes)
+        if self._resident:
+            yield from ((at, self.batch(at)) for at in on_device)
+            return
+        to_read = positions.split(sizes)
+        with ThreadPoolExecutor(1) as reader:
+            ahead = deque(reader.submit(self._read, at) for at in to_read[:_READ_AHEAD])
+            for step, at in enumerate(on_device):
+                packed = ahead.popleft().result()
+                ahead.extend(reader.submit(self._read, later) for later in to_read[step + _READ_AHEAD :][:1])
+                yield at, decode_batch(self.task, *packed)
 
     def in_physical_units(self, positions: Tensor, *maps: Tensor) -> tuple[Tensor, ...]:
         """Targets or outputs of the images at `positions` in the task's `unit`; as they are where it has none."""
@@ -77,8 +104,14 @@ class TaskData:
         values, valid = _values(self.task, self._take(self._stored, positions))
         return tuple(self.task.physical(each, values, valid) for each in maps)
 
+    def _read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return self._take(self._images, positions), self._take(self._stored, positions)
+
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
-        return array[positions.to(array.device)].to(self.device, non_blocking=True)
+        taken = array[positions.to(array.device)]
+        if not self._resident and self.device.type == "cuda":
+            taken = taken.pin_memory()
+        return taken.to(self.device, non_blocking=True)
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:

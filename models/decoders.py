@@ -101,8 +101,8 @@ class TaskonomyDecoder(nn.Module):
 
     def forward(self, features: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, widths[-1], S, S) and output, (B, out_channels, S, S) or (B, classes)."""
-        x = self.fc(features).view(-1, *self.first)
-        x = x.contiguous(memory_format=torch.channels_last)
+        # The channels by what is left: several models in one (models/stacking.py) have theirs side by side.
+        x = self.fc(features).view(len(features), -1, *self.first[1:])
         x = self.stem(self.attention(x))
         levels = _coarse_first(skips, len(self.upsamples))
         for upsample, conv, skip in zip(self.upsamples, self.convs, levels, strict=True):

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import math
 from argparse import Namespace
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-
-from datasets.task_data import TaskData
-from losses import LOSSES
-from network.sampling import batches_an_epoch
-
-if TYPE_CHECKING:
-    from network.algorithms.fedavg import FedAvg
 
 LR_SCHEDULES = ("plateau", "cosine", "none")
 _PLATEAU_WINDOW = 5
@@ -49,10 +40,10 @@ class LocalSettings:
         return cls(**given | (short if args.test_mode else {}))
 
     def steps(self, n_images: int) -> int:
-        """Steps a round of a client with so many images: `local_epochs` over them, or else the same for all."""
+        """Steps a round of a client with so many images: `local_epochs` of them, rounded, or else the same for all."""
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
-        return self.local_epochs * batches_an_epoch(n_images, self.batch_size)
+        return round(self.local_epochs * n_images / min(self.batch_size, n_images))
 
 
 @dataclass(frozen=True)
@@ -71,25 +62,41 @@ class Turn:
     portion: float
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A part of a client's round: training of the parameters `trained` (None: all) for a number of steps.
+
+    Each phase has an optimiser, a schedule and a generator of its own, so that what one does to the client's random
+    choices never depends on another. Hooks find its name in `local.phase`.
+    """
+
+    n_steps: int
+    name: str = ""
+    trained: frozenset[str] | None = None
+
+
 @dataclass
 class Local:
     """One client at work, as the hooks of a method see it. All tensors go by the name that they have in the model.
 
     `server` are the server's tensors, `start` those that the client starts the round from: the server's, or its own
-    where they do not travel. `shared` are the names that do, `tensors` the working copy's parameters and buffers,
-    `state` what the client keeps between rounds, `scratch` what the method needs until the round ends. Within a phase
-    of training, `parameters` are those that it trains. `inputs` (B, 3, S, S), `embedding` (B, E, S, S), `labels` (B,)
-    and `groups` (B,) belong to the batch at hand.
+    where they do not travel. `shared` are the names that do, `tensors` the client's parameters and buffers at work,
+    `state` what the client keeps between rounds, `scratch` what the method needs until the round ends. `model` is the
+    architecture; its own weights are the client's only while clients train one by one. Within a phase of training,
+    `parameters` are those that it trains. `inputs` (B, 3, S, S), `embedding` (B, E, S, S), `labels` (B,) and `groups`
+    (B,) belong to the batch at hand, `gradient()` to all the client's images. `losses` are what was minimised, step by
+    step.
 
-    `probe` is a number that the phase's optimiser drives by a gradient of -1: `reach`, how far it has come from 0, is
-    the weight of all gradients of the phase together in the way that the client went. That is the |a_i|_1 of FedNova
-    (arXiv 2007.07481): steps times learning rate for plain SGD, with momentum and schedules what they make of it.
+    `reach` is how far the phase's optimiser goes on a constant gradient of -1, `probe_gradient`: the weight of all
+    gradients of the phase together in the way that the client went. That is the |a_i|_1 of FedNova (arXiv 2007.07481):
+    steps times learning rate for plain SGD, with momentum and schedules what they make of it.
     """
 
     client: int
     turn: Turn
     round: int
     model: nn.Module
+    tensors: Mapping[str, Tensor]
     server: Mapping[str, Tensor]
     start: Mapping[str, Tensor]
     state: dict[str, Tensor]
@@ -97,29 +104,22 @@ class Local:
     shared: frozenset[str]
     phase: str = ""
     scratch: dict[str, Tensor] = field(default_factory=dict)
-    tensors: dict[str, Tensor] = field(init=False)
-    parameters: dict[str, nn.Parameter] = field(init=False)
-    probe: nn.Parameter = field(init=False)
+    losses: list[Tensor] = field(default_factory=list)
+    parameters: dict[str, Tensor] = field(init=False)
+    reach: Tensor = field(init=False)
     probe_gradient: Tensor = field(init=False)
     inputs: Tensor = field(init=False)
     embedding: Tensor = field(init=False)
     labels: Tensor = field(init=False)
     groups: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tensors = {name: tensor.detach() for name, tensor in self.model.state_dict(keep_vars=True).items()}
-
-    @property
-    def reach(self) -> Tensor:
-        """How far the last phase's optimiser goes on a constant gradient of -1, a number on the device."""
-        return self.probe.detach()
+    gradient: Callable[[], dict[str, Tensor]] = field(init=False)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copy these tensors into the working copy."""
+        """Copy these tensors into the client's."""
         copy_into(self.tensors, tensors)
 
     def copy(self, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """The working copy's tensors of these names (by default all), to be kept."""
+        """The client's tensors of these names (by default all), to be kept."""
         return {name: self.tensors[name].clone() for name in (self.tensors if names is None else names)}
 
     def shared_parameters(self) -> list[str]:
@@ -128,8 +128,7 @@ class Local:
 
     def pull(self, gradients: list[Tensor], centre: Mapping[str, Tensor], strength: float) -> None:
         """Add the gradient of strength / 2 |w - centre|^2, w being the parameters in training."""
-        values = [parameter.data for parameter in self.parameters.values()]
-        drift = torch._foreach_sub(values, [centre[name] for name in self.parameters])
+        drift = torch._foreach_sub(list(self.parameters.values()), [centre[name] for name in self.parameters])
         torch._foreach_add_(gradients, drift, alpha=strength)
 
 
@@ -171,105 +170,6 @@ class Schedule:
         self._since = torch.where(improved, 0.0, self._since + 1.0)
         late = self._since >= self.settings.no_improvement_tolerance
         self.lr.mul_(torch.where(late, self.settings.lr_decay_rate, 1.0))
-
-
-class LocalTraining:
-    """A client's training on its own images, which a method arranges in phases: `training(n_steps, …)` is one.
-
-    Each phase has an optimiser, a schedule and a generator of its own, so that what one phase does to the client's
-    random choices never depends on another.
-
-    Args:
-        local: the client; its model holds the tensors that it starts from, and is trained in place.
-        data: the task's images.
-        algorithm: whose hooks are asked.
-        groups: (N,) the group of every image, on the data's device.
-        seed: of the client's generators in this round.
-    """
-
-    def __init__(
-        self, local: Local, data: TaskData, algorithm: FedAvg, groups: Tensor, seed: tuple[int, ...]
-    ) -> None:  # fmt: skip
-        self.local, self.data, self.algorithm, self.groups, self.seed = local, data, algorithm, groups, seed
-        self._loss_of = LOSSES[data.task.loss]
-        self._norms = [module for module in local.model.modules() if isinstance(module, _BatchNorm)]
-        self._total = torch.zeros((), device=data.device)
-        self._taken = 0
-
-    @property
-    def mean_loss(self) -> Tensor:
-        """The mean of what was minimised over all steps so far, a number on the device."""
-        return self._total / max(1, self._taken)
-
-    def __call__(self, n_steps: int, phase: str = "", trained: Collection[str] | None = None) -> None:
-        """Take `n_steps` steps.
-
-        Args:
-            n_steps: how many; nothing happens at 0.
-            phase: a name, which the hooks find in `local.phase`.
-            trained: the parameters to train; the others are frozen, at no cost in the backward pass. None for all.
-        """
-        if n_steps < 1 or (trained is not None and not trained):
-            return
-        local, settings = self.local, self.local.settings
-        local.phase = phase
-        rng = np.random.default_rng((*self.seed, *phase.encode()))
-        plan = self.algorithm.batches(len(local.turn.images), settings.batch_size, n_steps, rng)
-        # One transfer for all steps, which nothing waits for.
-        positions = torch.from_numpy(local.turn.images[np.concatenate(plan)]).to(self.data.device, non_blocking=True)
-        local.parameters = {n: p for n, p in local.model.named_parameters() if trained is None or n in trained}
-        local.model.requires_grad_(False)
-        for parameter in local.parameters.values():
-            parameter.requires_grad_(True)
-        local.probe = nn.Parameter(torch.zeros((), device=self.data.device))
-        schedule = Schedule(local, n_steps, self.data.device)
-        optimizer = self._optimizer([*local.parameters.values(), local.probe], schedule.lr)
-        local.model.train()
-        for step, at in enumerate(positions.split([len(batch) for batch in plan])):
-            loss = self.algorithm.local_loss(self._losses(at), local)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            local.probe.grad = local.probe_gradient = torch.full_like(local.probe, -1.0)
-            gradients = [cast(Tensor, parameter.grad) for parameter in local.parameters.values()]
-            self.algorithm.correct(gradients, local)
-            schedule.before(step)
-            optimizer.step()
-            schedule.after(loss.detach())
-            self._total += loss.detach()
-        self._taken += n_steps
-        local.model.zero_grad(set_to_none=True)  # what is frozen in the next phase must not keep a gradient
-        local.model.requires_grad_(True)
-
-    def gradient(self) -> dict[str, Tensor]:
-        """The gradient of the client's mean loss over all its images at the present weights, by parameter.
-
-        Batch norm works as in training; its running statistics move.
-        """
-        parameters = dict(self.local.model.named_parameters())
-        self.local.model.train()
-        positions = torch.from_numpy(self.local.turn.images).to(self.data.device)
-        total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
-        for at in positions.split(self.local.settings.batch_size):
-            loss = self._losses(at).sum() / len(positions)
-            torch._foreach_add_(list(total.values()), torch.autograd.grad(loss, list(parameters.values())))
-        return total
-
-    def _losses(self, at: Tensor) -> Tensor:
-        """The loss of each image at these positions, (B,), of the working copy in training mode."""
-        local, batch = self.local, self.data.batch(at)
-        for norm in self._norms:
-            # One image alone is normalised by the running statistics; PyTorch refuses it where a map has one pixel.
-            norm.train(len(at) > 1)
-        local.inputs, local.groups, local.labels = batch.images, self.groups[at], self.data.labels[at]
-        local.embedding, output = local.model(batch.images)
-        return self._loss_of(output, batch.target, batch.valid)
-
-    def _optimizer(self, parameters: list[nn.Parameter], lr: Tensor) -> torch.optim.Optimizer:
-        settings = self.local.settings
-        if settings.use_adam:
-            return torch.optim.Adam(parameters, lr=lr, weight_decay=settings.weight_decay, fused=True)
-        decay, momentum = settings.weight_decay, settings.momentum
-        return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=decay, fused=True)
 
 
 def copy_into(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:

@@ -37,19 +37,13 @@ def by_size(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) -> di
 SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size}
 
 
-def batches_an_epoch(n_images: int, batch_size: int) -> int:
-    """How many batches `shuffled_epochs` makes of the images."""
-    whole, rest = divmod(n_images, batch_size)
-    return max(1, whole + (rest > 1))
+def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Batches (n_steps, B) of positions in 0..n_images - 1: epochs in random order, one after another, cut evenly.
 
-
-def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Batches of positions in 0..n_images - 1: epochs in random order, the last batch of each as small as it is.
-
-    An image that would be left alone goes with the batch before it: batch norm has no statistics of one image.
+    B is the batch size, or all images of a client that has fewer. A batch may begin in one epoch and end in the next,
+    so that every step of every client has as many images as it can have.
     """
-    starts = np.arange(1, batches_an_epoch(n_images, batch_size)) * batch_size
-    batches: list[np.ndarray] = []
-    while len(batches) < n_steps:
-        batches += np.split(rng.permutation(n_images), starts)
-    return batches[:n_steps]
+    size = min(batch_size, n_images)
+    n_epochs = -(-n_steps * size // n_images)
+    stream = np.concatenate([rng.permutation(n_images) for _ in range(n_epochs)])
+    return stream[: n_steps * size].reshape(n_steps, size)

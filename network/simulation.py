@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from tqdm import tqdm
 
 from datasets.task_data import TaskData
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, LocalTraining, Turn, copy_into, longest_first
+from network.client import Local, LocalSettings, Turn, copy_into, longest_first
 from network.evaluation import Evaluation
+from network.local_training import LocalTraining
 from network.state import MEMORY, ClientStates, part, under
+from network.workspace import workspace
 from utils.errors import UserError
 from utils.runs import Run
 
@@ -25,7 +29,7 @@ _LOSS = "local_loss"  # travels with the uploads
 
 
 class Simulation:
-    """Clients train in turn on one working copy of the model, and the server takes the mean of what they send.
+    """Clients train in turn, or several at once, on working copies, and the server takes the mean of what they send.
 
     Each process trains the clients that are its own and keeps a running sum of their uploads; one all-reduce a round
     adds the sums up. They are kept in double precision, so that the mean does not depend on the order of clients.
@@ -48,12 +52,14 @@ class Simulation:
         seed: of all randomness.
         kept: names of tensors that stay with the clients, whatever the method.
         memory: bytes of clients' states to hold in memory, a process.
+        clients_per_batch: how many clients train side by side, at most.
+        compiled: whether to compile the forward pass of local training.
     """
 
     def __init__(
         self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
         groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
-        kept: Collection[str] = (), memory: int = MEMORY,
+        kept: Collection[str] = (), memory: int = MEMORY, clients_per_batch: int = 1, compiled: bool = False,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
@@ -70,6 +76,11 @@ class Simulation:
         self.states = ClientStates(folder, own, len(clients), accelerator.device, memory)
         self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
+        # With other numbers of clients at the end of a round there are two sizes of workspace, beside the model's own.
+        build = partial(workspace, self.model, image_size=data.image_size, compiled=compiled)
+        self._workspace = lru_cache(maxsize=3)(lambda n: build(n=n))
+        self._clients_per_batch = clients_per_batch
+        self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
         self._sum_type = torch.float32 if accelerator.device.type == "mps" else torch.float64
 
     def train(self) -> list[dict[str, Any]]:
@@ -105,12 +116,12 @@ class Simulation:
         turns = self.algorithm.turns(self.clients, self.settings, rng)
         self.algorithm.start_round(self.model, turns, self.server, self.states, self._total)
         sums: dict[str, Tensor] = {}
-        for client, turn in turns.items():
-            if client in self.states.own:
-                for name, tensor in self._train_client(client, turn, round).items():
+        for clients in self._side_by_side(turns):
+            for client, upload in self._train_clients(clients, turns, round):
+                for name, tensor in upload.items():
                     if name not in sums:
                         sums[name] = torch.zeros(tensor.shape, dtype=self._sum_type, device=tensor.device)
-                    sums[name].add_(tensor, alpha=turn.weight)
+                    sums[name].add_(tensor, alpha=turns[client].weight)
         # Divided at the end: sums of whole numbers of images times single-precision values are nearly always exact.
         whole = sum(turn.weight for turn in turns.values())
         mean = {name: tensor / whole for name, tensor in self._reduce(sums).items()}
@@ -118,19 +129,38 @@ class Simulation:
         self.server = self.algorithm.server_step(self.server, mean)
         return local_loss
 
-    def _train_client(self, client: int, turn: Turn, round: int) -> dict[str, Tensor]:
-        """One client's round: what it uploads, and its mean loss over the steps."""
-        state = self.states.load(client)
-        start = self._start(state)
-        copy_into(self._working, start)
-        if client not in self.states:
-            state = self.algorithm.client_state(self.model)
-        local = Local(client, turn, round, self.model, self.server, start, state, self.settings, self._shared)
-        training = LocalTraining(local, self.data, self.algorithm, self.groups, (self.seed, round, client))
-        self.algorithm.local_update(local, training)
-        local.state |= under("own", local.copy([name for name in self._working if name not in self._shared]))
-        self.states.save(client, local.state)
-        return self.algorithm.upload(local) | {_LOSS: training.mean_loss}
+    def _side_by_side(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
+        """This process's clients of a round, in lots that can train at once."""
+        alike: dict[tuple[int, int], list[int]] = {}
+        for client, turn in turns.items():
+            if client in self.states.own:
+                # Batch norm must not see images that fill up a smaller batch.
+                batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
+                alike.setdefault((turn.n_steps, batch), []).append(client)
+        for clients in alike.values():
+            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // self._clients_per_batch)))
+
+    def _train_clients(
+        self, clients: Sequence[int], turns: Mapping[int, Turn], round: int
+    ) -> Iterator[tuple[int, dict[str, Tensor]]]:  # fmt: skip
+        """A round of clients that train at once: what each uploads, and its mean loss over the steps."""
+        space, at_work = self._workspace(len(clients)), []
+        for client, tensors in zip(clients, space.tensors, strict=True):
+            state = self.states.load(client)
+            start = self._start(state)
+            copy_into(tensors, start)
+            if client not in self.states:
+                state = self.algorithm.client_state(start)
+            at_work.append(
+                Local(client, turns[client], round, self.model, tensors, self.server, start, state, self.settings,
+                      self._shared)
+            )  # fmt: skip
+        LocalTraining(space, self.data, self.algorithm, self.groups, self.seed)(at_work)
+        own = [name for name in self._working if name not in self._shared]
+        for local in at_work:
+            local.state |= under("own", local.copy(own))
+            self.states.save(local.client, local.state)
+            yield local.client, self.algorithm.upload(local) | {_LOSS: torch.stack(local.losses).mean()}
 
     def _start(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What a client starts a round from: the server's tensors, and its own where they do not travel."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalTraining
+from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE_INT
 
@@ -36,13 +36,13 @@ class Ditto(FedAvg):
     lam: float
     personal_steps: int | None
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
+    def local_update(self, local: Local) -> Iterator[Phase]:
         """The personal model's phase, then FedAvg's."""
         local.load(self.personal_model(local.start, local.state))
-        training(self.personal_steps or local.turn.n_steps, phase="personal")
+        yield Phase(self.personal_steps or local.turn.n_steps, "personal")
         local.state |= under("personal", local.copy())
         local.load(local.start)
-        super().local_update(local, training)
+        yield from super().local_update(local)
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add lambda (v - w_t) in the personal phase."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalTraining, Turn
+from network.client import Local, Phase, Turn
 from network.state import ClientStates, in_kind_of, part, under
 from utils.args import POSITIVE
 
@@ -78,12 +78,12 @@ class FedAMP(FedAvg):
                 cloud = {n: in_kind_of(u.view_as(server[n]), server[n]) for n, u in zip(names, mixed, strict=True)}
                 states.save(client, states.load(client) | under("cloud", cloud))
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
+    def local_update(self, local: Local) -> Iterator[Phase]:
         """Train towards u_i, which is not kept."""
         local.scratch = part("cloud", local.state)
         for name in local.scratch:
             del local.state[f"cloud.{name}"]
-        super().local_update(local, training)
+        yield from super().local_update(local)
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add lambda / alpha_k (w - u_i)."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, nn
 
 from network.algorithms.arguments import Argument, read_arguments
-from network.client import Local, LocalSettings, LocalTraining, Turn
+from network.client import Local, LocalSettings, Phase, Turn
 from network.sampling import SAMPLERS, shuffled_epochs
 from network.state import ClientStates, in_kind_of
 from utils.args import POSITIVE_INT
@@ -53,8 +53,8 @@ class FedAvg:
         """What the server keeps beside the model, under names of its own; it is part of `server` from then on."""
         return {}
 
-    def client_state(self, model: nn.Module) -> dict[str, Tensor]:
-        """What a client keeps between rounds, at its first turn; `model` holds what it starts from."""
+    def client_state(self, start: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a client keeps between rounds, at its first turn, which it starts from these tensors."""
         return {}
 
     def turns(
@@ -75,13 +75,16 @@ class FedAvg:
     ) -> None:  # fmt: skip
         """What the server does before clients train; `total` adds a tensor up over all processes, which all call it."""
 
-    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Which of its own images a client sees at each step."""
+    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
+        """Which of its own images a client sees at each step, (n_steps, B)."""
         return shuffled_epochs(n_images, batch_size, n_steps, rng)
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
-        """What a client does in a round, as phases of training on the working copy, which holds `local.start`."""
-        training(local.turn.n_steps)
+    def local_update(self, local: Local) -> Iterator[Phase]:
+        """What a client does in a round, its tensors holding `local.start`: it yields each phase to be trained.
+
+        Clients that train side by side must yield the same phases.
+        """
+        yield Phase(local.turn.n_steps)
 
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:
         """The scalar to minimise, from the loss an example (B,)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from network.algorithms.arguments import Argument
 from network.algorithms.fedper import FedPer
-from network.client import Local, LocalTraining
+from network.client import Local, Phase
 from utils.args import number
 
 
@@ -28,10 +29,11 @@ class FedRep(FedPer):
     }
     head_steps: int | None
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
+    def local_update(self, local: Local) -> Iterator[Phase]:
         """The head's phase, then the body's."""
         n_steps = local.turn.n_steps
         head_steps = min(n_steps // 2 if self.head_steps is None else self.head_steps, n_steps - 1)
-        names = [name for name, _ in local.model.named_parameters()]
-        training(head_steps, phase="head", trained=[name for name in names if not self.is_shared(name)])
-        training(n_steps - head_steps, trained=[name for name in names if self.is_shared(name)])
+        names = frozenset(name for name, _ in local.model.named_parameters())
+        body = frozenset(filter(self.is_shared, names))
+        yield Phase(head_steps, "head", names - body)
+        yield Phase(n_steps - head_steps, trained=body)

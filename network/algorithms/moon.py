@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalTraining
+from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE
 
@@ -38,10 +39,10 @@ class MOON(FedAvg):
     mu: float
     temperature: float
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
+    def local_update(self, local: Local) -> Iterator[Phase]:
         """Train against the last model, then keep the new one in its place."""
         local.scratch = part("previous", local.state)
-        super().local_update(local, training)
+        yield from super().local_update(local)
         local.state |= under("previous", local.copy())
 
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from network.algorithms.arguments import Argument
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalTraining
+from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE
 
@@ -43,14 +43,14 @@ class Scaffold(FedAvg):
         """c, at first 0."""
         return under("control", {name: torch.zeros_like(p) for name, p in model.named_parameters()})
 
-    def local_update(self, local: Local, training: LocalTraining) -> None:
+    def local_update(self, local: Local) -> Iterator[Phase]:
         """Train with the correction c - c_i, then find the next c_i."""
         names, c, own = local.shared_parameters(), part("control", local.server), part("control", local.state)
         local.scratch = {name: c[name] - own[name] if own else c[name] for name in names}
         if self.scaffold_option == 1:
-            gradient = training.gradient()
+            gradient = local.gradient()
             local.load(local.start)  # batch norm's statistics have moved
-        training(local.turn.n_steps)
+        yield Phase(local.turn.n_steps)
         if self.scaffold_option == 2:
             moved = {name: (local.start[name] - local.tensors[name]) / local.reach for name in names}
             gradient = {name: moved[name] - local.scratch[name] for name in names}

@@ -8,7 +8,7 @@ algorithm can be followed in plain arrays [w, h] of shape (2, 5).
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ from datasets.task_data import Batch
 from datasets.tasks import Task, decode_unit_scale
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import LocalSettings
+from network.client import Local, LocalSettings, Turn
 from network.simulation import Simulation
+from network.workspace import OneCopy
 from utils.runs import Run
 
 DIM, LR, STEPS = 5, 0.2, 3
@@ -61,10 +62,27 @@ class QuadraticData:
     device = torch.device("cpu")
     test = np.arange(8, 11)
     labels = torch.zeros(11, dtype=torch.int64)
+    image_size = 1
 
     def batch(self, positions: Tensor) -> Batch:
         target = torch.from_numpy(B)[positions]
         return Batch(torch.from_numpy(A)[positions], target, torch.ones_like(target, dtype=torch.bool))
+
+    def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
+        for at in map(torch.from_numpy, plan):
+            yield at.to(self.device), self.batch(at.to(self.device))
+
+
+def local_of(
+    settings: LocalSettings = SETTINGS, round: int = 0, state: dict[str, Tensor] | None = None,
+    model: nn.Module | None = None, images: np.ndarray = CLIENTS[1], client: int = 0,
+) -> Local:  # fmt: skip
+    """A client at work on a model of its own, which starts from that model's weights."""
+    model = model or Quadratic()
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    tensors = OneCopy(model).tensors[0]
+    turn, state = Turn(images, 3, 1.0, 1.0, 1.0), {} if state is None else state
+    return Local(client, turn, round, model, tensors, start, start, state, settings, frozenset(start))
 
 
 def method(name: str, **arguments: object) -> FedAvg:

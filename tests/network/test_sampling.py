@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from network.sampling import batches_an_epoch, by_size, shuffled_epochs, uniform
+from network.sampling import by_size, shuffled_epochs, uniform
 
 SIZES = [10, 20, 30, 40]
 
@@ -37,13 +37,18 @@ def test_the_mean_over_draws_by_size_is_unbiased() -> None:
 
 
 @pytest.mark.parametrize(
-    "n_images, batch_size, n_steps, per_epoch",
-    [(10, 4, 7, 3), (3, 16, 4, 1), (1, 8, 3, 1), (8, 4, 2, 2), (9, 4, 4, 2), (3, 1, 6, 3), (5, 4, 3, 1)],
+    "n_images, batch_size, n_steps", [(10, 4, 7), (3, 16, 4), (1, 8, 3), (8, 4, 2), (9, 4, 9), (3, 1, 6), (5, 4, 3)]
 )
-def test_epochs_show_every_image_once(n_images: int, batch_size: int, n_steps: int, per_epoch: int) -> None:
+def test_batches_are_full_and_every_epoch_shows_every_image_once(n_images: int, batch_size: int, n_steps: int) -> None:
     batches = shuffled_epochs(n_images, batch_size, n_steps, np.random.default_rng(0))
-    assert len(batches) == n_steps
-    assert batches_an_epoch(n_images, batch_size) == per_epoch
-    assert min(map(len, batches)) > 1 or batch_size == 1 or n_images == 1
-    for start in range(0, n_steps - per_epoch + 1, per_epoch):
-        assert sorted(np.concatenate(batches[start : start + per_epoch])) == list(range(n_images))
+    assert batches.shape == (n_steps, min(batch_size, n_images))
+    seen = batches.ravel()
+    for start in range(0, len(seen) - n_images + 1, n_images):
+        assert sorted(seen[start : start + n_images]) == list(range(n_images))
+    rest = seen[len(seen) - len(seen) % n_images :]
+    assert len(set(rest)) == len(rest) and set(rest) <= set(range(n_images))
+
+
+def test_epochs_differ() -> None:
+    first, second = shuffled_epochs(50, 50, 2, np.random.default_rng(0))
+    assert not np.array_equal(first, second)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from accelerate import Accelerator
@@ -24,6 +25,7 @@ from network.client import Local, LocalSettings, Turn
 from network.dealing import deal
 from network.local_test import deal_held_out
 from network.simulation import Simulation
+from tests.network import quadratic as q
 from tests.network.spread import N_ROUNDS, NAMES, federation
 from utils.errors import UserError
 from utils.metrics import metric_names
@@ -84,14 +86,11 @@ def by_hand(data: TaskData, images: np.ndarray, client: int, seed: int, round: i
     network.load_state_dict(start)
     network.train()
     rng = np.random.default_rng((seed, round, client))
-    batches: list[np.ndarray] = []
-    while len(batches) < SETTINGS.sgd_per_epoch:
-        order = rng.permutation(len(images))
-        epoch = [order[i : i + 8] for i in range(0, len(images), 8)]
-        if len(epoch[-1]) == 1:  # it goes with the batch before
-            epoch[-2:] = [np.concatenate(epoch[-2:])]
-        batches += epoch
-    for at in batches[: SETTINGS.sgd_per_epoch]:
+    seen: list[int] = []
+    while len(seen) < 8 * SETTINGS.sgd_per_epoch:
+        seen += rng.permutation(len(images)).tolist()
+    for step in range(SETTINGS.sgd_per_epoch):
+        at = np.array(seen[8 * step : 8 * (step + 1)])
         batch = data.batch(torch.from_numpy(images[at]))
         loss = l1(network(batch.images)[1], batch.target, batch.valid).mean()
         distance = sum((p - start[name]).square().sum() for name, p in network.named_parameters())
@@ -119,6 +118,55 @@ def test_two_rounds_are_the_weighted_mean_of_clients_trained_by_hand(
         }
     for key, tensor in simulation.server.items():
         assert torch.allclose(tensor.float(), expected[key].float(), rtol=1e-4, atol=1e-5), key
+
+
+@pytest.mark.parametrize("schedule, adam", [("cosine", False), ("plateau", False), ("none", True)])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_clients_side_by_side_do_what_they_do_one_by_one(
+    tmp_path: Path, name: str, schedule: str, adam: bool
+) -> None:  # fmt: skip
+    # Three clients of different size, two at once and one alone; three rounds, so that what they keep is used.
+    settings = replace(
+        q.SETTINGS, lr_schedule=schedule, use_adam=adam, n_rounds=3, sgd_per_epoch=7, lr_decay_rate=0.8,
+        no_improvement_tolerance=1, momentum=0.5,
+    )  # fmt: skip
+    clients = [np.arange(3), np.arange(3, 7), np.array([7])]
+    more = {"clients": clients, "held_out": [*q.HELD_OUT, np.array([8])]}
+    alone = q.trained(method(name), tmp_path / "alone", settings, **more)
+    together = q.trained(method(name), tmp_path / "together", settings, clients_per_batch=2, **more)
+    for key, tensor in alone.server.items():
+        assert torch.allclose(together.server[key], tensor, rtol=1e-4, atol=1e-6), key
+    for client in range(3):
+        expected, found = alone.states.load(client), together.states.load(client)
+        assert expected.keys() == found.keys()
+        assert all(torch.allclose(found[key], expected[key], rtol=1e-4, atol=1e-6) for key in expected)
+    assert pd.DataFrame(together.rows)["local_loss"][1:].to_numpy() == pytest.approx(
+        pd.DataFrame(alone.rows)["local_loss"][1:].to_numpy(), rel=1e-4
+    )
+
+
+@pytest.mark.parametrize("norm, use_cbam, size", [("group", False, 32), ("batch", False, 16), ("batch", True, 16)])
+def test_networks_side_by_side_are_those_one_by_one(
+    simulate: Callable, data: TaskData, norm: str, use_cbam: bool, size: int
+) -> None:  # fmt: skip
+    # Batches of 5 and, of the second client, 3: filled up with group norm, not side by side with batch norm.
+    clients = [data.train[:8], data.train[8:11], data.train[11:20]]
+    settings = replace(SETTINGS, batch_size=5, n_rounds=1, momentum=0.9)
+    torch.manual_seed(1)
+    config = ModelConfig("normal", "tiny", size, norm, use_cbam)
+    data = TaskData(data.selection, data.task, size, data.device)
+    servers = []
+    for n in (1, 3):
+        torch.manual_seed(0)
+        run = simulate(method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n,
+                       run=f"run{n}")  # fmt: skip
+        lots = sorted(run._side_by_side(run.algorithm.turns(clients, settings, np.random.default_rng(0))))
+        assert lots == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
+        run.train()
+        servers.append(run.server)
+    largest = max(float(t.float().abs().max()) for t in servers[0].values())
+    for key, tensor in servers[0].items():
+        assert torch.allclose(servers[1][key].float(), tensor.float(), rtol=1e-3, atol=1e-4 * largest), key
 
 
 def test_fedprox_without_its_term_is_fedavg(simulate: Callable) -> None:

@@ -1,0 +1,153 @@
+"""The training of clients on their own images: of one alone, or of several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.task_data import TaskData
+from losses import LOSSES
+from network.client import Local, Phase, Schedule
+from network.workspace import Workspace, set_training
+
+if TYPE_CHECKING:
+    from network.algorithms.fedavg import FedAvg
+
+
+class LocalTraining:
+    """Takes clients through the phases of a method, all of them at once.
+
+    Clients that train side by side take as many steps as each other. Batches of different sizes are filled up to the
+    largest with images that no loss counts; batch norm would see them, so that with it all must be of one size.
+
+    Args:
+        workspace: the working copies, one a client.
+        data: the task's images.
+        algorithm: whose hooks are asked.
+        groups: (N,) the group of every image, on the data's device.
+        seed: of all randomness.
+    """
+
+    def __init__(self, workspace: Workspace, data: TaskData, algorithm: FedAvg, groups: Tensor, seed: int) -> None:
+        self.workspace, self.data, self.algorithm, self.groups, self.seed = workspace, data, algorithm, groups, seed
+        self._loss_of = LOSSES[data.task.loss]
+
+    def __call__(self, clients: Sequence[Local]) -> None:
+        """A round of these clients, whose tensors are the workspace's and hold what they start from."""
+        for local in clients:
+            local.gradient = partial(self._gradient, local)
+        # Between phases, every client in turn does what its method says.
+        for phases in zip(*map(self.algorithm.local_update, clients), strict=True):
+            self._train(clients, phases[0])
+
+    def _train(self, clients: Sequence[Local], phase: Phase) -> None:
+        """The steps of a phase; none of them waits for a number from the device."""
+        trained = [name for name in self.workspace.leaves if phase.trained is None or name in phase.trained]
+        if phase.n_steps < 1 or not trained:
+            return
+        self.workspace.prepare(trained)
+        for local in clients:
+            local.phase, local.parameters = phase.name, {name: local.tensors[name] for name in trained}
+        sizes, plan = self._plan(clients, phase)
+        optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
+        for step, (at, batch) in enumerate(self.data.batches(plan)):
+            embedding, output = self.workspace(batch.images.unflatten(0, (len(clients), -1)))
+            losses = self._loss_of(output.flatten(0, 1), batch.target, batch.valid)
+            flat = (batch.images, self.data.labels[at], self.groups[at], losses)
+            images, labels, groups, losses = (each.unflatten(0, (len(clients), -1)) for each in flat)
+            minimised = []
+            for i, (local, size) in enumerate(zip(clients, sizes, strict=True)):
+                local.inputs, local.embedding = images[i, :size], embedding[i, :size]
+                local.labels, local.groups = labels[i, :size], groups[i, :size]
+                minimised.append(self.algorithm.local_loss(losses[i, :size], local))
+                local.losses.append(minimised[i].detach())
+            torch.autograd.backward(minimised)
+            for local, gradients in zip(clients, optimizer.gradients(), strict=True):
+                self.algorithm.correct(gradients, local)
+            optimizer.step(step)
+
+    def _plan(self, clients: Sequence[Local], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
+        """The size of each client's batches, and by step the positions of all clients' images."""
+        plans = []
+        for local in clients:
+            images, batch_size = local.turn.images, local.settings.batch_size
+            rng = np.random.default_rng((self.seed, local.round, local.client, *phase.name.encode()))
+            plans.append(images[self.algorithm.batches(len(images), batch_size, phase.n_steps, rng)])
+        sizes = [plan.shape[1] for plan in plans]
+        full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]
+        return sizes, list(np.concatenate(full, axis=1))
+
+    def _gradient(self, local: Local) -> dict[str, Tensor]:
+        """The gradient of a client's mean loss over all its images at its present weights, by parameter.
+
+        Batch norm works as in training; its running statistics move.
+        """
+        names = list(self.workspace.leaves)
+        leaves = {name: local.tensors[name].requires_grad_() for name in names}
+        total = [torch.zeros_like(leaf) for leaf in leaves.values()]
+        images = local.turn.images
+        for _, batch in self.data.batches(np.array_split(images, -(-len(images) // local.settings.batch_size))):
+            set_training(local.model, len(batch.images))
+            _, output = torch.func.functional_call(local.model, dict(local.tensors), batch.images)
+            loss = self._loss_of(output, batch.target, batch.valid).sum() / len(images)
+            torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values())))
+        for leaf in leaves.values():
+            leaf.requires_grad_(False)
+        return dict(zip(names, total, strict=True))
+
+
+class _Optimizer:
+    """The optimiser of a phase: one group of parameters for all copies or, with learning rates of their own, a client.
+
+    It has one parameter more a client, the probe, whose gradient is -1: how far that comes is the client's reach.
+    """
+
+    def __init__(self, clients: Sequence[Local], workspace: Workspace, trained: list[str], n_steps: int) -> None:
+        self._clients, self._workspace = clients, workspace
+        self._leaves = [workspace.leaves[name] for name in trained]
+        settings, device = clients[0].settings, self._leaves[0].device
+        probe = torch.zeros(len(clients), device=device)
+        probe.grad = torch.empty_like(probe)
+        for i, local in enumerate(clients):
+            local.reach, local.probe_gradient = probe[i], probe.grad[i]
+            local.reach.grad = local.probe_gradient
+        self._own_rates = settings.lr_schedule == "plateau"
+        if self._own_rates:
+            parameters = [[*local.parameters.values(), local.reach] for local in clients]
+        else:
+            parameters = [[*self._leaves, probe]]
+        self._schedules = [Schedule(local, n_steps, device) for local in clients[: len(parameters)]]
+        groups = [{"params": p, "lr": s.lr} for p, s in zip(parameters, self._schedules, strict=True)]
+        self._optimizer: torch.optim.Optimizer
+        if settings.use_adam:
+            self._optimizer = torch.optim.Adam(groups, weight_decay=settings.weight_decay, fused=True)
+        else:
+            self._optimizer = torch.optim.SGD(
+                groups, momentum=settings.momentum, weight_decay=settings.weight_decay, fused=True
+            )
+
+    def gradients(self) -> list[list[Tensor]]:
+        """Each client's gradients, which `step` takes, after a backward pass."""
+        parts = [self._workspace.parts(cast(Tensor, leaf.grad)) for leaf in self._leaves]
+        gradients = [list(of_client) for of_client in zip(*parts, strict=True)]
+        for local, of_client in zip(self._clients, gradients, strict=True):
+            local.probe_gradient.fill_(-1.0)
+            if self._own_rates:
+                for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
+                    parameter.grad = gradient
+        return gradients
+
+    def step(self, step: int) -> None:
+        """Step number `step` of the phase."""
+        for schedule in self._schedules:
+            schedule.before(step)
+        self._optimizer.step()
+        for schedule, local in zip(self._schedules, self._clients, strict=False):
+            schedule.after(local.losses[-1])
+        for leaf in self._leaves:
+            leaf.grad = None

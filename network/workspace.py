@@ -1,0 +1,152 @@
+"""Working copies of the model, in which clients train: one, or several that are computed at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from models.stacking import StackedBatchNorm, repeated, stack
+
+Outputs = tuple[Tensor, Tensor]
+
+
+class Workspace(ABC):
+    """N working copies of one model.
+
+    `tensors` holds each copy's parameters and buffers by the model's names, as views: what is written into them is
+    trained on. `leaves` are the parameters as autograd knows them, those of all copies in one tensor (N, …).
+
+    Args:
+        module: what has the modes of training, and the batch norms.
+        values: parameters and buffers, of one copy or, (N, …), of several.
+        n: how many copies.
+        compiled: whether to compile the forward pass.
+    """
+
+    def __init__(self, module: nn.Module, values: dict[str, Tensor], n: int, compiled: bool) -> None:
+        self.n, self._module = n, module
+        self.leaves = {name: value for name, value in values.items() if isinstance(value, nn.Parameter)}
+        rows = zip(*(self.parts(value.detach()) for value in values.values()), strict=True)
+        self.tensors = [dict(zip(values, row, strict=True)) for row in rows]
+        self._forward: Callable[[Tensor], Outputs] = torch.compile(self.compute) if compiled else self.compute
+
+    def __call__(self, images: Tensor) -> Outputs:
+        """Embeddings (N, B, E, S, S) and outputs (N, B, …) of each copy's own images (N, B, 3, S, S), in training."""
+        if images.shape[1] == 1:
+            set_training(self._module, 1)
+        return self._forward(images)
+
+    def prepare(self, trained: Collection[str]) -> None:
+        """Turn to training of these parameters; the others are frozen, at no cost in the backward pass."""
+        self._module.train()
+        for name, leaf in self.leaves.items():
+            leaf.requires_grad_(name in trained).grad = None
+
+    @abstractmethod
+    def compute(self, images: Tensor) -> Outputs:
+        """The forward pass of all copies."""
+
+    @abstractmethod
+    def parts(self, tensor: Tensor) -> Sequence[Tensor]:
+        """What belongs to each copy, of a leaf or its gradient, as views."""
+
+
+class OneCopy(Workspace):
+    """The model itself."""
+
+    def __init__(self, model: nn.Module, compiled: bool = False) -> None:
+        self._model = model
+        super().__init__(model, model.state_dict(keep_vars=True), 1, compiled)
+
+    def compute(self, images: Tensor) -> Outputs:
+        """The model's forward pass."""
+        embedding, output = self._model(images[0])
+        return embedding[None], output[None]
+
+    def parts(self, tensor: Tensor) -> Sequence[Tensor]:
+        """The tensor."""
+        return [tensor]
+
+
+class StackedCopies(Workspace):
+    """Copies with their channels side by side: see `models/stacking.py`."""
+
+    def __init__(self, stacked: nn.Module, n: int, compiled: bool = False) -> None:
+        self._stacked = stacked
+        super().__init__(stacked, stacked.state_dict(keep_vars=True), n, compiled)
+
+    def compute(self, images: Tensor) -> Outputs:
+        """One forward pass of the stacked network."""
+        embedding, output = self._stacked(images.transpose(0, 1).flatten(1, 2))
+        return self._apart(embedding), self._apart(output)
+
+    def parts(self, tensor: Tensor) -> Sequence[Tensor]:
+        """Its rows."""
+        return tensor.unbind()
+
+    def _apart(self, maps: Tensor) -> Tensor:
+        return maps.unflatten(1, (self.n, -1)).transpose(0, 1)
+
+
+class VmappedCopies(Workspace):
+    """Copies of any model, by `torch.func.vmap`."""
+
+    def __init__(self, model: nn.Module, n: int, compiled: bool = False) -> None:
+        self._model = model
+        self._values: dict[str, Tensor] = {
+            name: nn.Parameter(repeated(value.detach(), n)) if isinstance(value, nn.Parameter) else repeated(value, n)
+            for name, value in model.state_dict(keep_vars=True).items()
+        }
+        super().__init__(model, self._values, n, compiled)
+
+    def compute(self, images: Tensor) -> Outputs:
+        """The model's forward pass, over parameters and images together."""
+        return torch.func.vmap(self._one, randomness="different")(self._values, images)
+
+    def parts(self, tensor: Tensor) -> Sequence[Tensor]:
+        """Its rows."""
+        return tensor.unbind()
+
+    def _one(self, values: dict[str, Tensor], images: Tensor) -> Outputs:
+        return torch.func.functional_call(self._model, values, (images,))
+
+
+def set_training(module: nn.Module, n_images: int) -> None:
+    """Training mode for batches of so many images.
+
+    One image alone is normalised by the running statistics: PyTorch refuses it where a map has one pixel.
+    """
+    module.train()
+    if n_images == 1:
+        for each in module.modules():
+            if isinstance(each, _BatchNorm | StackedBatchNorm):
+                each.eval()
+
+
+def workspace(model: nn.Module, n: int, image_size: int, compiled: bool = False) -> Workspace:
+    """The model itself for n = 1; else n copies, stacked where the network can be and by vmap where it cannot."""
+    if n == 1:
+        return OneCopy(model, compiled)
+    stacked = stack(model, n)
+    if stacked is not None and _agrees(stacked, model, n, image_size):
+        return StackedCopies(stacked, n, compiled)
+    return VmappedCopies(model, n, compiled)
+
+
+@torch.no_grad()
+def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_size: int) -> bool:
+    """Whether a stacked network gives every copy's own output: a module between its layers may mix channels."""
+    device = next(model.parameters()).device
+    images = torch.rand(n, 2, 3, image_size, image_size, generator=torch.Generator().manual_seed(0)).to(device)
+    model.eval(), stacked.eval()
+    try:
+        _, together = StackedCopies(stacked, n).compute(images)
+    except (RuntimeError, IndexError):  # shapes that do not fit
+        return False
+    alone = torch.stack([model(each)[1] for each in images])
+    # A mixture is far off; rounding, in half precision too, is not.
+    return bool((together - alone).abs().max() <= 0.05 * alone.abs().max())

@@ -1,0 +1,158 @@
+"""What a client does in a round: phases, the probe, full gradients, lone images, and several clients at once."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from datasets.selection import Selection
+from datasets.task_data import Batch, TaskData
+from models.task_model import ModelConfig, TaskModel
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, Phase
+from network.local_training import LocalTraining
+from network.workspace import OneCopy
+from tests.network import quadratic as q
+from tests.network.quadratic import local_of
+
+
+def train(local: Local, *phases: Phase, data: object = None, algorithm: type[FedAvg] = FedAvg) -> None:
+    """Take a client through these phases."""
+
+    class InPhases(algorithm):
+        def local_update(self, local: Local) -> Iterator[Phase]:
+            yield from phases
+
+    data = data or q.QuadraticData()
+    groups = torch.zeros(len(data.labels)).long()
+    LocalTraining(OneCopy(local.model), data, InPhases(Namespace()), groups, 0)([local])
+
+
+def weights(local: Local) -> np.ndarray:
+    return np.stack([tensor.numpy() for tensor in local.tensors.values()])
+
+
+def test_the_gradient_over_all_images_is_that_of_numpy() -> None:
+    for batch_size in (8, 2):  # in one batch or in three
+        local = local_of(replace(q.SETTINGS, batch_size=batch_size))
+        train(local)
+        found = local.gradient()
+        assert q.close(np.stack([found[name].numpy() for name in local.tensors]), q.gradient(q.START, 1))
+        assert (weights(local) == q.START).all()
+
+
+@pytest.mark.parametrize("momentum, schedule, decay", [(0.0, "none", 0.0), (0.9, "cosine", 0.0), (0.6, "none", 0.1)])
+def test_reach_is_how_far_a_constant_gradient_of_minus_one_goes(momentum: float, schedule: str, decay: float) -> None:
+    settings = replace(q.SETTINGS, momentum=momentum, lr_schedule=schedule, weight_decay=decay)
+    local = local_of(settings)
+    train(local, Phase(6))
+    at, velocity = 0.0, 0.0
+    for step in range(6):
+        rate = q.LR * (1 + np.cos(np.pi * step / 6 / settings.n_rounds)) / 2 if schedule == "cosine" else q.LR
+        velocity = momentum * velocity - 1.0 + decay * at
+        at -= rate * velocity
+    assert local.reach.item() == pytest.approx(at, rel=1e-5)
+
+
+def test_phases_have_optimisers_and_random_choices_of_their_own() -> None:
+    settings = replace(q.SETTINGS, momentum=0.9, batch_size=2)
+    alone, after = local_of(settings), local_of(settings)
+    train(alone, Phase(5))
+    train(after, Phase(4, "other"))
+    after.load(after.start)
+    train(after, Phase(5))
+    assert (weights(alone) == weights(after)).all()
+
+
+def test_only_what_is_trained_moves() -> None:
+    local = local_of()
+    train(local, Phase(3, "head", frozenset({"decoder.head.shift"})), Phase(0), Phase(2, trained=frozenset()))
+    assert (weights(local)[0] == q.START[0]).all() and not np.isclose(weights(local)[1], q.START[1]).any()
+
+
+def test_losses_are_of_the_steps_of_all_phases() -> None:
+    seen = []
+
+    class Watching(FedAvg):
+        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+            seen.append(float(loss.detach().mean()))
+            return super().local_loss(loss, local)
+
+    local = local_of()
+    train(local, Phase(2), Phase(3, "more"), algorithm=Watching)
+    assert [float(loss) for loss in local.losses] == pytest.approx(seen) and len(seen) == 5
+
+
+def test_what_hooks_see_belongs_to_the_batch() -> None:
+    class Watching(FedAvg):
+        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+            assert len(loss) == len(local.inputs) == len(local.embedding) == len(local.labels) == len(local.groups)
+            assert torch.equal(local.embedding.flatten(1), local.inputs * local.model.weight)
+            return loss.mean()
+
+        def correct(self, gradients: list[Tensor], local: Local) -> None:
+            assert [g.shape for g in gradients] == [p.shape for p in local.parameters.values()]
+
+    train(local_of(replace(q.SETTINGS, batch_size=2)), Phase(4), algorithm=Watching)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("schedule", ["plateau", "cosine"])
+@pytest.mark.parametrize("name", ["fedavg", "fedprox", "scaffold", "fedrep", "ditto", "fednova", "moon"])
+def test_nothing_in_local_training_waits_for_the_gpu(name: str, schedule: str) -> None:
+    class OnDevice(q.QuadraticData):
+        device, a, b = torch.device("cuda"), torch.from_numpy(q.A).cuda(), torch.from_numpy(q.B).cuda()
+        labels = torch.zeros(11, dtype=torch.int64, device="cuda")
+        batches = TaskData.batches
+        _resident = True
+
+        def batch(self, positions: Tensor) -> Batch:
+            return Batch(self.a[positions], self.b[positions], torch.ones_like(self.b[positions], dtype=torch.bool))
+
+    algorithm, model = q.method(name), q.Quadratic().cuda()
+    state: dict[str, Tensor] = {}
+    for _ in range(2):  # the second time with what the client has kept
+        local = local_of(replace(q.SETTINGS, lr_schedule=schedule), model=model, state=state)
+        local.server = local.start | algorithm.server_state(model)
+        training = LocalTraining(OneCopy(model), OnDevice(), algorithm, torch.zeros(11, device="cuda").long(), 0)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            training([local])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+# A batch of one image
+
+
+@pytest.fixture(scope="module")
+def data_of(selection: Selection) -> Callable[[str], TaskData]:
+    return lambda task: TaskData(selection, TaskModel(ModelConfig(task, "tiny", 16)).task, 16, torch.device("cpu"))
+
+
+def test_a_lone_image_is_normalised_by_running_statistics(data_of: Callable[[str], TaskData]) -> None:
+    # At 16 pixels the deepest maps have one pixel, where PyTorch refuses to normalise a batch of one image.
+    torch.manual_seed(0)
+    model, data = TaskModel(ModelConfig("normal", "tiny", 16)), data_of("normal")
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        model.train()(data.batch(torch.from_numpy(data.train[:1])).images)
+    local = local_of(model=model, images=data.train[:1])
+    before = {name: tensor.clone() for name, tensor in local.tensors.items()}
+    train(local, Phase(2), data=data)
+    assert torch.isfinite(torch.stack(local.losses)).all()
+    moved = {name for name, tensor in local.tensors.items() if not torch.equal(tensor, before[name])}
+    assert {"encoder.backbone.0.0.weight", "decoder.head.0.weight"} <= moved
+    assert moved <= {name for name, _ in model.named_parameters()}  # no running statistic
+    # Three images in batches of two make full batches only.
+    counts = [name for name in local.tensors if name.endswith("num_batches_tracked")]
+    before = {name: int(local.tensors[name]) for name in counts}
+    local = local_of(replace(q.SETTINGS, batch_size=2), model=model, images=data.train[:3])
+    train(local, Phase(4), data=data)
+    assert all(int(local.tensors[name]) == before[name] + 4 for name in counts)
