@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from accelerate import Accelerator
 
 from datasets.selection import SELECTION_FILE
 from datasets.task_data import TaskData
 from models import embeddings as emb
+from models.precision import set_precision
 from models.report import draw_clusters, report_held_out
 from models.task_model import load_model
 from models.training import best_file, checkpoint_file, model_from_checkpoint
@@ -50,7 +52,8 @@ def main() -> None:
     else:
         path = best_file(args.load_model_dir, args.task, args.use_cbam)
         model = load_model(path, args.task, "train_centralized_task_model.py")
-    model = model.to(accelerator.device)
+    model = model.to(accelerator.device, memory_format=torch.channels_last)
+    set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was embedded with
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     emb.check_n_clusters(args.n_clusters, data)

@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData
+from models.precision import set_precision
 from models.task_model import init_file, load_model
 from models.training import best_file
 from network.algorithms import ALGORITHMS
@@ -50,6 +51,8 @@ def parse_args() -> Namespace:
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
     add("--batch_norm", choices=BATCH_NORMS, default="averaged", help="local: each client keeps its own; group: none")
+    add("--clients_per_batch", type=clients_per_batch, default=1, help="clients trained at once; auto: what is fastest")
+    parser.add_flag("--compile", False, "compile the forward pass of local training")
     add_method_arguments(parser, ALGORITHMS)
     add("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
     add("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
@@ -62,6 +65,11 @@ def parse_args() -> Namespace:
     return parser.parse_args()
 
 
+def clients_per_batch(text: str) -> int | None:
+    """A number of clients, or None for "auto"."""
+    return None if text == "auto" else POSITIVE_INT(text)
+
+
 def main() -> None:
     """Partition, report how uneven the partition is, train, and draw the result."""
     args = parse_args()
@@ -72,6 +80,7 @@ def main() -> None:
         start, made_by = init_file(args.init_model_dir, args.task, args.use_cbam), "model_initialization.py"
     model = load_model(start, args.task, made_by)
     model = with_group_norm(model) if args.batch_norm == "group" else model
+    set_precision(model, args.precision, accelerator.device)
     kept = batch_norm_tensors(model) if args.batch_norm == "local" else ()
     method = ALGORITHMS[args.method](args)
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
@@ -95,7 +104,7 @@ def main() -> None:
 
     simulation = Simulation(
         model, data, dealing.clients, held_out, dealing.groups, method, LocalSettings.of(args), accelerator, run,
-        args.rand_seed, kept,
+        args.rand_seed, kept, clients_per_batch=args.clients_per_batch, compiled=args.compile,
     )  # fmt: skip
     if args.resume_training:
         simulation.resume()

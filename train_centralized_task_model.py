@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData
+from models.precision import set_precision
 from models.report import report_held_out
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
@@ -42,6 +43,7 @@ def main() -> None:
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
+    set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     settings = TrainSettings(
@@ -57,6 +59,7 @@ def main() -> None:
     training.run(on_epoch=run.write_metrics)
 
     best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
+    set_precision(best, args.precision, accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
     run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
     title = f"{args.task}, central training"

@@ -83,7 +83,7 @@ class TaskData:
         memory, from which they travel while the device works.
         """
         sizes = [len(at) for at in plan]
-        positions = torch.from_numpy(np.concatenate(plan))
+        positions = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *plan]))
         # One transfer for all, which nothing waits for.
         on_device = positions.to(self.device, non_blocking=True).split(sizes)
         if self._resident:

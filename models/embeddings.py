@@ -48,10 +48,11 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarr
     positions = np.flatnonzero(data.readable)
     shape = (len(data), model.embedding_size)
     embeddings = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    batches = torch.from_numpy(positions).split(_PUBLISHED_BATCH if quirks else _BATCH)
-    for at in tqdm(batches, desc="embeddings", unit="batch"):
-        embedding, _ = model(data.batch(at).images)
-        embeddings[at.numpy()] = embedding.flatten(1).float().cpu().numpy()
+    size = _PUBLISHED_BATCH if quirks else _BATCH
+    plan = np.split(positions, range(size, len(positions), size))
+    for at, (_, batch) in zip(tqdm(plan, desc="embeddings", unit="batch"), data.batches(plan), strict=True):
+        embedding, _ = model(batch.images)
+        embeddings[at] = embedding.flatten(1).cpu().numpy()
     return embeddings
 
 

@@ -73,9 +73,9 @@ def _statistics(
     loss_of = LOSSES[data.task.loss]
     index, n_processes = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     rows = torch.zeros(len(positions), sum(widths(data.task)), device=data.device)
-    for at in torch.arange(len(positions)).split(_CHUNK)[index::n_processes]:
-        batch = data.batch(torch.from_numpy(positions[at.numpy()]))
+    starts = range(0, len(positions), _CHUNK)[index::n_processes]
+    for start, (_, batch) in zip(starts, data.batches([positions[i : i + _CHUNK] for i in starts]), strict=True):
         output = predict(batch)
         loss = loss_of(output, batch.target, batch.valid)
-        rows[at.to(data.device)] = image_statistics(data.task, loss, output, batch.target, batch.valid)
+        rows[start : start + _CHUNK] = image_statistics(data.task, loss, output, batch.target, batch.valid)
     return accelerator.reduce(rows, "sum") if accelerator and n_processes > 1 else rows

@@ -115,7 +115,7 @@ def stack(model: nn.Module, n: int) -> nn.Module | None:
     constants = dict(stacked.named_buffers()).keys() - stacked.state_dict().keys()
     for path, module in list(stacked.named_modules()):
         parent, _, name = path.rpartition(".")
-        if type(module) in _STACKED and getattr(module, "padding_mode", "zeros") == "zeros":
+        if _is_plain(module):
             stacked.get_submodule(parent).register_module(name, _STACKED[type(module)](module, n))
         elif next(module.parameters(recurse=False), None) is not None:
             return None
@@ -123,6 +123,13 @@ def stack(model: nn.Module, n: int) -> nn.Module | None:
         parent, _, name = path.rpartition(".")
         setattr(stacked.get_submodule(parent), name, stacked.get_buffer(path).repeat(1, n, 1, 1))
     return stacked
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether a layer is of a kind that stacks, with the usual settings."""
+    usual = {"padding_mode": "zeros", "affine": True, "track_running_stats": True}
+    known = type(layer) in _STACKED and getattr(layer, "momentum", 0.1) is not None
+    return known and all(getattr(layer, name, value) == value for name, value in usual.items())
 
 
 def repeated(tensor: Tensor, n: int) -> Tensor:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ class ModelConfig:
 
 
 class TaskModel(nn.Module):
-    """Images to (embedding, output) for one task.
+    """Images to (embedding, output) for one task; `bf16` lets it compute under bfloat16 autocast.
 
     Args:
         config: what to build; UserError if the image size is no multiple of 16.
@@ -43,6 +44,7 @@ class TaskModel(nn.Module):
         if config.image_size < SCALE or config.image_size % SCALE:
             raise UserError(f"--image_size must be a multiple of {SCALE}, not {config.image_size}")
         self.config = config
+        self.bf16 = False
         self.task: Task = get_task(config.task, config.depth_target, config.published_quirks)
         self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
         if config.published_quirks:
@@ -61,8 +63,10 @@ class TaskModel(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Embedding (B, E, S, S) and output, (B, C, S, S) or (B, classes), of images (B, 3, S, S) in [0, 1]."""
-        features, skips = self.encoder(images)
-        return self.decoder(features, skips)
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
+            features, skips = self.encoder(images)
+            embedding, output = self.decoder(features, skips)
+        return embedding.float(), output.float()
 
 
 def init_file(folder: Path, task: str, use_cbam: bool) -> Path:

@@ -94,7 +94,7 @@ class CentralTraining:
         self.val, self.train = np.sort(shuffled[:n_val]), shuffled[n_val:]
         self.n_steps = len(self._batches(self.train))
         kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
-        self.optimizer = kind(self.model.parameters(), lr=settings.init_lr)
+        self.optimizer = kind(self.model.parameters(), lr=settings.init_lr, fused=True)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
         self.history: list[dict[str, Any]] = []
 
@@ -134,6 +134,11 @@ class CentralTraining:
             index, key = name.split(".", 1)
             optimizer["state"].setdefault(int(index), {})[key] = tensor
         self.optimizer.load_state_dict(optimizer)
+        for parameter, values in self.optimizer.state.items():
+            for key, value in values.items():
+                if value.shape == parameter.shape:
+                    # Fused optimisers go through memory as it lies, so that both must lie in the same order.
+                    values[key] = torch.empty_like(parameter).copy_(value)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history = state["history"]
 
@@ -142,8 +147,7 @@ class CentralTraining:
         loss_of = LOSSES[self.data.task.loss]
         total = torch.zeros((), device=self.data.device)
         self.model.train()
-        for step, at in enumerate(self._batches(order), start=epoch * self.n_steps + 1):
-            batch = self.data.batch(at)
+        for step, (at, batch) in enumerate(self.data.batches(self._batches(order)), start=epoch * self.n_steps + 1):
             _, output = self.model(batch.images)
             loss = loss_of(output, batch.target, batch.valid).mean()
             self.optimizer.zero_grad(set_to_none=True)
@@ -154,11 +158,11 @@ class CentralTraining:
                 save_model(self.model, self.early)
         return float(total) / len(order)
 
-    def _batches(self, order: np.ndarray) -> list[torch.Tensor]:
-        """The images of an epoch's steps, on the device."""
-        batches = list(torch.from_numpy(order).to(self.data.device).split(self.settings.batch_size))
+    def _batches(self, order: np.ndarray) -> list[np.ndarray]:
+        """The images of an epoch's steps."""
+        batches = np.split(order, range(self.settings.batch_size, len(order), self.settings.batch_size))
         if len(batches) > 1 and len(batches[-1]) == 1:  # batch norm cannot normalise a map of one pixel alone
-            batches[-2:] = [torch.cat(batches[-2:])]
+            batches[-2:] = [np.concatenate(batches[-2:])]
         return batches
 
     def _save(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn, copy_into, longest_first
 from network.evaluation import Evaluation
 from network.local_training import LocalTraining
+from network.probe import measure
 from network.state import MEMORY, ClientStates, part, under
 from network.workspace import workspace
 from utils.errors import UserError
+from utils.files import write_json
 from utils.runs import Run
 
 _LOSS = "local_loss"  # travels with the uploads
@@ -52,14 +55,14 @@ class Simulation:
         seed: of all randomness.
         kept: names of tensors that stay with the clients, whatever the method.
         memory: bytes of clients' states to hold in memory, a process.
-        clients_per_batch: how many clients train side by side, at most.
+        clients_per_batch: how many clients train side by side, at most; None to measure what is fastest.
         compiled: whether to compile the forward pass of local training.
     """
 
     def __init__(
         self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
         groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
-        kept: Collection[str] = (), memory: int = MEMORY, clients_per_batch: int = 1, compiled: bool = False,
+        kept: Collection[str] = (), memory: int = MEMORY, clients_per_batch: int | None = 1, compiled: bool = False,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
@@ -76,15 +79,17 @@ class Simulation:
         self.states = ClientStates(folder, own, len(clients), accelerator.device, memory)
         self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
-        # With other numbers of clients at the end of a round there are two sizes of workspace, beside the model's own.
-        build = partial(workspace, self.model, image_size=data.image_size, compiled=compiled)
-        self._workspace = lru_cache(maxsize=3)(lambda n: build(n=n))
-        self._clients_per_batch = clients_per_batch
+        self._compiled = compiled
+        self._pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
+        # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
+        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(self.model, n, data.image_size, compiled))
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
         self._sum_type = torch.float32 if accelerator.device.type == "mps" else torch.float64
 
     def train(self) -> list[dict[str, Any]]:
         """All rounds that are still to do; returns the metrics, a row a round, the first before any training."""
+        if not self._pace:
+            self._pace = self._measure_pace()
         if not self.rows:
             self._finish_round(0, {_LOSS: float("nan"), "seconds": 0.0})
         bar = tqdm(
@@ -109,6 +114,9 @@ class Simulation:
         self.server = {name: tensor.to(device) for name, tensor in part("server", tensors).items()}
         self.states.restore({int(client): version for client, version in state["clients"].items()})
         self.rows = state["rows"]
+        if not self._pace:  # measured once more, it might come out differently, and with it the rounding
+            self._pace = state["pace"]
+            torch.set_num_threads(self._pace["threads"])
 
     def _train_round(self, round: int) -> float:
         """Train the clients of a round and update the server's model; returns their weighted mean loss."""
@@ -131,14 +139,14 @@ class Simulation:
 
     def _side_by_side(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
         """This process's clients of a round, in lots that can train at once."""
-        alike: dict[tuple[int, int], list[int]] = {}
+        most, alike = self._pace["clients_per_batch"], defaultdict(list)
         for client, turn in turns.items():
             if client in self.states.own:
                 # Batch norm must not see images that fill up a smaller batch.
                 batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
-                alike.setdefault((turn.n_steps, batch), []).append(client)
+                alike[turn.n_steps, batch].append(client)
         for clients in alike.values():
-            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // self._clients_per_batch)))
+            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // most)))
 
     def _train_clients(
         self, clients: Sequence[int], turns: Mapping[int, Turn], round: int
@@ -161,6 +169,20 @@ class Simulation:
             local.state |= under("own", local.copy(own))
             self.states.save(local.client, local.state)
             yield local.client, self.algorithm.upload(local) | {_LOSS: torch.stack(local.losses).mean()}
+
+    def _measure_pace(self) -> dict[str, Any]:
+        """How many clients to train at once, as the main process finds it, for all processes."""
+        turns = self.algorithm.turns(self.clients, self.settings, np.random.default_rng(0))
+        most = -(-len(turns) // self.accelerator.num_processes)
+        pace = [measure(most, self.model, self.data, self.settings, self.groups, self._compiled)]
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(pace)
+        if self.accelerator.is_main_process:
+            write_json(self.run.path / "pace.json", pace[0])
+            times = ", ".join(f"{n}: {ms}" for n, ms in pace[0]["ms_by_clients"].items())
+            print(f"clients at once: {pace[0]['clients_per_batch']} (ms a client and step of {times})")
+        torch.set_num_threads(pace[0]["threads"])
+        return pace[0]
 
     def _start(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What a client starts a round from: the server's tensors, and its own where they do not travel."""
@@ -210,7 +232,8 @@ class Simulation:
             parts = gather_object(parts)
         if self.accelerator.is_main_process:
             versions = {client: version for of_process in parts for client, version in of_process.items()}
-            self.run.save_checkpoint(under("server", self.server), {"rows": self.rows, "clients": versions})
+            state = {"rows": self.rows, "clients": versions, "pace": self._pace}
+            self.run.save_checkpoint(under("server", self.server), state)
             self.run.write_metrics(self.rows)
         self.accelerator.wait_for_everyone()
         self.states.forget_old()

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from utils.errors import UserError
 
+PRECISIONS = ("auto", "fp32", "bf16")
+
 
 class Parser(argparse.ArgumentParser):
     """Reads `--flag True`, arguments from `@file` (several a line, # for comments); errors are one line each."""
@@ -84,8 +86,11 @@ def add_run(parser: Parser) -> None:
 
 
 def add_compute(parser: Parser) -> None:
-    """`--use_accelerator` and `--test_mode`."""
+    """`--use_accelerator`, `--precision` and `--test_mode`."""
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="auto", help="bf16 needs a device that has it; auto: where it pays"
+    )
     parser.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
 
 

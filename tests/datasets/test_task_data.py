@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from datasets.selection import read_selection, select, write_selection
+from datasets.selection import Selection, read_selection, select, write_selection
 from datasets.task_data import Batch, TaskData
 from datasets.taskonomy import View
 from datasets.tasks import TASKS, get_task
@@ -148,3 +148,26 @@ def test_image_with_nothing_valid_has_neither_target_nor_nan(tmp_path: Path, nam
     batch = make_data(tmp_path, name, lambda view: write(tmp_path, view, random_source(rng, 3, next(shares))), variant)
     assert batch.target.isfinite().all() and (batch.target[1] == 0).all()
     assert batch.valid[1].any() == (name == "keypoints3d")  # where zero is a value
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
+    selection: Selection, resident: bool
+) -> None:  # fmt: skip
+    data = TaskData(selection, get_task("normal"), 16, torch.device("cpu"))
+    data._resident = resident  # as where the arrays do not fit on the device
+    plan = [data.train[:4], data.train[2:3], data.train[::-1][:5], data.test[:2]]
+    found = list(data.batches(plan))
+    assert len(found) == 4
+    for at, (positions, batch) in zip(plan, found, strict=True):
+        expected = data.batch(torch.from_numpy(at.copy()))
+        assert positions.tolist() == at.tolist()
+        assert all(torch.equal(getattr(batch, name), getattr(expected, name)) for name in ("images", "target", "valid"))
+    assert list(data.batches([])) == []
+
+
+def test_reading_ahead_passes_on_what_goes_wrong(selection: Selection) -> None:
+    data = TaskData(selection, get_task("normal"), 16, torch.device("cpu"))
+    data._resident = False
+    with pytest.raises(IndexError):
+        list(data.batches([data.train[:2], np.array([10**6])]))
