@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.stacking import StackedBatchNorm, repeated, stack
+from utils.errors import UserError
 
 Outputs = tuple[Tensor, Tensor]
 
@@ -38,7 +40,11 @@ class Workspace(ABC):
         """Embeddings (N, B, E, S, S) and outputs (N, B, …) of each copy's own images (N, B, 3, S, S), in training."""
         if images.shape[1] == 1:
             set_training(self._module, 1)
-        return self._forward(images)
+        try:
+            return self._forward(images)
+        except torch._dynamo.exc.TorchDynamoException as error:  # public base of what compilation can raise
+            cause = " ".join(str(error).strip().splitlines()[:2])
+            raise UserError(f"--compile True: the network cannot be compiled here ({cause}); leave it away") from error
 
     def prepare(self, trained: Collection[str]) -> None:
         """Turn to training of these parameters; the others are frozen, at no cost in the backward pass."""
@@ -105,7 +111,8 @@ class VmappedCopies(Workspace):
 
     def compute(self, images: Tensor) -> Outputs:
         """The model's forward pass, over parameters and images together."""
-        return torch.func.vmap(self._one, randomness="different")(self._values, images)
+        with sdpa_kernel(SDPBackend.MATH):  # vmap has no rule for the fused kernels and would go through them in a loop
+            return torch.func.vmap(self._one, randomness="different")(self._values, images)
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Its rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from models.task_model import ModelConfig, TaskModel
 from network.workspace import OneCopy, StackedCopies, VmappedCopies, workspace
 from tests.network.quadratic import Quadratic
+from utils.errors import UserError
 
 
 def model_of(norm: str = "batch", **more: object) -> TaskModel:
@@ -88,3 +91,25 @@ def test_a_lone_image_is_not_normalised_by_itself() -> None:
         copies(torch.rand(n, 2, 3, 16, 16))
         counts = [name for name in before if name.endswith("num_batches_tracked")]
         assert all(int(copies.tensors[0][name]) == 1 for name in counts)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_compiled_forward_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    # The graph is traced as ever, but not translated to C++, which takes a minute.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    model, images = model_of("group"), torch.rand(n, 2, 3, 16, 16)
+    plain, compiled = workspace(model, n, 16), workspace(model, n, 16, compiled=True)
+    for copies in (plain, compiled):
+        copies.prepare(copies.leaves)
+    assert torch.allclose(compiled(images)[1], plain(images)[1], rtol=1e-4, atol=1e-6)
+
+
+def test_what_cannot_be_compiled_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
+    copies = OneCopy(model_of(), compiled=True)
+    copies.prepare(copies.leaves)
+    with pytest.raises(UserError, match=r"--compile True: .*no C\+\+ compiler.*; leave it away"):
+        copies(torch.rand(1, 2, 3, 16, 16))
