@@ -51,7 +51,7 @@ def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.Complet
     script, *arguments = command.split()
     launch = [sys.executable]
     if processes > 1:
-        launch += f"-m accelerate.commands.launch --cpu --num_processes {processes} --num_machines 1".split()
+        launch += f"-m accelerate.commands.launch --multi_gpu --num_processes {processes} --num_machines 1".split()
         launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command_line = [*launch, str(ROOT / script), *arguments]
