@@ -11,8 +11,9 @@ from models.report import report_held_out
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
 from utils import plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number
 from utils.errors import UserError, run_script
+from utils.files import locked
 from utils.runs import Run
 
 
@@ -29,7 +30,7 @@ def parse_args() -> Namespace:
     parser.add_argument("--val_fraction", type=number(float, above=0, most=0.9), default=0.1, help="for validation")
     parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
     parser.add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help="where models go")
-    parser.add_flag("--resume_training", False, "continue from the checkpoint")
+    add_resume(parser, "epochs", "continue from the checkpoint")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -50,11 +51,12 @@ def main() -> None:
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
     )  # fmt: skip
     files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)]
-    training = CentralTraining(model, data, settings, accelerator, *files)
-    if args.resume_training:
-        training.resume()
-    run = Run.create(args, "train_centralized", args.task, f"seed{args.rand_seed}")
-    training.run(on_epoch=run.write_metrics)
+    training = CentralTraining(model, data, settings, accelerator, *files, args.checkpoint_every)
+    with locked(files[0].with_suffix(".lock"), f"another training writes {files[0]}; see --checkpoint_path"):
+        if args.resume_training:
+            training.resume()
+        run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}")
+        training.run(on_epoch=run.write_metrics)
 
     best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
@@ -65,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, smaller="--batch_size")

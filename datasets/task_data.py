@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from argparse import Namespace
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from datasets.selection import Selection, read_selection
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
 from utils.runs import data_path_or_default
+
+_TEST_MODE = (256, 64)  # training and held-out images that --test_mode works on
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,10 @@ class TaskData:
 
     `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
     `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed
-    arrays lie there too when they fit, and in memory-mapped files otherwise.
+    arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that this is `--test_mode`.
     """
+
+    shortened = False
 
     def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:
         self.task, self.selection, self.device, self.image_size = task, selection, device, image_size
@@ -61,10 +66,30 @@ class TaskData:
         args.data_path = data_path_or_default(args.data_path, args.result_path)
         selection = read_selection(args.data_path)
         with accelerator.main_process_first():  # the other processes find the images packed
-            return cls(selection, task, image_size, accelerator.device)
+            data = cls(selection, task, image_size, accelerator.device)
+        if args.test_mode:
+            data.shorten(*_TEST_MODE)
+        return data
 
     def __len__(self) -> int:
         return len(self.selection)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the selection and of which of its images are trained on and held out."""
+        digest = hashlib.sha256(self.selection.fingerprint.encode())
+        for positions in (self.train, self.test):
+            digest.update(positions.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def shorten(self, n_train: int, n_test: int) -> None:
+        """Keep at most so many training and held-out images, evenly spaced; the others count as unreadable."""
+        self.train, self.test = (
+            part[np.linspace(0, len(part) - 1, min(n, len(part))).astype(int)]
+            for part, n in ((self.train, n_train), (self.test, n_test))
+        )
+        self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.test]))
+        self.shortened = True
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""

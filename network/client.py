@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from datasets.task_data import TaskData
 from losses import LOSSES
 from network.sampling import batches_an_epoch
+from utils import interrupt
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -195,6 +196,7 @@ class LocalTraining:
         self._norms = [module for module in local.model.modules() if isinstance(module, _BatchNorm)]
         self._total = torch.zeros((), device=data.device)
         self._taken = 0
+        self.first_bad = torch.full((), -1, device=data.device)  # the first step whose loss was not finite, from 0
 
     @property
     def mean_loss(self) -> Tensor:
@@ -236,6 +238,9 @@ class LocalTraining:
             optimizer.step()
             schedule.after(loss.detach())
             self._total += loss.detach()
+            bad = (self.first_bad < 0) & ~loss.detach().isfinite()
+            self.first_bad = torch.where(bad, self._taken + step, self.first_bad)
+            interrupt.check()
         self._taken += n_steps
         local.model.zero_grad(set_to_none=True)  # what is frozen in the next phase must not keep a gradient
         local.model.requires_grad_(True)

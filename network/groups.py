@@ -11,7 +11,7 @@ import numpy as np
 
 from datasets.selection import SELECTION_FILE, Selection
 from datasets.task_data import TaskData
-from network.dealing import Dealing, deal_as_asked, read_dealing
+from network.dealing import Dealing, deal_as_asked, digest, read_dealing
 from utils.errors import UserError
 from utils.files import read_json
 
@@ -35,7 +35,7 @@ def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_cluste
         UserError: if the assignments are missing, or were made from another selection or with another K.
     """
     if split_type == "embedding_based":
-        groups = read_assignments(data.task.name, data.selection, assignment_folder, n_clusters)
+        groups = read_assignments(data.task.name, data.selection, assignment_folder, n_clusters, data.shortened)
     elif split_type == "building_based":
         groups = np.unique([view.building for view in data.selection.views], return_inverse=True)[1]
     else:
@@ -51,11 +51,12 @@ def within(groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def read_assignments(
-    task: str, selection: Selection, folder: Path, n_clusters: int | None = None
+    task: str, selection: Selection, folder: Path, n_clusters: int | None = None, for_test: bool = False
 ) -> np.ndarray:  # fmt: skip
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
-    Raises `UserError` if it is missing or broken, was made from another selection, or has not `n_clusters` clusters.
+    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters, or
+    was made with `--test_mode True` and is not `for_test` alone.
     """
     made_by = f"extract_embeddings.py --task {task}"
     path = folder / f"assignments_{task}.npy"
@@ -66,7 +67,13 @@ def read_assignments(
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
     if origin.get(SELECTION_FILE) != selection.fingerprint:
         raise UserError(f"{path} was made from another selection of images; run {made_by} again")
-    found = int(origin.get("n_clusters", 0))
+    found = origin.get("n_clusters")
+    if not isinstance(found, int) or assignments.dtype.kind != "i":
+        raise UserError(f"{path} and the .json beside it are no assignments; run {made_by} again")
+    if origin.get("assignments_sha256", digest(assignments)) != digest(assignments):
+        raise UserError(f"{path} and the .json beside it do not belong together; run {made_by} again")
+    if origin.get("test_mode") and not for_test:
+        raise UserError(f"{path} was made with --test_mode True from a few images; run {made_by} again without")
     if n_clusters is not None and found != n_clusters:
         raise UserError(
             f"{path} has {found} clusters, not {n_clusters}; "

@@ -89,6 +89,12 @@ def add_compute(parser: Parser) -> None:
     parser.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
 
 
+def add_resume(parser: Parser, unit: str, text: str) -> None:
+    """`--resume_training`, with what it does, and `--checkpoint_every` so many rounds or epochs."""
+    parser.add_flag("--resume_training", False, text)
+    parser.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit} between checkpoints")
+
+
 def _boolean(text: str) -> bool:
     if text.lower() in ("true", "1", "yes"):
         return True

@@ -231,7 +231,7 @@ def test_first_loss_and_step_of_sgd_are_those_of_a_bare_loop(trainer: Trainer) -
 @pytest.mark.parametrize("task", [TASK, "normal", "class_scene"])
 def test_loss_that_is_not_finite_names_the_rate(selection: Selection, tmp_path: Path, task: str) -> None:
     trained = Trainer(selection, tmp_path, task)("a", replace(SETTINGS, init_lr=1e38))
-    with pytest.raises(UserError, match="not finite in epoch 1; lower --init_lr"):
+    with pytest.raises(UserError, match="the loss is not finite in epoch 1, step 2; lower --init_lr"):
         run(trained)
     assert not trained.best.exists() and not trained.checkpoint.exists()
 
