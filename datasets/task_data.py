@@ -34,7 +34,8 @@ class TaskData:
 
     `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
     `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed
-    arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that this is `--test_mode`.
+    arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that `--test_mode`
+    has left most images out.
     """
 
     shortened = False

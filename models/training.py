@@ -108,8 +108,8 @@ class CentralTraining:
 
         Ctrl-C or SIGTERM save at the end of a step and raise `Interrupted`.
         """
-        with interrupt.deferred():
-            bar = tqdm(range(len(self.history), self.settings.n_epochs), desc=f"training {self.data.task.name}")
+        epochs = range(len(self.history), self.settings.n_epochs)
+        with interrupt.deferred(), tqdm(epochs, desc=f"training {self.data.task.name}") as bar:
             for epoch in bar:
                 train_loss = self._epoch(epoch)
                 row = self._finish_epoch(epoch, train_loss)

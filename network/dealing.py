@@ -59,6 +59,10 @@ class Dealing:
         cluster: the columns of Google's federated vision data sets) and `partition.json` the origin and the client
         sizes. `image_ids` are the images' names, N of them; without them images are named by number.
         """
+        with locked(folder / ".partition.lock"):  # of two that save here at once, the files of one stay together
+            self._write(folder, image_ids, classes)
+
+    def _write(self, folder: Path, image_ids: Sequence[str] | None, classes: np.ndarray | None) -> None:
         for name, array in (("partition", self.client_of), ("groups", self.groups)):
             write_array(folder / f"{name}.npy", array)
         with write_atomically(folder / "clients.json") as temporary:
@@ -88,9 +92,9 @@ def read_dealing(path: Path) -> Dealing:
     try:
         client_of, groups = (np.load(file.with_name(f"{n}.npy"), allow_pickle=False) for n in ("partition", "groups"))
         dealing = Dealing(client_of, groups, int(origin.pop("n_clients")), origin)
-        sizes, digest = origin.pop("client_sizes"), origin.pop("groups_sha256")
-        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes and digest(groups) == digest
-        same = same and origin.pop("partition_sha256") == digest(client_of)
+        sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
+        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes
+        same = same and sums == [digest(groups), digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: no readable partition ({error}); make it again with {made_by}") from error
     if not same:

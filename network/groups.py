@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from datasets.selection import SELECTION_FILE, Selection
 from datasets.task_data import TaskData
 from network.dealing import Dealing, deal_as_asked, digest, read_dealing
+from network.partition import PARTITIONERS
 from utils.errors import UserError
 from utils.files import read_json
 
@@ -19,6 +22,17 @@ from utils.files import read_json
 GROUP_NAMES = {
     "embedding_based": "cluster", "class_based": "scene class", "building_based": "building", "iid": "scene class",
 }  # fmt: skip
+
+# The arguments that a saved partition brings along, and what they can be. Whatever else its file says, it says nothing
+# about where a run reads or writes.
+_SAVED: dict[str, Callable[[Any], bool]] = {
+    "type": lambda value: isinstance(value, str) and value in GROUP_NAMES,
+    "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
+    "alpha": lambda value: isinstance(value, float | int) and 0 < value < math.inf,
+    "n_clusters": lambda value: isinstance(value, int) and value > 0,
+    "min_client_ds_len": lambda value: value is None or isinstance(value, int),
+    "shards_per_client": lambda value: isinstance(value, int) and value > 0,
+}
 
 
 def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
@@ -93,7 +107,7 @@ def read_projection(task: str, selection: Selection, folder: Path) -> np.ndarray
         return None
     origin = _read_origin(task, folder)
     path = folder / str(origin.get("reduced", ""))
-    if origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
+    if path.name != "reduced.npy" or origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
         return None
     try:
         projection = np.load(path, allow_pickle=False)
@@ -126,8 +140,11 @@ def dealing_of(args: Namespace, data: TaskData) -> Dealing:
             "read; partition anew"
         )
     args.n_clients = dealing.n_clients
-    for name in dealing.origin.keys() & vars(args).keys() - {"task", "rand_seed"}:
-        setattr(args, name, dealing.origin[name])
+    for name, fits in _SAVED.items():
+        if name in dealing.origin:
+            if not fits(dealing.origin[name]):
+                raise UserError(f"{args.partition_file}: {name} {dealing.origin[name]!r} is none; partition anew")
+            setattr(args, name, dealing.origin[name])
     return replace(dealing, origin={**dealing.origin, "partition_file": str(args.partition_file)})
 
 

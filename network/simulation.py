@@ -87,18 +87,18 @@ class Simulation:
         with interrupt.deferred():
             if not self.rows:
                 self._finish_round(0, {_LOSS: float("nan"), "seconds": 0.0})
-            bar = tqdm(
+            with tqdm(
                 range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
                 desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
                 disable=not self.accelerator.is_main_process,
-            )  # fmt: skip
-            for round in bar:
-                start = time.perf_counter()
-                local_loss = self._train_round(round)
-                self._finish_round(round + 1, {_LOSS: local_loss, "seconds": time.perf_counter() - start})
-                kind = "personal_" if self.has_personal else ""
-                shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
-                bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
+            ) as bar:  # fmt: skip
+                for round in bar:
+                    start = time.perf_counter()
+                    local_loss = self._train_round(round)
+                    self._finish_round(round + 1, {_LOSS: local_loss, "seconds": time.perf_counter() - start})
+                    kind = "personal_" if self.has_personal else ""
+                    shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
+                    bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
         copy_into(self._working, self.server)
         return self.rows
 

@@ -149,7 +149,8 @@ class ClientStates:
         self._on_disk = {key for named in own for key in named.items() if self._path(key).is_file()}
         kept, clients = {self._path(key) for key in self._on_disk}, set(self.own)
         for path in self._folder.glob("*-*.safetensors"):
-            if path not in kept and int(path.stem.split("-")[0]) in clients:
+            # A killed process also leaves half-written files, whose names begin with a dot.
+            if path not in kept and int(path.name.lstrip(".").split("-")[0]) in clients:
                 path.unlink()
 
     def _hold(self, key: _Key, state: dict[str, Tensor]) -> None:

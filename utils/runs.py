@@ -166,6 +166,8 @@ def load_newest(
     Raises:
         UserError: if neither can be read.
     """
+    for half_written in path.parent.glob(f".{path.stem}-*{path.suffix}"):  # by a process that was killed
+        half_written.unlink(missing_ok=True)
     loaded, fault = _try(path, check)
     if not agree(fault is not None) and loaded:
         return loaded

@@ -127,7 +127,8 @@ def test_another_number_of_processes_takes_up_the_same_files(tmp_path: Path) -> 
         for client in kept.own:
             kept.save(client, state(client))
     versions = halves[0].checkpoint() | halves[1].checkpoint()
-    (tmp_path / "3-9.safetensors").write_bytes(b"left by a killed round")
+    for name in ("3-9", ".3-9-k1ll3d"):
+        (tmp_path / f"{name}.safetensors").write_bytes(b"left by a killed round")
     thirds = [states(tmp_path, own) for own in ([1], [0, 3], [2])]
     for kept in thirds:
         kept.restore(versions)
