@@ -22,7 +22,7 @@ from torch import Tensor
 from datasets.taskonomy import View
 from datasets.tasks import Encoding
 from utils.errors import UserError
-from utils.files import locked, write_json
+from utils.files import locked, write_atomically, write_json
 from utils.filling import fill
 
 TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
@@ -122,10 +122,12 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     with locked(folder / f".{encoding.domain}.lock"):  # who waits here finds it packed
         manifest = _read_manifest(manifest_path)
         if manifest.get("fingerprint") != fingerprint or _map(array_path) is None:
-            manifest_path.unlink(missing_ok=True)
-            manifest = _pack(data_path, views, encoding, size, array_path, fingerprint)
+            fresh = folder / f"{encoding.domain}.new.npy"
+            manifest = _pack(data_path, views, encoding, size, fresh, fingerprint)
+            manifest_path.unlink(missing_ok=True)  # it must never speak of another array
+            fresh.replace(array_path)
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
-            array_path.with_suffix(".filled.json").unlink()  # the manifest says the same
+            fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
         return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
 
 
@@ -157,7 +159,6 @@ def _pack(
     reasons = {row: fault for row, fault in enumerate(faults) if fault is not None}
     unreadable = sorted(reasons)
     if len(unreadable) == len(views):
-        target.unlink()
         raise UserError(
             f"no {encoding.domain} image can be read, the first because: {reasons[0]}; "
             f"download or make the {encoding.domain} files anew"
@@ -165,7 +166,8 @@ def _pack(
     listing = target.with_name(f"unreadable_{encoding.domain}.txt")
     listing.unlink(missing_ok=True)
     if unreadable:
-        listing.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
+        with write_atomically(listing) as temporary:
+            temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
     return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
 

@@ -42,6 +42,7 @@ class TaskData:
 
     def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:
         self.task, self.selection, self.device, self.image_size = task, selection, device, image_size
+        _check_parts(task, selection.train, selection.test)
         images, left_out = load_packed(selection.data_path, selection.views, RGB, image_size)
         self._images = torch.from_numpy(images)
         if task.encoding is None:
@@ -54,8 +55,7 @@ class TaskData:
         self.readable[left_out] = False
         self.train = selection.train[self.readable[selection.train]]
         self.test = selection.test[self.readable[selection.test]]
-        if not len(self.train) or not len(self.test):
-            raise UserError(f"{task.name}: {len(self.train)} training and {len(self.test)} held-out images; need both")
+        _check_parts(task, self.train, self.test)
         self.labels = torch.from_numpy(selection.labels).to(device)
         size = self._images.nbytes + self._stored.nbytes
         if device.type != "cpu" and size < _free_bytes(device) // 2:
@@ -105,6 +105,15 @@ class TaskData:
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
         return array[positions.to(array.device)].to(self.device, non_blocking=True)
+
+
+def _check_parts(task: Task, train: np.ndarray, test: np.ndarray) -> None:
+    """UserError if there is nothing to train on or to test with."""
+    if not len(train) or not len(test):
+        raise UserError(
+            f"{task.name}: {len(train)} training and {len(test)} held-out images; "
+            "run extract_datapoints_for_experiments.py again, with more images or another --test_fraction"
+        )
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:
