@@ -50,20 +50,22 @@ def main() -> None:
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
     )  # fmt: skip
-    files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)]
-    training = CentralTraining(model, data, settings, accelerator, *files, args.checkpoint_every)
-    with locked(files[0].with_suffix(".lock"), f"another training writes {files[0]}; see --checkpoint_path"):
+    last, best_path, early = (
+        make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
+    )
+    training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
+    with locked(last.with_suffix(".lock"), f"another training writes {last}; see --checkpoint_path"):
         if args.resume_training:
             training.resume()
         run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}")
         training.run(on_epoch=run.write_metrics)
 
-    best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
+    best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
+    run.write_summary({"test": values, "trivial": trivial, "best_model": best_path})
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
-    print(f"best model in {files[1]}, figures in {run.figures}")
+    print(f"best model in {best_path}, figures in {run.figures}")
 
 
 if __name__ == "__main__":

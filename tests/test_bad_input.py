@@ -5,12 +5,16 @@ No case may show a traceback or change a file that was there.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import os
+import re
 import runpy
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ START = Path("initial_models/init_model_normal.safetensors")
 CSV = Path("data/filtered_file_paths.csv")
 NOTE = Path("results/data_path.json")
 ASSIGNED = Path("assignments/assignments_normal.npy")
+_BAR = re.compile(r"(image|it|round|batch|view)/s\]")
 ABOUT = Path("assignments/assignments_normal.json")
 
 
@@ -74,7 +79,7 @@ def refused(
     with pytest.raises(SystemExit) as caught:
         runpy.run_path(str(ROOT / script), run_name="__main__")
     errors = capfd.readouterr().err
-    lines = [line for line in errors.replace("\r", "\n").splitlines() if line.strip() and "/s" not in line]  # no bars
+    lines = [line for line in errors.replace("\r", "\n").splitlines() if line.strip() and not _BAR.search(line)]
     assert caught.value.code == 2 and "Traceback" not in errors
     assert len(lines) == 1 and lines[0].startswith("error: "), errors
     assert before.items() <= snapshot(folder).items()
@@ -385,3 +390,153 @@ def test_wrong_file(
 
 def test_the_table_is_long_enough() -> None:
     assert len(ARGUMENTS) + len(FILES) >= 200
+
+
+# What the machine refuses
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Make a file system of so many kilobytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def make(kilobytes: int) -> Path:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip("a file system can be mounted by root alone")
+        return place
+
+    yield make
+    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "kilobytes"),
+    [
+        (f"{INIT} --init_model_dir {{disk}}", 200),
+        (f"{TRAIN} --checkpoint_path {{disk}}", 1500),
+        (f"{TRAIN} --data_path {{disk}}/data", 5400),
+        (f"{EMBED} --result_path {{disk}} --data_path data", 40),
+        (f"{EMBED} --assignment_files_path {{disk}}", 4),
+        (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data", 600),
+        (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data --method ditto", 1800),
+        (f"{SELECT} --result_path {{disk}}", 8),
+        (f"{DEAL} --output_path {{disk}}", 8),
+        ("make_tables.py --table_path {disk} --data_path data", 8),
+        ("datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
+    ],
+)
+def test_full_disk(
+    work: Path, tiny_disk: Callable[[int], Path], command: str, kilobytes: int, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    disk = tiny_disk(kilobytes)
+    if "{disk}/data" in command:  # with room for the files, and none for the packed arrays
+        shutil.copytree(work / "data", disk / "data", ignore=shutil.ignore_patterns("packed", "contact_sheet.png"))
+        filler = disk / "filler"
+        filler.write_bytes(b"0" * max(0, shutil.disk_usage(disk).free - 100_000))
+    line = refused(work, command.format(disk=disk), monkeypatch, capfd)
+    assert "No space left on device" in line and str(disk) in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{INIT} --init_model_dir {{place}}", f"{TRAIN} --checkpoint_path {{place}}",
+        f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
+        f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
+        f"{DEAL} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
+        "datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
+    ],
+)  # fmt: skip
+def test_no_permission(
+    work: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "protected"
+    place.mkdir()
+    (place / "old").write_text("old")
+    command = command.format(place=place)
+    if os.geteuid() == 0:  # who may write everywhere, but not on what is mounted for reading
+        mounts = (["mount", "--bind", place, place], ["mount", "-o", "remount,bind,ro", place])
+        if any(subprocess.run(mount, capture_output=True, check=False).returncode for mount in mounts):
+            pytest.skip("nothing can be mounted here")
+    else:
+        place.chmod(0o500)
+    try:
+        line = refused(work, command, monkeypatch, capfd)
+    finally:
+        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        place.chmod(0o700)
+    assert str(place) in line and re.search("Read-only file system|Permission denied", line)
+    assert [path.name for path in place.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [(torch.OutOfMemoryError("CUDA out of memory"), "the GPU's memory is too small"), (MemoryError(), "the memory is")],
+)
+@pytest.mark.parametrize("command", [f"{TRAIN} --init_lr 0.01", f"{FED} --rand_seed 4"])
+def test_too_little_memory_names_the_argument_to_lower(
+    work: Path, command: str, error: BaseException, what: str, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def backward(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    line = refused(work, command, monkeypatch, capfd)
+    assert what in line and "lower --batch_size" in line
+
+
+def test_a_run_that_goes_on_is_not_taken_up(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hold = "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
+    hold += "time.sleep(99)"
+    for lock, command, text in (
+        (DONE / ".lock", OWN, "is still running; wait for it or stop it"),
+        (CENTRAL.with_suffix(".lock"), TRAIN, "another training writes"),
+    ):
+        holder = subprocess.Popen([sys.executable, "-c", hold, str(work / lock)], stdout=subprocess.PIPE)
+        assert holder.stdout is not None and holder.stdout.readline()
+        try:
+            assert text in refused(work, command, monkeypatch, capfd)
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+# Nothing that is read is ever run, or leads elsewhere
+
+
+def test_nothing_is_unpickled() -> None:
+    files = [path for path in ROOT.rglob("*.py") if not {"tests", ".venv"} & set(path.relative_to(ROOT).parts)]
+    assert len(files) > 60
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+                assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}, path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
+                given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                if ast.unparse(node.func) == "np.load":
+                    assert given.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+                if ast.unparse(node.func) == "torch.load":
+                    assert given.get("weights_only") == "True", f"{path}:{node.lineno}"
+            if isinstance(node, ast.Attribute):
+                assert node.attr != "read_pickle", f"{path}:{node.lineno}"
+
+
+def test_a_saved_partition_says_nothing_about_where_to_write(work: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(work, tmp_path / "work"))
+    about = folder / DONE / "partition.json"
+    away = str(tmp_path / "away")
+    strange = {"result_path": away, "data_path": away, "init_model_dir": away, "resume_training": True}
+    about.write_text(json.dumps(json.loads(about.read_text()) | strange))
+    process = start_in(folder, f"{FED} --rand_seed 6 --partition_file {DONE} --data_path data")
+    process.join(300)
+    assert process.exitcode == 0 and not Path(away).exists()
+    assert (folder / DONE.with_name("alpha0.1_seed6") / "summary.json").is_file()

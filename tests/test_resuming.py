@@ -14,11 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
 
+from network.dealing import digest
 from tests.conftest import start_in
 
 TRAIN = (
@@ -278,3 +280,98 @@ def _never_end_a_step() -> None:
             time.sleep(0.01)
 
     LocalTraining._losses = stuck  # type: ignore[method-assign]
+
+
+# Embeddings and packed images go on, too; and what runs at once stays apart
+
+
+def test_interrupted_embeddings_go_on_and_give_the_same_clusters(prepared: Path, tmp_path: Path) -> None:
+    folder, whole = begin(prepared, tmp_path / "stopped"), begin(prepared, tmp_path / "whole")
+    data = prepared / "data"
+    embed = f"extract_embeddings.py --task normal --n_clusters 4 --use_accelerator False --data_path {data}"
+    finish(start_in(folder, f"{TRAIN} --n_epochs 1 --data_path {data}"), folder)
+    shutil.copytree(folder / "trained_models", whole / "trained_models")
+    output = finish(start_in(folder, embed, _interrupt_the_embeddings), folder, 130)
+    assert output.splitlines()[-1] == "interrupted"
+    finish(start_in(folder, embed + RESUME, _count_the_embeddings), folder)
+    assert (folder / "embedded").read_text() == "8"  # of 72 images in batches of 64, what was left
+    finish(start_in(whole, embed, _count_the_embeddings), whole)
+    assert (whole / "embedded").read_text() == "72"
+    for name in ("assignments_normal.npy", "centers_normal.npy"):
+        assert (folder / "assignments" / name).read_bytes() == (whole / "assignments" / name).read_bytes()
+    assert len(list(folder.glob("results/extract_embeddings/normal/*"))) == 1  # the same run
+
+
+def _interrupt_the_embeddings() -> None:
+    from datasets.task_data import TaskData
+
+    batch = TaskData.batch
+
+    def once(self: TaskData, positions: torch.Tensor) -> object:
+        if len(positions) == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        return batch(self, positions)
+
+    TaskData.batch = once  # type: ignore[assignment, method-assign]
+
+
+def _count_the_embeddings() -> None:
+    from models import embeddings
+
+    fill = embeddings.fill
+
+    def counted(*args: Any) -> object:
+        *before, work, title = args
+        total = 0
+
+        def count(array: Any, rows: Any) -> None:
+            nonlocal total
+            total += len(rows)
+            Path("embedded").write_text(str(total))
+            work(array, rows)
+
+        return fill(*before, count, title)
+
+    embeddings.fill = counted
+
+
+def test_runs_started_at_once_do_not_meet(prepared: Path, tmp_path: Path) -> None:
+    """Three federated runs and three clusterings of one name, which begin with the images not yet packed."""
+    folder = begin(prepared, tmp_path / "together")
+    shutil.copytree(prepared / "data", folder / "data", ignore=shutil.ignore_patterns("packed"))
+    shutil.copytree(prepared / "data", tmp_path / "data")
+    finish(start_in(folder, f"{TRAIN} --n_epochs 1 --data_path {tmp_path / 'data'}"), folder)
+    embed = "extract_embeddings.py --task normal --data_path data --use_accelerator False --n_clusters"
+    commands = [f"{FED} --data_path data"] * 3 + [f"{embed} {k}" for k in (3, 4, 5)]
+    processes = [start_in(folder, command) for command in commands]
+    for process in processes:
+        process.join(_LIMIT)
+        assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
+    runs = [path.parent for path in folder.glob("results/test_federated/**/summary.json")]
+    assert sorted(run.name for run in runs) == [f"alpha0.1_seed42{end}" for end in ("", "_2", "_3")]
+    metrics = [pd.read_csv(run / "metrics.csv").drop(columns="seconds") for run in runs]
+    assert metrics[0].equals(metrics[1]) and metrics[0].equals(metrics[2])
+    # The clusters are those of one of them, whichever came last.
+    assigned = np.load(folder / "assignments" / "assignments_normal.npy")
+    about = json.loads((folder / "assignments" / "assignments_normal.json").read_text())
+    assert assigned.max() + 1 == about["n_clusters"] and digest(assigned) == about["assignments_sha256"]
+    for path in (prepared / "data" / "packed" / "32").glob("*.npy"):
+        assert (folder / "data" / "packed" / "32" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_every_stage_has_a_test_mode(prepared: Path, tmp_path: Path) -> None:
+    folder = begin(prepared, tmp_path / "short")
+    for command in (f"{TRAIN} --n_epochs 1000", "extract_embeddings.py --task normal --n_clusters 4", FED):
+        finish(start_in(folder, f"{command} --test_mode True --data_path {prepared / 'data'}", _few_images), folder)
+    assigned = np.load(folder / "assignments" / "assignments_normal.npy")
+    assert (assigned >= 0).sum() == 30 + 6
+    [run] = folder.glob("results/test_federated/**/summary.json")
+    sizes = json.loads((run.parent / "partition.json").read_text())["client_sizes"]
+    assert sum(sizes) <= 30 and len(pd.read_csv(run.parent / "metrics.csv")) == 3
+
+
+def _few_images() -> None:
+    from datasets import task_data
+
+    task_data._TEST_MODE = (30, 6)

@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         """One line instead of argparse's usage text."""
         raise UserError(f"{message} (--help lists the arguments)")
 
-    def add_flag(self, name: str, default: bool, text: str) -> None:
+    def add_flag(self, name: str, default: bool | None, text: str) -> None:
         """A boolean written `--name True`, `--name False`, or bare for True."""
         self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
 

@@ -115,4 +115,6 @@ def read_json(path: Path, made_by: str) -> Any:
 
 
 def _refused(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path}: cannot be written ({error.strerror or error}); make room or give another folder")
+    # NumPy only counts what it could not write.
+    reason = os.strerror(errno.ENOSPC) if "requested and" in str(error) else error.strerror or error
+    return UserError(f"{path}: cannot be written ({reason}); make room or give another folder")
