@@ -17,9 +17,10 @@ from models.precision import set_precision
 from models.report import draw_clusters, report_held_out
 from models.task_model import load_model
 from models.training import best_file, checkpoint_file, model_from_checkpoint
+from network.dealing import digest
 from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import run_script
-from utils.files import write_atomically, write_json
+from utils.files import locked, write_array, write_json
 from utils.partition_plots import cluster_numbers
 from utils.runs import Run
 
@@ -38,6 +39,7 @@ def parse_args() -> Namespace:
     parser.add_argument("--load_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
     parser.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help="where clusters go")
     parser.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
+    parser.add_flag("--resume_training", False, "go on with the embeddings of an interrupted run with these arguments")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -52,32 +54,32 @@ def main() -> None:
     else:
         path = best_file(args.load_model_dir, args.task, args.use_cbam)
         model = load_model(path, args.task, "train_centralized_task_model.py")
-    model = model.to(accelerator.device, memory_format=torch.channels_last)
+    model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was embedded with
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     emb.check_n_clusters(args.n_clusters, data)
-    run = Run.create(args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
+    run = Run.take_up(args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
 
     full = run.path / "embeddings.npy"
     embeddings = emb.extract_embeddings(model, data, full)
     reduced, pca, kept = emb.reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
-    for name, array in (("assignments", assignments), ("centers", emb.centres(kmeans, pca))):
-        with write_atomically(args.assignment_files_path / f"{name}_{args.task}.npy") as temporary:
-            np.save(temporary, array)
+    write_array(run.path / "reduced.npy", reduced)
+    folder = args.assignment_files_path
     origin = {
         "data_path": str(args.data_path),
         SELECTION_FILE: data.selection.fingerprint,
         "n_clusters": args.n_clusters,
+        "test_mode": args.test_mode,
+        "assignments_sha256": digest(assignments),
         # Relative, so that it holds when the folders are moved together.
-        "reduced": os.path.relpath(run.path / "reduced.npy", args.assignment_files_path),
+        "reduced": os.path.relpath(run.path / "reduced.npy", folder),
     }
-    np.save(run.path / "reduced.npy", reduced)
-    write_json(args.assignment_files_path / f"assignments_{args.task}.json", origin)
-    if not args.keep_embeddings:
-        full.unlink()
-    run.write_summary({"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept})
+    with locked(folder / f".assignments_{args.task}.lock"):  # of two runs at once, the files of one stay together
+        write_array(folder / f"centers_{args.task}.npy", emb.centres(kmeans, pca))
+        write_array(folder / f"assignments_{args.task}.npy", assignments)
+        write_json(folder / f"assignments_{args.task}.json", origin)
 
     print(f"{args.task}: {embeddings.shape[1]} numbers an image, {reduced.shape[1]} components keep {kept:.1%}")
     print("images a cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0]))))
@@ -90,6 +92,10 @@ def main() -> None:
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         report_held_out(model, data, accelerator, run.figures)
+    if not args.keep_embeddings:
+        full.unlink()
+        full.with_suffix(".filled.json").unlink()
+    run.write_summary({"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept})
     print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
 
 

@@ -34,15 +34,17 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Cluster embeddings if there are any, deal, and write down who has what and how uneven that is."""
     args = parse_args()
-    if args.embeddings is None and args.labels is None:
-        raise UserError("nothing to deal; give --embeddings or --labels")
     labels = None if args.labels is None else read_labels(args.labels)
-    projection, groups = None, labels
+    projection = None
     if args.embeddings is not None:
         embeddings = read_embeddings(args.embeddings)
         if labels is not None and len(labels) != len(embeddings):
             raise UserError(f"{len(embeddings)} embeddings and {len(labels)} labels; they must be of the same images")
         projection, groups = cluster_rows(embeddings, args.n_clusters, args.rand_seed)
+    elif labels is not None:
+        groups = labels
+    else:
+        raise UserError("nothing to deal; give --embeddings or --labels")
 
     dealing = deal_as_asked(args, groups, args.partition)
     inputs = {f"{kind}_sha256": digest(path) for kind in ("embeddings", "labels") if (path := getattr(args, kind))}

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs all tests; further arguments go to pytest, e.g. `bash run_tests.sh tests/network`.
+# Runs all tests and reports how many lines of the library they run; further arguments go to pytest, and select, e.g.
+# `bash run_tests.sh tests/network`. `--soak 100` kills every resumable script a hundred times.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source scripts/environment.sh
 ruff check --quiet .
+mypy
+if [ $# -eq 0 ]; then set -- --cov --cov-fail-under=90; fi
 python -m pytest "$@"

@@ -14,15 +14,15 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.arguments import add_method_arguments
 from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
 from network.client import LR_SCHEDULES, LocalSettings
-from network.dealing import add_partition
+from network.dealing import add_partition, check_unchanged
 from network.dispersion import measure
 from network.groups import GROUP_NAMES, dealing_of, within
 from network.heterogeneity import group_counts, report_text
 from network.local_test import deal_held_out
 from network.report import report_run
-from network.simulation import Simulation, shared_run
+from network.simulation import ON_NAN, Simulation, shared_run
 from utils import partition_plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number
 from utils.errors import run_script
 from utils.files import write_json
 from utils.runs import Run
@@ -59,7 +59,8 @@ def parse_args() -> Namespace:
     parser.add_flag("--start_warm", False, "start from the central model instead of the initial one")
     add("--trained_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
     parser.add_flag("--plot_distribution", True, "draw what each client has")
-    parser.add_flag("--resume_training", False, "continue the newest run with these arguments")
+    add("--on_nan", choices=ON_NAN, default="stop", help="what to do where a client's loss is not finite")
+    add_resume(parser, "rounds", "continue the newest run with these arguments")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -93,6 +94,8 @@ def main() -> None:
     run = shared_run(accelerator, lambda: Run.start(args, *parts))
     title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"
     uneven = measure(dealing, data, args, accelerator)
+    if args.resume_training:
+        check_unchanged(dealing, run.path)
     if accelerator.is_main_process:
         image_ids = [str(view.path("rgb")) for view in data.selection.views]
         dealing.save(run.path, image_ids, data.selection.places)
@@ -104,7 +107,8 @@ def main() -> None:
 
     simulation = Simulation(
         model, data, dealing.clients, held_out, dealing.groups, method, LocalSettings.of(args), accelerator, run,
-        args.rand_seed, kept, clients_per_batch=args.clients_per_batch, compiled=args.compile,
+        args.rand_seed, kept, checkpoint_every=args.checkpoint_every, on_nan=args.on_nan,
+        clients_per_batch=args.clients_per_batch, compiled=args.compile,
     )  # fmt: skip
     if args.resume_training:
         simulation.resume()
@@ -113,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, smaller="--batch_size")

@@ -12,8 +12,9 @@ from models.report import report_held_out
 from models.task_model import init_file, load_model
 from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
 from utils import plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number
 from utils.errors import UserError, run_script
+from utils.files import locked
 from utils.runs import Run
 
 
@@ -30,7 +31,7 @@ def parse_args() -> Namespace:
     parser.add_argument("--val_fraction", type=number(float, above=0, most=0.9), default=0.1, help="for validation")
     parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
     parser.add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help="where models go")
-    parser.add_flag("--resume_training", False, "continue from the checkpoint")
+    add_resume(parser, "epochs", "continue from the checkpoint")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -51,21 +52,24 @@ def main() -> None:
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
     )  # fmt: skip
-    files = [make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)]
-    training = CentralTraining(model, data, settings, accelerator, *files)
-    if args.resume_training:
-        training.resume()
-    run = Run.create(args, "train_centralized", args.task, f"seed{args.rand_seed}")
-    training.run(on_epoch=run.write_metrics)
+    last, best_path, early = (
+        make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
+    )
+    training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
+    with locked(last.with_suffix(".lock"), f"another training writes {last}; see --checkpoint_path"):
+        if args.resume_training:
+            training.resume()
+        run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}")
+        training.run(on_epoch=run.write_metrics)
 
-    best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
+    best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
+    run.write_summary({"test": values, "trivial": trivial, "best_model": best_path})
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
-    print(f"best model in {files[1]}, figures in {run.figures}")
+    print(f"best model in {best_path}, figures in {run.figures}")
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(main, smaller="--batch_size")

@@ -18,14 +18,15 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
-from tqdm import tqdm
 
 from datasets.taskonomy import View
 from datasets.tasks import Encoding
 from utils.errors import UserError
-from utils.files import write_atomically, write_json
+from utils.files import locked, write_atomically, write_json
+from utils.filling import fill
 
 TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
+_BLOCK = 256  # views between two chances to stop
 _MODES = {"uint8": ("L", "P", "RGB", "RGBA"), "uint16": ("I;16", "I;16B", "I")}
 
 
@@ -116,39 +117,57 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     fingerprint = _fingerprint(data_path, views, encoding, size)
     manifest = _read_manifest(manifest_path)
     array = _map(array_path) if manifest.get("fingerprint") == fingerprint else None
-    if array is None:
-        manifest = _pack(data_path, views, encoding, size, array_path) | {"fingerprint": fingerprint}
-        write_json(manifest_path, manifest)
-        array = np.load(array_path, mmap_mode="c", allow_pickle=False)
-    return array, manifest["unreadable"]
+    if array is not None:
+        return array, manifest["unreadable"]
+    with locked(folder / f".{encoding.domain}.lock"):  # who waits here finds it packed
+        manifest = _read_manifest(manifest_path)
+        if manifest.get("fingerprint") != fingerprint or _map(array_path) is None:
+            fresh = folder / f"{encoding.domain}.new.npy"
+            manifest = _pack(data_path, views, encoding, size, fresh, fingerprint)
+            manifest_path.unlink(missing_ok=True)  # it must never speak of another array
+            fresh.replace(array_path)
+            write_json(manifest_path, manifest | {"fingerprint": fingerprint})
+            fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
+        return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
 
 
-def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path) -> dict:
-    """Decode all views in parallel into `target`; returns the manifest's account of unreadable files."""
-    reasons: dict[int, str] = {}
+def _pack(
+    data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path, fingerprint: str
+) -> dict:  # fmt: skip
+    """Decode all views in parallel into `target`; returns the manifest's account of unreadable files.
 
-    def pack_one(position: int) -> None:
-        try:
-            array[position] = pack_view(data_path, views[position], encoding, size)
-        except ValueError as error:
-            reasons[position] = f"{views[position].path(encoding.domain)}: {error}"
-
+    Where a call with the same fingerprint was stopped, this one goes on.
+    """
     shape = (len(views), stored_channels(encoding), size, size)
-    with write_atomically(target) as temporary:
-        array = np.lib.format.open_memmap(temporary, mode="w+", dtype=encoding.dtype, shape=shape)
-        # Threads are enough: decoding and resizing leave the interpreter lock.
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            work = pool.map(pack_one, range(len(views)))
-            for _ in tqdm(work, total=len(views), desc=f"packing {encoding.domain} at {size} px", unit="image"):
-                continue
-        array.flush()
+    blocks = np.split(np.arange(len(views)), np.arange(_BLOCK, len(views), _BLOCK))
+    title = f"packing {encoding.domain} at {size} px"
+    # Threads are enough: decoding and resizing leave the interpreter lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def pack_block(array: np.ndarray, rows: np.ndarray) -> list[str | None]:
+            return list(pool.map(lambda row: pack_one(array, row), rows.tolist()))
+
+        def pack_one(array: np.ndarray, row: int) -> str | None:
+            try:
+                array[row] = pack_view(data_path, views[row], encoding, size)
+            except ValueError as error:
+                return f"{views[row].path(encoding.domain)}: {error}"
+            return None
+
+        answers = fill(target, shape, encoding.dtype, fingerprint, blocks, pack_block, title)
+    faults = [fault for block in answers for fault in block]
+    reasons = {row: fault for row, fault in enumerate(faults) if fault is not None}
     unreadable = sorted(reasons)
     if len(unreadable) == len(views):
-        raise UserError(f"no {encoding.domain} image can be read, the first because: {reasons[0]}")
+        raise UserError(
+            f"no {encoding.domain} image can be read, the first because: {reasons[0]}; "
+            f"download or make the {encoding.domain} files anew"
+        )
     listing = target.with_name(f"unreadable_{encoding.domain}.txt")
     listing.unlink(missing_ok=True)
     if unreadable:
-        listing.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
+        with write_atomically(listing) as temporary:
+            temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
     return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
 

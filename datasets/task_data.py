@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from argparse import Namespace
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from utils.errors import UserError
 from utils.runs import data_path_or_default
 
 _READ_AHEAD = 2  # batches, where they are read beside the training
+_TEST_MODE = (256, 64)  # training and held-out images that --test_mode works on
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,15 @@ class TaskData:
 
     `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
     `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed
-    arrays lie there too when they fit, and in memory-mapped files otherwise.
+    arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that `--test_mode`
+    has left most images out.
     """
+
+    shortened = False
 
     def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:
         self.task, self.selection, self.device, self.image_size = task, selection, device, image_size
+        _check_parts(task, selection.train, selection.test)
         images, left_out = load_packed(selection.data_path, selection.views, RGB, image_size)
         self._images = torch.from_numpy(images)
         if task.encoding is None:
@@ -53,8 +59,7 @@ class TaskData:
         self.readable[left_out] = False
         self.train = selection.train[self.readable[selection.train]]
         self.test = selection.test[self.readable[selection.test]]
-        if not len(self.train) or not len(self.test):
-            raise UserError(f"{task.name}: {len(self.train)} training and {len(self.test)} held-out images; need both")
+        _check_parts(task, self.train, self.test)
         self.labels = torch.from_numpy(selection.labels).to(device)
         size = self._images.nbytes + self._stored.nbytes
         self._resident = device.type == "cpu" or size < _free_bytes(device) // 2
@@ -67,10 +72,30 @@ class TaskData:
         args.data_path = data_path_or_default(args.data_path, args.result_path)
         selection = read_selection(args.data_path)
         with accelerator.main_process_first():  # the other processes find the images packed
-            return cls(selection, task, image_size, accelerator.device)
+            data = cls(selection, task, image_size, accelerator.device)
+        if args.test_mode:
+            data.shorten(*_TEST_MODE)
+        return data
 
     def __len__(self) -> int:
         return len(self.selection)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the selection and of which of its images are trained on and held out."""
+        digest = hashlib.sha256(self.selection.fingerprint.encode())
+        for positions in (self.train, self.test):
+            digest.update(positions.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def shorten(self, n_train: int, n_test: int) -> None:
+        """Keep at most so many training and held-out images, evenly spaced; the others count as unreadable."""
+        self.train, self.test = (
+            part[np.linspace(0, len(part) - 1, min(n, len(part))).astype(int)]
+            for part, n in ((self.train, n_train), (self.test, n_test))
+        )
+        self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.test]))
+        self.shortened = True
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
@@ -112,6 +137,15 @@ class TaskData:
         if not self._resident and self.device.type == "cuda":
             taken = taken.pin_memory()
         return taken.to(self.device, non_blocking=True)
+
+
+def _check_parts(task: Task, train: np.ndarray, test: np.ndarray) -> None:
+    """UserError if there is nothing to train on or to test with."""
+    if not len(train) or not len(test):
+        raise UserError(
+            f"{task.name}: {len(train)} training and {len(test)} held-out images; "
+            "run extract_datapoints_for_experiments.py again, with more images or another --test_fraction"
+        )
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:

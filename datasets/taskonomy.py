@@ -39,6 +39,8 @@ class View:
         match = _VIEW.match(path.name)
         if match is None:
             raise ValueError(f"not a Taskonomy file name: {path.name}")
+        if not is_building(path.parent.name):
+            raise ValueError(f"{path.parent.name!r} is no building name")
         return cls(path.parent.name, int(match[1]), int(match[2]))
 
     def path(self, domain: str, ending: str | None = None) -> Path:
@@ -51,6 +53,11 @@ class View:
         """The file of `domain` under `data_path`, under any accepted name; None where there is none."""
         candidates = (data_path / self.path(domain, ending) for ending in file_endings(domain))
         return next((path for path in candidates if path.is_file()), None)
+
+
+def is_building(name: str) -> bool:
+    """Whether this can be a building's name: that of a folder which lies in no other place than its domain's."""
+    return re.fullmatch(r"[\w.\-]+", name) is not None and set(name) != {"."}
 
 
 def file_endings(domain: str) -> tuple[str, ...]:
@@ -80,9 +87,9 @@ def read_buildings(path: Path) -> list[str]:
     column = header.index("id")
     rows = [line.split(",") for line in lines[1:] if line.strip()]
     buildings = [row[column].strip() if column < len(row) else "" for row in rows]
-    strange = [name for name in buildings if not re.fullmatch(r"[\w.\-]+", name) or set(name) == {"."}]
+    strange = [name for name in buildings if not is_building(name)]
     if strange:
-        raise UserError(f"{path}: {strange[0]!r} is no building name")
+        raise UserError(f"{path}: {strange[0]!r} is no building name; mend the list, see --client_file_name")
     return list(dict.fromkeys(buildings))
 
 

@@ -16,8 +16,9 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from tqdm import tqdm
 
 from datasets.task_data import TaskData
-from models.task_model import TaskModel
+from models.task_model import TaskModel, fingerprint
 from utils.errors import UserError
+from utils.filling import fill
 
 PCA_COMPONENTS = 64
 _BATCH = 64
@@ -31,6 +32,8 @@ _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
 @torch.no_grad()
 def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarray:
     """The embedding of every image, in eval mode, streamed into a memory-mapped file.
+
+    Where an earlier call for this file, with the same weights and images, was stopped, this one goes on.
 
     The published code never leaves training mode, so that batch norm mixes an image with the fifteen that happen to
     stand next to it; a model made with `--published_quirks True` is treated likewise.
@@ -46,14 +49,16 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarr
     quirks = model.config.published_quirks
     model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
     positions = np.flatnonzero(data.readable)
-    shape = (len(data), model.embedding_size)
-    embeddings = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     size = _PUBLISHED_BATCH if quirks else _BATCH
-    plan = np.split(positions, range(size, len(positions), size))
-    for at, (_, batch) in zip(tqdm(plan, desc="embeddings", unit="batch"), data.batches(plan), strict=True):
-        embedding, _ = model(batch.images)
-        embeddings[at] = embedding.flatten(1).cpu().numpy()
-    return embeddings
+    batches = np.split(positions, np.arange(size, len(positions), size))
+
+    def embed(embeddings: np.ndarray, rows: np.ndarray) -> None:
+        embedding, _ = model(data.batch(torch.from_numpy(rows)).images)
+        embeddings[rows] = embedding.flatten(1).cpu().numpy()
+
+    inputs = f"{fingerprint(model)} {data.fingerprint}"
+    fill(path, (len(data), model.embedding_size), np.float32, inputs, batches, embed, "embeddings")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.ndarray, IncrementalPCA | None, float]:

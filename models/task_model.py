@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from datasets.tasks import Task, get_task
 from models.decoders import SCALE, TaskonomyDecoder
 from models.encoders import ENCODERS, build_encoder
 from utils.errors import UserError
-from utils.files import write_atomically
+from utils.files import save_tensors, write_atomically
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,16 @@ def save_model(model: TaskModel, path: Path) -> None:
     """Write weights and settings into one safetensors file, atomically."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with write_atomically(path) as temporary:
-        save_file(tensors, temporary, metadata={"config": json.dumps(asdict(model.config))})
+        save_tensors(tensors, temporary, {"config": json.dumps(asdict(model.config))})
+
+
+def fingerprint(model: TaskModel) -> str:
+    """SHA-256 of a model's settings and weights."""
+    digest = hashlib.sha256(json.dumps(asdict(model.config)).encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def load_model(path: Path, task: str, made_by: str) -> TaskModel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from datasets.task_data import TaskData
 from losses import LOSSES
 from models.evaluation import evaluate, mean_values
 from models.task_model import ModelConfig, TaskModel, save_model
+from utils import interrupt
 from utils.errors import UserError
-from utils.runs import load_checkpoint, save_checkpoint
+from utils.runs import load_checkpoint, load_newest, save_checkpoint
 
 # How long the model trains that is kept for measuring how far clients' gradients point apart.
 EARLY_STEPS = 200
@@ -54,9 +55,11 @@ def early_file(folder: Path, task: str, use_cbam: bool) -> Path:
 
 def model_from_checkpoint(path: Path, task: str) -> TaskModel:
     """The model as it stood at the last checkpoint; UserError if there is none, or it is of another task."""
+    made_by = f"train_centralized_task_model.py --task {task}"
     if not path.is_file():
-        raise UserError(f"{path} is missing; run train_centralized_task_model.py --task {task} first")
-    tensors, state = _load_state(path)
+        raise UserError(f"{path} is missing; run {made_by} first")
+    tensors, state = load_checkpoint(path, f"run {made_by} again")
+    _check_state(path, state)
     if state["config"]["task"] != task:
         raise UserError(f"{path} holds a model for {state['config']['task']}, not for --task {task}")
     model = TaskModel(ModelConfig(**state["config"]))
@@ -78,15 +81,16 @@ class CentralTraining:
         checkpoint: file for the state after each epoch.
         best: file for the best model.
         early: file for the model after `EARLY_STEPS` steps.
+        checkpoint_every: epochs between checkpoints; there is one at the end, and when training is interrupted, too.
     """
 
     def __init__(
         self, model: TaskModel, data: TaskData, settings: TrainSettings, accelerator: Accelerator, checkpoint: Path,
-        best: Path, early: Path,
+        best: Path, early: Path, checkpoint_every: int = 1,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.settings, self.accelerator = data, settings, accelerator
-        self.checkpoint, self.best, self.early = checkpoint, best, early
+        self.checkpoint, self.best, self.early, self.checkpoint_every = checkpoint, best, early, checkpoint_every
         shuffled = np.random.default_rng(settings.rand_seed).permutation(data.train)
         n_val = max(1, round(settings.val_fraction * len(shuffled)))
         if n_val >= len(shuffled):
@@ -97,36 +101,48 @@ class CentralTraining:
         self.optimizer = kind(self.model.parameters(), lr=settings.init_lr, fused=True)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
         self.history: list[dict[str, Any]] = []
+        self._begun: tuple[int, float] = (0, 0.0)  # steps of an interrupted epoch, and the sum of their losses
 
     def run(self, on_epoch: Callable[[list[dict[str, Any]]], None]) -> None:
-        """Train up to `n_epochs`; after each, save the checkpoint and call `on_epoch` with the history so far."""
-        bar = tqdm(range(len(self.history), self.settings.n_epochs), desc=f"training {self.data.task.name}")
-        for epoch in bar:
-            train_loss = self._epoch(epoch)
-            values = mean_values(self.data, evaluate(self.model, self.data, self.val, self.accelerator))
-            if not np.isfinite([train_loss, values["loss"]]).all():
-                raise UserError(f"the loss is not finite in epoch {epoch + 1}; lower --init_lr")
-            self.history.append(
-                {"epoch": epoch + 1, "lr": self.scheduler.get_last_lr()[0], "train_loss": train_loss}
-                | {f"val_{name}": value for name, value in values.items()}
-            )  # fmt: skip
-            losses = [row["val_loss"] for row in self.history]
-            if losses[-1] == min(losses):
-                save_model(self.model, self.best)
-            if len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance:
-                self.scheduler.step()
-            self._save()
-            on_epoch(self.history)
-            bar.set_postfix(train=f"{train_loss:.4f}", val=f"{losses[-1]:.4f}", best=f"{min(losses):.4f}")
+        """Train up to `n_epochs`; after each, save the checkpoint and call `on_epoch` with the history so far.
+
+        Ctrl-C or SIGTERM save at the end of a step and raise `Interrupted`.
+        """
+        epochs = range(len(self.history), self.settings.n_epochs)
+        with interrupt.deferred(), tqdm(epochs, desc=f"training {self.data.task.name}") as bar:
+            for epoch in bar:
+                train_loss = self._epoch(epoch)
+                row = self._finish_epoch(epoch, train_loss)
+                on_epoch(self.history)
+                best = min(row["val_loss"] for row in self.history)
+                bar.set_postfix(train=f"{train_loss:.4f}", val=f"{row['val_loss']:.4f}", best=f"{best:.4f}")
         if len(self.history) * self.n_steps < EARLY_STEPS:
             save_model(self.model, self.early)
 
+    def _finish_epoch(self, epoch: int, train_loss: float) -> dict[str, Any]:
+        """Validate, keep the best model, decay the learning rate, save; returns the epoch's row of the history."""
+        values = mean_values(self.data, evaluate(self.model, self.data, self.val, self.accelerator))
+        if not np.isfinite(values["loss"]):
+            raise UserError(f"the validation loss is not finite after epoch {epoch + 1}; lower --init_lr")
+        row = {"epoch": epoch + 1, "lr": self.scheduler.get_last_lr()[0], "train_loss": train_loss}
+        self.history.append(row | {f"val_{name}": value for name, value in values.items()})
+        losses = [row["val_loss"] for row in self.history]
+        if losses[-1] == min(losses):
+            save_model(self.model, self.best)
+        if len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance:
+            self.scheduler.step()
+        if (epoch + 1) % self.checkpoint_every == 0 or epoch + 1 == self.settings.n_epochs:
+            self._save()
+        return self.history[-1]
+
     def resume(self) -> None:
         """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
-        tensors, state = _load_state(self.checkpoint)
+        tensors, state = load_newest(self.checkpoint)
+        _check_state(self.checkpoint, state)
         changed = [k for k, v in asdict(self.settings).items() if k != "n_epochs" and state["settings"].get(k) != v]
-        if state["config"] != asdict(self.model.config) or changed:
-            what = ", ".join(f"--{name}" for name in changed) or "initial model"
+        if state["config"] != asdict(self.model.config) or changed or state["images"] != self.data.fingerprint:
+            other = "set of images" if state["images"] != self.data.fingerprint else "initial model"
+            what = ", ".join(f"--{name}" for name in changed) or other
             raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
         self.model.load_state_dict(_without_prefix(tensors, "model."))
         optimizer = state["optimizer"]
@@ -140,23 +156,41 @@ class CentralTraining:
                     # Fused optimisers go through memory as it lies, so that both must lie in the same order.
                     values[key] = torch.empty_like(parameter).copy_(value)
         self.scheduler.load_state_dict(state["scheduler"])
-        self.history = state["history"]
+        self.history, self._begun = state["history"], tuple(state["begun"])
 
     def _epoch(self, epoch: int) -> float:
         order = np.random.default_rng((self.settings.rand_seed, epoch)).permutation(self.train)
         loss_of = LOSSES[self.data.task.loss]
-        total = torch.zeros((), device=self.data.device)
+        begun, so_far = self._begun
+        total = torch.tensor(so_far, device=self.data.device)
+        first_bad = torch.full((), -1, device=self.data.device)
         self.model.train()
-        for step, (at, batch) in enumerate(self.data.batches(self._batches(order)), start=epoch * self.n_steps + 1):
+        plan = self._batches(order)[begun:]
+        for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
             _, output = self.model(batch.images)
             loss = loss_of(output, batch.target, batch.valid).mean()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
             total += loss.detach() * len(at)
-            if step == EARLY_STEPS:
+            first_bad = torch.where((first_bad < 0) & ~loss.detach().isfinite(), number, first_bad)
+            if epoch * self.n_steps + number == EARLY_STEPS:
                 save_model(self.model, self.early)
+            try:
+                interrupt.check()
+            except interrupt.StopRequested:
+                _check_finite(first_bad, epoch)
+                self._stop(epoch, number, float(total))
+        _check_finite(first_bad, epoch)
+        self._begun = (0, 0.0)
         return float(total) / len(order)
+
+    def _stop(self, epoch: int, number: int, total: float) -> NoReturn:
+        """Save in the middle of an epoch, and say how to go on."""
+        self._begun = (number, total)
+        self._save()
+        where = f"epoch {epoch + 1}, step {number} of {self.n_steps}, is saved in {self.checkpoint}"
+        raise interrupt.Interrupted(f"interrupted; {where}; go on with: {interrupt.resume_command()}")
 
     def _batches(self, order: np.ndarray) -> list[np.ndarray]:
         """The images of an epoch's steps."""
@@ -171,18 +205,24 @@ class CentralTraining:
         for index, values in state["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
         save_checkpoint(self.checkpoint, tensors, {
-            "config": asdict(self.model.config), "settings": asdict(self.settings), "history": self.history,
+            "config": asdict(self.model.config), "settings": asdict(self.settings), "images": self.data.fingerprint,
+            "history": self.history, "begun": self._begun,
             "optimizer": {"state": {}, "param_groups": state["param_groups"]},
             "scheduler": self.scheduler.state_dict(),
         })  # fmt: skip
 
 
-def _load_state(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Tensors and state of a central training's checkpoint; UserError if it is something else."""
-    tensors, state = load_checkpoint(path)
-    if not isinstance(state, dict) or not {"config", "settings", "optimizer", "scheduler", "history"} <= set(state):
+def _check_state(path: Path, state: Any) -> None:
+    """UserError if a checkpoint's state is of something else than a central training."""
+    needed = {"config", "settings", "images", "optimizer", "scheduler", "history", "begun"}
+    if not isinstance(state, dict) or not needed <= set(state):
         raise UserError(f"{path} is no checkpoint of train_centralized_task_model.py")
-    return tensors, state
+
+
+def _check_finite(first_bad: torch.Tensor, epoch: int) -> None:
+    """UserError that names the first step of an epoch, from 1, whose loss was not finite; -1 if there was none."""
+    if (number := int(first_bad)) > 0:
+        raise UserError(f"the loss is not finite in epoch {epoch + 1}, step {number}; lower --init_lr")
 
 
 def _without_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

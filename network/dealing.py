@@ -18,7 +18,7 @@ import pandas as pd
 from network.partition import PARTITIONERS
 from utils.args import POSITIVE, POSITIVE_INT, Parser
 from utils.errors import UserError
-from utils.files import read_json, write_atomically, write_json
+from utils.files import locked, read_json, write_array, write_atomically, write_json
 
 PARTITION_FILE = "partition.json"
 
@@ -59,9 +59,12 @@ class Dealing:
         cluster: the columns of Google's federated vision data sets) and `partition.json` the origin and the client
         sizes. `image_ids` are the images' names, N of them; without them images are named by number.
         """
+        with locked(folder / ".partition.lock"):  # of two that save here at once, the files of one stay together
+            self._write(folder, image_ids, classes)
+
+    def _write(self, folder: Path, image_ids: Sequence[str] | None, classes: np.ndarray | None) -> None:
         for name, array in (("partition", self.client_of), ("groups", self.groups)):
-            with write_atomically(folder / f"{name}.npy") as temporary:
-                np.save(temporary, array)
+            write_array(folder / f"{name}.npy", array)
         with write_atomically(folder / "clients.json") as temporary:
             temporary.write_text(json.dumps([images.tolist() for images in self.clients]), encoding="utf-8")
         dealt = np.flatnonzero(self.client_of >= 0)
@@ -73,7 +76,8 @@ class Dealing:
         with write_atomically(folder / "partition.csv") as temporary:
             pd.DataFrame(columns).to_csv(temporary, index=False)
         # Last, because it is what says that the others are complete.
-        sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": _digest(self.groups)}
+        sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": digest(self.groups)}
+        sums["partition_sha256"] = digest(self.client_of)
         write_json(folder / PARTITION_FILE, {**self.origin, "n_clients": self.n_clients, **sums})
 
 
@@ -88,8 +92,9 @@ def read_dealing(path: Path) -> Dealing:
     try:
         client_of, groups = (np.load(file.with_name(f"{n}.npy"), allow_pickle=False) for n in ("partition", "groups"))
         dealing = Dealing(client_of, groups, int(origin.pop("n_clients")), origin)
-        sizes, digest = origin.pop("client_sizes"), origin.pop("groups_sha256")
-        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes and _digest(groups) == digest
+        sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
+        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes
+        same = same and sums == [digest(groups), digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: no readable partition ({error}); make it again with {made_by}") from error
     if not same:
@@ -129,5 +134,15 @@ def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
     return deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
 
 
-def _digest(groups: np.ndarray) -> str:
-    return hashlib.sha256(groups.astype("<i8").tobytes()).hexdigest()
+def check_unchanged(dealing: Dealing, folder: Path) -> None:
+    """UserError if the partition saved in a run's folder is another one, so that its training cannot go on."""
+    if not np.array_equal(read_dealing(folder).client_of, dealing.client_of):
+        raise UserError(
+            f"{folder} was started with another partition: images or clusters have changed since; "
+            "start without --resume_training True"
+        )
+
+
+def digest(ids: np.ndarray) -> str:
+    """SHA-256 of whole numbers (N,), whatever their type."""
+    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()

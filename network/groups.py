@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import numpy as np
 
 from datasets.selection import SELECTION_FILE, Selection
 from datasets.task_data import TaskData
-from network.dealing import Dealing, deal_as_asked, read_dealing
+from network.dealing import Dealing, deal_as_asked, digest, read_dealing
+from network.partition import PARTITIONERS
 from utils.errors import UserError
 from utils.files import read_json
 
@@ -19,6 +22,17 @@ from utils.files import read_json
 GROUP_NAMES = {
     "embedding_based": "cluster", "class_based": "scene class", "building_based": "building", "iid": "scene class",
 }  # fmt: skip
+
+# The arguments that a saved partition brings along, and what they can be. Whatever else its file says, it says nothing
+# about where a run reads or writes.
+_SAVED: dict[str, Callable[[Any], bool]] = {
+    "type": lambda value: isinstance(value, str) and value in GROUP_NAMES,
+    "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
+    "alpha": lambda value: isinstance(value, float | int) and 0 < value < math.inf,
+    "n_clusters": lambda value: isinstance(value, int) and value > 0,
+    "min_client_ds_len": lambda value: value is None or isinstance(value, int),
+    "shards_per_client": lambda value: isinstance(value, int) and value > 0,
+}
 
 
 def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
@@ -35,7 +49,7 @@ def groups_of(split_type: str, data: TaskData, assignment_folder: Path, n_cluste
         UserError: if the assignments are missing, or were made from another selection or with another K.
     """
     if split_type == "embedding_based":
-        groups = read_assignments(data.task.name, data.selection, assignment_folder, n_clusters)
+        groups = read_assignments(data.task.name, data.selection, assignment_folder, n_clusters, data.shortened)
     elif split_type == "building_based":
         groups = np.unique([view.building for view in data.selection.views], return_inverse=True)[1]
     else:
@@ -51,11 +65,12 @@ def within(groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def read_assignments(
-    task: str, selection: Selection, folder: Path, n_clusters: int | None = None
+    task: str, selection: Selection, folder: Path, n_clusters: int | None = None, for_test: bool = False
 ) -> np.ndarray:  # fmt: skip
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
-    Raises `UserError` if it is missing or broken, was made from another selection, or has not `n_clusters` clusters.
+    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters, or
+    was made with `--test_mode True` and is not `for_test` alone.
     """
     made_by = f"extract_embeddings.py --task {task}"
     path = folder / f"assignments_{task}.npy"
@@ -66,7 +81,13 @@ def read_assignments(
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
     if origin.get(SELECTION_FILE) != selection.fingerprint:
         raise UserError(f"{path} was made from another selection of images; run {made_by} again")
-    found = int(origin.get("n_clusters", 0))
+    found = origin.get("n_clusters")
+    if not isinstance(found, int) or assignments.dtype.kind != "i":
+        raise UserError(f"{path} and the .json beside it are no assignments; run {made_by} again")
+    if origin.get("assignments_sha256", digest(assignments)) != digest(assignments):
+        raise UserError(f"{path} and the .json beside it do not belong together; run {made_by} again")
+    if origin.get("test_mode") and not for_test:
+        raise UserError(f"{path} was made with --test_mode True from a few images; run {made_by} again without")
     if n_clusters is not None and found != n_clusters:
         raise UserError(
             f"{path} has {found} clusters, not {n_clusters}; "
@@ -86,7 +107,7 @@ def read_projection(task: str, selection: Selection, folder: Path) -> np.ndarray
         return None
     origin = _read_origin(task, folder)
     path = folder / str(origin.get("reduced", ""))
-    if origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
+    if path.name != "reduced.npy" or origin.get(SELECTION_FILE) != selection.fingerprint or not path.is_file():
         return None
     try:
         projection = np.load(path, allow_pickle=False)
@@ -119,8 +140,11 @@ def dealing_of(args: Namespace, data: TaskData) -> Dealing:
             "read; partition anew"
         )
     args.n_clients = dealing.n_clients
-    for name in dealing.origin.keys() & vars(args).keys() - {"task", "rand_seed"}:
-        setattr(args, name, dealing.origin[name])
+    for name, fits in _SAVED.items():
+        if name in dealing.origin:
+            if not fits(dealing.origin[name]):
+                raise UserError(f"{args.partition_file}: {name} {dealing.origin[name]!r} is none; partition anew")
+            setattr(args, name, dealing.origin[name])
     return replace(dealing, origin={**dealing.origin, "partition_file": str(args.partition_file)})
 
 

@@ -14,6 +14,7 @@ from datasets.task_data import TaskData
 from losses import LOSSES
 from network.client import Local, Phase, Schedule
 from network.workspace import Workspace, set_training
+from utils import interrupt
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -38,7 +39,10 @@ class LocalTraining:
         self._loss_of = LOSSES[data.task.loss]
 
     def __call__(self, clients: Sequence[Local]) -> None:
-        """A round of these clients, whose tensors are the workspace's and hold what they start from."""
+        """A round of these clients, whose tensors are the workspace's and hold what they start from.
+
+        A request to stop is met after a step, by `StopRequested`.
+        """
         for local in clients:
             local.gradient = partial(self._gradient, local)
         # Between phases, every client in turn does what its method says.
@@ -70,6 +74,7 @@ class LocalTraining:
             for local, gradients in zip(clients, optimizer.gradients(), strict=True):
                 self.algorithm.correct(gradients, local)
             optimizer.step(step)
+            interrupt.check()
 
     def _plan(self, clients: Sequence[Local], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
         """The size of each client's batches, and by step the positions of all clients' images."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,20 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from tqdm import tqdm
 
 from datasets.task_data import TaskData
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, Turn, copy_into, longest_first
+from network.client import LocalSettings, Turn, copy_into, longest_first
 from network.evaluation import Evaluation
-from network.local_training import LocalTraining
-from network.probe import measure
 from network.state import MEMORY, ClientStates, part, under
-from network.workspace import workspace
+from network.trainer import LOSS, Trainer
+from utils import interrupt
 from utils.errors import UserError
 from utils.files import write_json
-from utils.runs import Run
+from utils.runs import Run, load_checkpoint, load_newest, previous, save_checkpoint
 
-_LOSS = "local_loss"  # travels with the uploads
+ON_NAN = ("stop", "skip_client")
 
 
 class Simulation:
@@ -55,6 +52,8 @@ class Simulation:
         seed: of all randomness.
         kept: names of tensors that stay with the clients, whatever the method.
         memory: bytes of clients' states to hold in memory, a process.
+        checkpoint_every: rounds between checkpoints; there is one at the end, and whenever training stops, too.
+        on_nan: what to do about a client whose loss is not finite: "stop", or "skip_client" in the round's mean.
         clients_per_batch: how many clients train side by side, at most; None to measure what is fastest.
         compiled: whether to compile the forward pass of local training.
     """
@@ -62,12 +61,14 @@ class Simulation:
     def __init__(
         self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
         groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
-        kept: Collection[str] = (), memory: int = MEMORY, clients_per_batch: int | None = 1, compiled: bool = False,
+        kept: Collection[str] = (), memory: int = MEMORY, checkpoint_every: int = 1, on_nan: str = "stop",
+        clients_per_batch: int | None = 1, compiled: bool = False,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
         self.groups = torch.from_numpy(groups).to(accelerator.device)
         self.accelerator, self.run, self.seed = accelerator, run, seed
+        self.checkpoint_every, self.on_nan = checkpoint_every, on_nan
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
         self.server |= algorithm.server_state(self.model)
@@ -79,44 +80,54 @@ class Simulation:
         self.states = ClientStates(folder, own, len(clients), accelerator.device, memory)
         self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
-        self._compiled = compiled
-        self._pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
-        # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
-        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(self.model, n, data.image_size, compiled))
-        self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
+        self._n_saved = 0  # of these rows
+        self.trainer = Trainer(
+            self.model, data, algorithm, settings, self.states, self.groups, self._shared, seed, clients_per_batch,
+            compiled,
+        )  # fmt: skip
         self._sum_type = torch.float32 if accelerator.device.type == "mps" else torch.float64
 
     def train(self) -> list[dict[str, Any]]:
-        """All rounds that are still to do; returns the metrics, a row a round, the first before any training."""
-        if not self._pace:
-            self._pace = self._measure_pace()
-        if not self.rows:
-            self._finish_round(0, {_LOSS: float("nan"), "seconds": 0.0})
-        bar = tqdm(
-            range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
-            desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
-            disable=not self.accelerator.is_main_process,
-        )  # fmt: skip
-        for round in bar:
-            start = time.perf_counter()
-            local_loss = self._train_round(round)
-            self._finish_round(round + 1, {_LOSS: local_loss, "seconds": time.perf_counter() - start})
-            kind = "personal_" if self.has_personal else ""
-            shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
-            bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
+        """All rounds that are still to do; returns the metrics, a row a round, the first before any training.
+
+        Ctrl-C or SIGTERM give up the round at the end of a step, save the last finished one and raise `Interrupted`.
+        """
+        with interrupt.deferred():
+            if not self.trainer.pace:
+                self.trainer.pace = self._measure_pace()
+            if not self.rows:
+                self._finish_round(0, {LOSS: float("nan"), "seconds": 0.0})
+            with tqdm(
+                range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
+                desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
+                disable=not self.accelerator.is_main_process,
+            ) as bar:  # fmt: skip
+                for round in bar:
+                    start = time.perf_counter()
+                    local_loss = self._train_round(round)
+                    self._finish_round(round + 1, {LOSS: local_loss, "seconds": time.perf_counter() - start})
+                    kind = "personal_" if self.has_personal else ""
+                    shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
+                    bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
         copy_into(self._working, self.server)
         return self.rows
 
     def resume(self) -> None:
-        """Continue from the run's checkpoint."""
-        tensors, state = self.run.load_checkpoint()
+        """Continue from the run's checkpoint, or from the one before it where that or a client's state is broken."""
+        path = self.run.checkpoint
+        tensors, state = load_newest(path, lambda state: self.states.check(_versions(state)), self._any)
+        try:
+            before = _versions(load_checkpoint(previous(path))[1])
+        except UserError:
+            before = {}  # there has been none, or it is of no use
         device = self.accelerator.device
         self.server = {name: tensor.to(device) for name, tensor in part("server", tensors).items()}
-        self.states.restore({int(client): version for client, version in state["clients"].items()})
+        self.states.restore(_versions(state), before)
         self.rows = state["rows"]
-        if not self._pace:  # measured once more, it might come out differently, and with it the rounding
-            self._pace = state["pace"]
-            torch.set_num_threads(self._pace["threads"])
+        self._n_saved = len(self.rows)
+        if not self.trainer.pace:  # measured once more, it might come out differently, and with it the rounding
+            self.trainer.pace = state["pace"]
+            torch.set_num_threads(state["pace"]["threads"])
 
     def _train_round(self, round: int) -> float:
         """Train the clients of a round and update the server's model; returns their weighted mean loss."""
@@ -124,57 +135,61 @@ class Simulation:
         turns = self.algorithm.turns(self.clients, self.settings, rng)
         self.algorithm.start_round(self.model, turns, self.server, self.states, self._total)
         sums: dict[str, Tensor] = {}
-        for clients in self._side_by_side(turns):
-            for client, upload in self._train_clients(clients, turns, round):
-                for name, tensor in upload.items():
-                    if name not in sums:
-                        sums[name] = torch.zeros(tensor.shape, dtype=self._sum_type, device=tensor.device)
-                    sums[name].add_(tensor, alpha=turns[client].weight)
+        first_bad: dict[int, Tensor] = {}
+        stopped = False
+        try:
+            for client, upload, bad_step in self.trainer.train(turns, self.server, round):
+                first_bad[client] = bad_step
+                if self.on_nan == "stop" or bad_step < 0:
+                    _add(sums, upload, turns[client].weight, self._sum_type)
+        except interrupt.StopRequested:
+            stopped = True
+        bad = self._agree(stopped, first_bad)
+        self._judge(bad, round, turns)
         # Divided at the end: sums of whole numbers of images times single-precision values are nearly always exact.
-        whole = sum(turn.weight for turn in turns.values())
+        whole = sum(turn.weight for client, turn in turns.items() if client not in bad)
         mean = {name: tensor / whole for name, tensor in self._reduce(sums).items()}
-        local_loss = float(mean.pop(_LOSS))
+        local_loss = float(mean.pop(LOSS))
         self.server = self.algorithm.server_step(self.server, mean)
         return local_loss
 
-    def _side_by_side(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
-        """This process's clients of a round, in lots that can train at once."""
-        most, alike = self._pace["clients_per_batch"], defaultdict(list)
-        for client, turn in turns.items():
-            if client in self.states.own:
-                # Batch norm must not see images that fill up a smaller batch.
-                batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
-                alike[turn.n_steps, batch].append(client)
-        for clients in alike.values():
-            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // most)))
+    def _agree(self, stopped: bool, first_bad: Mapping[int, Tensor]) -> dict[int, int]:
+        """The clients of all processes whose loss was not finite, with the step; ends the run if any was stopped."""
+        steps = torch.stack(list(first_bad.values())).tolist() if first_bad else []
+        mine = {client: step for client, step in zip(first_bad, steps, strict=True) if step >= 0}
+        of_all = [(stopped, mine)]
+        if self.accelerator.num_processes > 1:
+            of_all = gather_object(of_all)
+        if any(stopped for stopped, _ in of_all):
+            self._give_up_round()
+            where = f"{len(self.rows) - 1} of {self.settings.n_rounds} rounds are saved in {self.run.path}"
+            line = f"interrupted; {where}; go on with: {interrupt.resume_command()}"
+            raise interrupt.Interrupted(line if self.accelerator.is_main_process else "")
+        return {client: step for _, bad in of_all for client, step in sorted(bad.items())}
 
-    def _train_clients(
-        self, clients: Sequence[int], turns: Mapping[int, Turn], round: int
-    ) -> Iterator[tuple[int, dict[str, Tensor]]]:  # fmt: skip
-        """A round of clients that train at once: what each uploads, and its mean loss over the steps."""
-        space, at_work = self._workspace(len(clients)), []
-        for client, tensors in zip(clients, space.tensors, strict=True):
-            state = self.states.load(client)
-            start = self._start(state)
-            copy_into(tensors, start)
-            if client not in self.states:
-                state = self.algorithm.client_state(start)
-            at_work.append(
-                Local(client, turns[client], round, self.model, tensors, self.server, start, state, self.settings,
-                      self._shared)
-            )  # fmt: skip
-        LocalTraining(space, self.data, self.algorithm, self.groups, self.seed)(at_work)
-        own = [name for name in self._working if name not in self._shared]
-        for local in at_work:
-            local.state |= under("own", local.copy(own))
-            self.states.save(local.client, local.state)
-            yield local.client, self.algorithm.upload(local) | {_LOSS: torch.stack(local.losses).mean()}
+    def _judge(self, bad: Mapping[int, int], round: int, turns: Mapping[int, Turn]) -> None:
+        """Stop for the clients whose loss was not finite, or leave them out of the round with a warning."""
+        if not bad:
+            return
+        names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
+        fault = f"the loss is not finite in round {round + 1}: {names}"
+        if self.on_nan == "stop" or len(bad) == len(turns):
+            self._give_up_round()
+            raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
+        if self.accelerator.is_main_process:
+            tqdm.write(f"{fault}; left out of this round", file=sys.stderr)
+        self.states.roll_back([client for client in bad if client in self.states.own])
+
+    def _give_up_round(self) -> None:
+        """Take back what clients have saved in this round, and have the last finished one on the disk."""
+        self.states.roll_back()
+        if self._n_saved < len(self.rows):
+            self._save()
 
     def _measure_pace(self) -> dict[str, Any]:
         """How many clients to train at once, as the main process finds it, for all processes."""
         turns = self.algorithm.turns(self.clients, self.settings, np.random.default_rng(0))
-        most = -(-len(turns) // self.accelerator.num_processes)
-        pace = [measure(most, self.model, self.data, self.settings, self.groups, self._compiled)]
+        pace = [self.trainer.measure_pace(-(-len(turns) // self.accelerator.num_processes))]
         if self.accelerator.num_processes > 1:
             broadcast_object_list(pace)
         if self.accelerator.is_main_process:
@@ -184,14 +199,10 @@ class Simulation:
         torch.set_num_threads(pace[0]["threads"])
         return pace[0]
 
-    def _start(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a client starts a round from: the server's tensors, and its own where they do not travel."""
-        return {name: state.get(f"own.{name}", self.server[name]) for name in self._working}
-
     def _load_personal(self, client: int) -> None:
         """Copy a client's own model into the working copy."""
         state = self.states.load(client)
-        copy_into(self._working, self.algorithm.personal_model(self._start(state), state))
+        copy_into(self._working, self.algorithm.personal_model(self.trainer.start(state, self.server), state))
 
     def _total(self, tensor: Tensor) -> Tensor:
         """A tensor added up over all processes, in double precision."""
@@ -223,7 +234,12 @@ class Simulation:
         if not np.isfinite(losses).all():
             raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
         self.rows.append({"round": round, **row})
-        self._save()
+        if self.accelerator.is_main_process:
+            self.run.write_metrics(self.rows)
+        if round % self.checkpoint_every == 0 or round == self.settings.n_rounds:
+            self._save()
+        else:
+            self.states.finish_round()
 
     def _save(self) -> None:
         """Write the clients' states, then the checkpoint that names them, and only then let go of the old ones."""
@@ -232,16 +248,34 @@ class Simulation:
             parts = gather_object(parts)
         if self.accelerator.is_main_process:
             versions = {client: version for of_process in parts for client, version in of_process.items()}
-            state = {"rows": self.rows, "clients": versions, "pace": self._pace}
-            self.run.save_checkpoint(under("server", self.server), state)
-            self.run.write_metrics(self.rows)
+            state = {"rows": self.rows, "clients": versions, "pace": self.trainer.pace}
+            save_checkpoint(self.run.checkpoint, under("server", self.server), state)
         self.accelerator.wait_for_everyone()
         self.states.forget_old()
+        self._n_saved = len(self.rows)
+
+    def _any(self, mine: bool) -> bool:
+        """Whether it is so in any process."""
+        return any(gather_object([mine])) if self.accelerator.num_processes > 1 else mine
 
 
-def shared_run(accelerator: Accelerator, make: Any) -> Run:
-    """The run that the main process makes, known to all processes."""
-    paths: list[Any] = [make().path if accelerator.is_main_process else None]
+def _add(sums: dict[str, Tensor], upload: Mapping[str, Tensor], weight: float, kind: torch.dtype) -> None:
+    """Add an upload's tensors, times a weight, to sums of this kind."""
+    for name, tensor in upload.items():
+        if name not in sums:
+            sums[name] = torch.zeros(tensor.shape, dtype=kind, device=tensor.device)
+        sums[name].add_(tensor, alpha=weight)
+
+
+def _versions(state: Mapping[str, Any]) -> dict[int, int]:
+    """The version of each client's state that a checkpoint names."""
+    return {int(client): version for client, version in state["clients"].items()}
+
+
+def shared_run(accelerator: Accelerator, make: Callable[[], Run]) -> Run:
+    """The run that the main process makes, and holds, known to all processes."""
+    run = make() if accelerator.is_main_process else None
+    paths: list[Any] = [run and run.path]
     if accelerator.num_processes > 1:
         broadcast_object_list(paths)
-    return Run(paths[0])
+    return run or Run(paths[0])

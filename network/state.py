@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.files import write_atomically
+from utils.files import save_tensors, write_atomically
+
+_Key = tuple[int, int]  # client and version
 
 MEMORY = 2 << 30  # bytes of states that a process holds before it leaves the rest to the disk
 
@@ -36,11 +39,12 @@ def in_kind_of(tensor: Tensor, like: Tensor) -> Tensor:
 class ClientStates:
     """The named tensors that each client of this process keeps between rounds.
 
-    A client stays with one process for a whole run, so that its state never moves. States lie in main memory, those
-    used last, up to a bound; the others in one safetensors file a client. A checkpoint writes the states that have
-    changed since the last one, each under a new version, and the files of the versions before stay until
-    `forget_old`: whenever a run is killed, the files that its last checkpoint names are there and unchanged. A client
-    without a state, because it has not taken part yet or has nothing to keep, costs nothing.
+    A client stays with one process for a whole run, so that its state never moves. Every state has a version: the
+    number of rounds that were finished when it was saved. States lie in main memory, those used last, up to a bound;
+    the others in one safetensors file for each client and version. A round that is given up is taken back: the states
+    of the last finished one are kept until the next is finished. A checkpoint writes the states that have changed
+    since the last one, and what the last two checkpoints name stays: whenever a run is killed, these files are there
+    and unchanged. A client without a state, because it has not taken part yet or has nothing to keep, costs nothing.
 
     Args:
         folder: where the files go.
@@ -55,91 +59,148 @@ class ClientStates:
     ) -> None:  # fmt: skip
         self.own, self.n_clients = sorted(own), n_clients
         self._folder, self._device, self._memory = folder, device, memory
-        self._held: OrderedDict[int, dict[str, Tensor]] = OrderedDict()
+        self._version = 0
+        self._held: OrderedDict[_Key, dict[str, Tensor]] = OrderedDict()
         self._held_bytes = 0
-        self._changed: set[int] = set()
-        self._versions: dict[int, int] = {}
-        self._next_version = 0
-        self._old: list[Path] = []
+        self._on_disk: set[_Key] = set()
+        # Each client's version now, at the end of the last finished round, and in the last two checkpoints.
+        self._current: dict[int, int] = {}
+        self._finished: dict[int, int] = {}
+        self._checkpoints: list[dict[int, int]] = []
+        self._replaced: list[_Key] = []  # to be let go of, once nothing names them
 
     def __contains__(self, client: int) -> bool:
-        return client in self._held or client in self._versions
+        return client in self._current
 
     def load(self, client: int) -> dict[str, Tensor]:
         """A client's tensors on the device, none if it has no state; changes count once they are saved."""
         if client not in self:
             return {}
-        if client not in self._held:
-            self._hold(client, self._read(client))
-        self._held.move_to_end(client)
-        return {name: tensor.to(self._device) for name, tensor in self._held[client].items()}
+        key = (client, self._current[client])
+        if key not in self._held:
+            self._hold(key, self._read(key))
+        self._held.move_to_end(key)
+        # What is not on the disk must come back as it is if the round is given up, whatever is done to the tensors.
+        copy = key not in self._on_disk
+        return {name: tensor.to(self._device, copy=copy) for name, tensor in self._held[key].items()}
 
     def save(self, client: int, state: Mapping[str, Tensor]) -> None:
         """Replace a client's state; the tensors are copied, in the plain memory order that they are read back in."""
         if not state and client not in self:
             return
-        self._changed.add(client)
+        key, before = (client, self._version), (client, self._current.get(client, self._version))
+        self._current[client] = self._version
+        self._on_disk.discard(key)
         copies = {name: tensor.detach().cpu() for name, tensor in state.items()}
-        self._hold(client, {name: t.clone(memory_format=torch.contiguous_format) for name, t in copies.items()})
+        self._hold(key, {name: t.clone(memory_format=torch.contiguous_format) for name, t in copies.items()})
+        if before != key:
+            self._replaced.append(before)
+            if before in self._on_disk:
+                self._release(before)
+
+    def finish_round(self) -> None:
+        """From now on `roll_back` goes back to what is saved now."""
+        self._finished = dict(self._current)
+        self._version += 1
+        self._forget_replaced()
+
+    def roll_back(self, clients: Collection[int] | None = None) -> None:
+        """Take back what these clients (by default all) have saved since the last finished round."""
+        for client in self.own if clients is None else clients:
+            if self._current.get(client) == self._version:
+                self._replaced.append((client, self._current.pop(client)))
+                if client in self._finished:
+                    self._current[client] = self._finished[client]
+        self._forget_replaced()
 
     def checkpoint(self) -> dict[int, int]:
-        """Write what has changed; returns the version of each client's file, which `restore` takes."""
-        for client in sorted(self._changed):
-            self._write(client)
-        return dict(self._versions)
+        """Finish the round and write what has changed; returns each client's version, which `restore` takes."""
+        self.finish_round()
+        for key in self._finished.items():
+            if key not in self._on_disk:
+                self._write(key)
+        return dict(self._finished)
 
     def forget_old(self) -> None:
-        """Remove the files that the last checkpoint has replaced; to be called once that is safe on the disk."""
-        for path in self._old:
-            path.unlink(missing_ok=True)
-        self._old, self._next_version = [], self._next_version + 1
+        """Remove what only older checkpoints than the last two name; to be called once the last is on the disk."""
+        if self._checkpoints:
+            now = self._checkpoints[-1]
+            self._replaced += [key for key in self._checkpoints[0].items() if now.get(key[0]) != key[1]]
+        self._checkpoints = [*self._checkpoints[-1:], dict(self._finished)]
+        self._forget_replaced()
 
-    def restore(self, versions: Mapping[int, int]) -> None:
+    def check(self, versions: Mapping[int, int]) -> None:
+        """UserError if one of this process's files of a checkpoint is missing or cut short."""
+        for client in self.own:
+            if client in versions:
+                with self._opened((client, versions[client])):
+                    continue
+
+    def restore(self, versions: Mapping[int, int], before: Mapping[int, int] | None = None) -> None:
         """Go back to the states of a checkpoint, of those clients that this process has.
 
-        Files of versions after it, which an interrupted round has left, are removed. UserError if a file is missing.
+        Files that neither it nor the checkpoint `before` it names, which an interrupted round has left, are removed.
         """
+        own = [{c: named[c] for c in self.own if c in named} for named in (before or {}, versions)]
         self._held.clear()
-        self._changed.clear()
         self._held_bytes = 0
-        self._versions = {client: versions[client] for client in self.own if client in versions}
-        self._next_version = 1 + max(versions.values(), default=-1)
-        named = {self._path(client) for client in self._versions}
-        if missing := sorted(path.name for path in named if not path.is_file()):
-            raise UserError(f"{self._folder}: {missing[0]} is missing; start without --resume_training True")
-        own = set(self.own)
+        self._current, self._finished, self._checkpoints, self._replaced = own[1], dict(own[1]), own, []
+        self._version = 1 + max([*versions.values(), *(before or {}).values()], default=-1)
+        self._on_disk = {key for named in own for key in named.items() if self._path(key).is_file()}
+        kept, clients = {self._path(key) for key in self._on_disk}, set(self.own)
         for path in self._folder.glob("*-*.safetensors"):
-            if path not in named and int(path.stem.split("-")[0]) in own:
+            # A killed process also leaves half-written files, whose names begin with a dot.
+            if path not in kept and int(path.name.lstrip(".").split("-")[0]) in clients:
                 path.unlink()
 
-    def _hold(self, client: int, state: dict[str, Tensor]) -> None:
+    def _hold(self, key: _Key, state: dict[str, Tensor]) -> None:
         """Keep a state in memory, and leave those not used for longest to the disk if that is too much."""
-        self._held_bytes += _bytes(state) - _bytes(self._held.pop(client, {}))
-        self._held[client] = state
+        self._release(key)
+        self._held[key] = state
+        self._held_bytes += _bytes(state)
         while self._held_bytes > self._memory and len(self._held) > 1:
             oldest = next(iter(self._held))
-            if oldest in self._changed:
+            if oldest not in self._on_disk:
                 self._write(oldest)
-            self._held_bytes -= _bytes(self._held.pop(oldest))
+            self._release(oldest)
 
-    def _write(self, client: int) -> None:
-        if client in self._versions and self._versions[client] != self._next_version:
-            self._old.append(self._path(client))
-        self._versions[client] = self._next_version
-        with write_atomically(self._path(client)) as temporary:
-            save_file(self._held[client], temporary)
-        self._changed.discard(client)
+    def _release(self, key: _Key) -> None:
+        self._held_bytes -= _bytes(self._held.pop(key, {}))
 
-    def _read(self, client: int) -> dict[str, Tensor]:
-        path = self._path(client)
-        try:
+    def _forget_replaced(self) -> None:
+        """Let go of replaced states that neither now, nor the last finished round, nor a checkpoint names."""
+        naming = (self._current, self._finished, *self._checkpoints)
+        kept = []
+        for key in self._replaced:
+            if any(named.get(key[0]) == key[1] for named in naming):
+                kept.append(key)
+            else:
+                self._release(key)
+                self._on_disk.discard(key)
+                self._path(key).unlink(missing_ok=True)
+        self._replaced = kept
+
+    def _write(self, key: _Key) -> None:
+        with write_atomically(self._path(key)) as temporary:
+            save_tensors(self._held[key], temporary)
+        self._on_disk.add(key)
+
+    def _read(self, key: _Key) -> dict[str, Tensor]:
+        with self._opened(key) as file:
             # Copies: a tensor that maps the file would keep its space on the disk when the file is removed.
-            return {name: tensor.clone() for name, tensor in load_file(path).items()}
+            return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - no mapping
+
+    @contextmanager
+    def _opened(self, key: _Key) -> Iterator[Any]:
+        path = self._path(key)
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: cannot be read ({error}); start without --resume_training True") from error
 
-    def _path(self, client: int) -> Path:
-        return self._folder / f"{client}-{self._versions[client]}.safetensors"
+    def _path(self, key: _Key) -> Path:
+        return self._folder / f"{key[0]}-{key[1]}.safetensors"
 
 
 def _bytes(state: Mapping[str, Tensor]) -> int:

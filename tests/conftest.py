@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ from datasets.tasks import TASKS
 ROOT = Path(__file__).parent.parent
 # More than one thread makes networks this small slower, most of all next to other work.
 torch.set_num_threads(1)
+# Processes that begin with everything imported: a fork of one that has done nothing else.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["test_fed", "train_centralized_task_model", "extract_embeddings"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--soak N`: kill every resumable script N times instead of a few."""
+    parser.addoption("--soak", type=int, default=3, metavar="N", help="kills of each script that must resume")
 
 
 @pytest.fixture(scope="session")
@@ -51,11 +61,38 @@ def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.Complet
     script, *arguments = command.split()
     launch = [sys.executable]
     if processes > 1:
-        launch += f"-m accelerate.commands.launch --cpu --num_processes {processes} --num_machines 1".split()
+        launch += f"-m accelerate.commands.launch --multi_gpu --num_processes {processes} --num_machines 1".split()
         launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command_line = [*launch, str(ROOT / script), *arguments]
     return subprocess.run(command_line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def start_in(
+    folder: Path, command: str, hook: Callable[[], None] | None = None, environment: Mapping[str, str] | None = None
+) -> BaseProcess:
+    """Start a script like `run_in`, in a process without the seconds of imports; output goes to `folder`/output.txt.
+
+    `hook` is called first, there.
+    """
+    process = _FORKS.Process(target=_run_forked, args=(folder, command, hook, dict(environment or {})))
+    process.start()
+    return process
+
+
+def _run_forked(folder: Path, command: str, hook: Callable[[], None] | None, environment: Mapping[str, str]) -> None:
+    os.chdir(folder)
+    os.environ |= {"OMP_NUM_THREADS": "1"} | environment
+    torch.set_num_threads(1)
+    rank = environment.get("RANK", "0")
+    output = os.open("output.txt" if rank == "0" else f"output{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    if hook:
+        hook()
+    script, *sys.argv[1:] = command.split()
+    sys.argv[0] = script
+    runpy.run_path(str(ROOT / script), run_name="__main__")
 
 
 @pytest.fixture

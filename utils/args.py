@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         """One line instead of argparse's usage text."""
         raise UserError(f"{message} (--help lists the arguments)")
 
-    def add_flag(self, name: str, default: bool, text: str) -> None:
+    def add_flag(self, name: str, default: bool | None, text: str) -> None:
         """A boolean written `--name True`, `--name False`, or bare for True."""
         self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
 
@@ -92,6 +92,12 @@ def add_compute(parser: Parser) -> None:
         "--precision", choices=PRECISIONS, default="auto", help="bf16 needs a device that has it; auto: where it pays"
     )
     parser.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
+
+
+def add_resume(parser: Parser, unit: str, text: str) -> None:
+    """`--resume_training`, with what it does, and `--checkpoint_every` so many rounds or epochs."""
+    parser.add_flag("--resume_training", False, text)
+    parser.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit} between checkpoints")
 
 
 def _boolean(text: str) -> bool:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
 
 from utils.errors import UserError
 
@@ -24,7 +32,7 @@ def write_atomically(path: Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
         os.close(handle)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+        raise _refused(path, error) from error
     temporary = Path(name)
     try:
         yield temporary
@@ -34,9 +42,60 @@ def write_atomically(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~mask)
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from error
+        raise _refused(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, refusal: str = "") -> Iterator[None]:
+    """Hold the lock of this file while the block runs: one process at a time is in it, and a killed one lets go.
+
+    The others wait; with a `refusal` they raise it as a `UserError` at once. The file stays, empty. A file system
+    that knows no locks does without.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise _refused(path, error) from error
+    with file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise UserError(refusal) from None
+        yield
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file, to the temporary path of `write_atomically`; OSError where the disk refuses."""
+    try:
+        save_file(dict(tensors), path, metadata=metadata)
+    except SafetensorError as error:  # it hides the error of the system in its text
+        raise OSError(None, str(error)) from error
+
+
+def new_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap:
+    """A new `.npy` file of zeros, memory-mapped, whose space on the disk is taken at once; OSError where it is full.
+
+    Without that, the first write to a page without space would kill the process.
+    """
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # others: a file system that cannot
+                raise
+    return array
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write a `.npy` file, atomically."""
+    with write_atomically(path) as temporary:
+        np.save(temporary, array)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -53,3 +112,9 @@ def read_json(path: Path, made_by: str) -> Any:
         raise UserError(f"{path} is missing; run {made_by} first") from error
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
+
+
+def _refused(path: Path, error: OSError) -> UserError:
+    # NumPy only counts what it could not write.
+    reason = os.strerror(errno.ENOSPC) if "requested and" in str(error) else error.strerror or error
+    return UserError(f"{path}: cannot be written ({reason}); make room or give another folder")

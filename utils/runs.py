@@ -9,20 +9,22 @@ import platform
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from utils.errors import UserError
-from utils.files import read_json, write_atomically, write_json
+from utils.files import locked, read_json, save_tensors, write_atomically, write_json
 
-_MAY_CHANGE = {"resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path"}
+_MAY_CHANGE = {
+    "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every",
+}  # fmt: skip
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
 
 
@@ -30,13 +32,15 @@ class Run:
     """One run's directory, `<result_path>/<stage>/…/<name>/`.
 
     It holds `args.json`, `environment.json`, `metrics.csv`, `checkpoint/` and `figures/`. A new run never writes
-    into an old one's directory: if the name is taken it gets a number behind it.
+    into an old one's directory: if the name is taken it gets a number behind it. Whoever makes or takes up a run holds
+    the directory until its process ends.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.figures = path / "figures"
-        self._checkpoint = path / "checkpoint" / "last.safetensors"
+        self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self._held = ExitStack()
 
     @classmethod
     def create(cls, args: Namespace, *parts: str) -> Run:
@@ -54,7 +58,7 @@ class Run:
                     path = base.with_name(f"{base.name}_{number}")
         except OSError as error:
             raise UserError(f"{base}: cannot make the run directory ({error.strerror}); see --result_path") from error
-        run = cls(path)
+        run = cls(path)._hold()
         write_json(path / "args.json", {key: _plain(value) for key, value in vars(args).items()})
         write_json(path / "environment.json", environment())
         return run
@@ -63,22 +67,54 @@ class Run:
     def start(cls, args: Namespace, *parts: str) -> Run:
         """A new run, or with `--resume_training True` the newest one of this name that has a checkpoint.
 
-        Raises `UserError` if there is nothing to resume, or if an argument that bears on the numbers has changed.
+        Raises `UserError` if there is nothing to resume, if an argument that bears on the numbers has changed, or if
+        the run is still going on.
         """
         if not args.resume_training:
             return cls.create(args, *parts)
-        base = Path(args.result_path, *parts)
-        siblings = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
-        runs = [cls(path) for path in siblings if (path / "checkpoint" / "last.safetensors").is_file()]
+        runs = [run for run in cls._named(args, *parts) if run.has_checkpoint]
         if not runs:
+            base = Path(args.result_path, *parts)
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
         run = max(runs, key=lambda run: run.path.stat().st_mtime)
-        before = read_json(run.path / "args.json", "the run")
-        changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+        before, changed = run._changed(args)
         if changed:
             what = ", ".join(f"--{name} {before.get(name)}" for name in changed)
             raise UserError(f"{run.path} was started with {what}; resume with the same arguments")
-        return run
+        return run._hold()
+
+    @classmethod
+    def take_up(cls, args: Namespace, *parts: str) -> Run:
+        """A new run, or with `--resume_training True` the newest unfinished one of this name and these arguments.
+
+        For stages whose checkpoint lies elsewhere.
+        """
+        named = cls._named(args, *parts) if args.resume_training else []
+        runs = [run for run in named if not (run.path / "summary.json").exists() and not run._changed(args)[1]]
+        return max(runs, key=lambda run: run.path.stat().st_mtime)._hold() if runs else cls.create(args, *parts)
+
+    @classmethod
+    def _named(cls, args: Namespace, *parts: str) -> list[Run]:
+        """The runs of a name that have begun, with and without a number behind it."""
+        base = Path(args.result_path, *parts)
+        paths = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
+        return [cls(path) for path in paths if (path / "args.json").is_file()]
+
+    def _changed(self, args: Namespace) -> tuple[dict[str, Any], list[str]]:
+        """The run's arguments, and the names of those that bear on numbers and differ from `args`."""
+        before = read_json(self.path / "args.json", "the run")
+        if not isinstance(before, dict):
+            raise UserError(f"{self.path / 'args.json'} holds no arguments; start without --resume_training True")
+        return before, [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+
+    def _hold(self) -> Run:
+        self._held.enter_context(locked(self.path / ".lock", f"{self.path} is still running; wait for it or stop it"))
+        return self
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is anything to resume from."""
+        return self.checkpoint.is_file() or previous(self.checkpoint).is_file()
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Write `metrics.csv`, one row a round or epoch."""
@@ -89,31 +125,71 @@ class Run:
         """Write `summary.json`, which marks the run as finished."""
         write_json(self.path / "summary.json", {key: _plain(value) for key, value in summary.items()})
 
-    def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Replace the checkpoint by these tensors and this JSON-able state, in one atomic step."""
-        save_checkpoint(self._checkpoint, tensors, state)
 
-    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The last checkpoint's tensors (on the CPU) and state."""
-        return load_checkpoint(self._checkpoint)
+def previous(path: Path) -> Path:
+    """Where the checkpoint before the one in `path` is kept."""
+    return path.with_name(f"{path.stem}_previous{path.suffix}")
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Write tensors and a JSON-able state into one safetensors file, atomically."""
+    """Write tensors and a JSON-able state into one safetensors file, atomically; the one before is kept beside it."""
     # Copies: safetensors refuses tensors that share memory.
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with write_atomically(path) as temporary:
-        save_file(plain, temporary, metadata={"state": json.dumps(state)})
+        save_tensors(plain, temporary, {"state": json.dumps(state)})
+        if path.is_file():
+            path.replace(previous(path))
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_checkpoint` wrote; UserError where the file is missing or broken."""
+def load_checkpoint(
+    path: Path, remedy: str = "start without --resume_training True"
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_checkpoint` wrote, tensors on the CPU; UserError with the remedy where it is missing or broken."""
     try:
         with safe_open(path, framework="pt") as file:
             state = json.loads(file.metadata()["state"])
             return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: no readable checkpoint ({error}); start without --resume_training True") from error
+        raise UserError(f"{path}: no readable checkpoint ({error}); {remedy}") from error
+
+
+def load_newest(
+    path: Path, check: Callable[[dict[str, Any]], None] = lambda state: None, agree: Callable[[bool], bool] = bool
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The checkpoint in `path`, or the one before where that is broken, which then takes its place.
+
+    Args:
+        path: of the newest.
+        check: raises `UserError` where other files, which the checkpoint's state names, are broken.
+        agree: tells from whether this process finds it broken whether any does.
+
+    Raises:
+        UserError: if neither can be read.
+    """
+    for half_written in path.parent.glob(f".{path.stem}-*{path.suffix}"):  # by a process that was killed
+        half_written.unlink(missing_ok=True)
+    loaded, fault = _try(path, check)
+    if not agree(fault is not None) and loaded:
+        return loaded
+    before, no_way = _try(previous(path), check)
+    if agree(no_way is not None) or before is None:
+        raise fault or no_way or UserError(f"{path}: another process finds it broken; start without --resume_training")
+    if fault:
+        print(f"{fault.args[0].split('; start')[0]}; going on from the one before".replace("\n", " "), file=sys.stderr)
+    with suppress(FileNotFoundError):  # another process has done so
+        previous(path).replace(path)
+    return before
+
+
+def _try(
+    path: Path, check: Callable[[dict[str, Any]], None]
+) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, UserError | None]:  # fmt: skip
+    try:
+        loaded = load_checkpoint(path)
+        check(loaded[1])
+    except UserError as error:
+        return None, error
+    return loaded, None
 
 
 def environment() -> dict[str, Any]:
@@ -140,10 +216,19 @@ def data_path_or_default(given: Path | None, result_path: Path) -> Path:
     note = result_path / "data_path.json"
     if given is None and not note.is_file():
         raise UserError("no data selected yet; run extract_datapoints_for_experiments.py first, or give --data_path")
-    path = given or Path(read_json(note, "extract_datapoints_for_experiments.py")["data_path"])
+    path = given or _noted(note)
     if not path.is_dir():
         raise UserError(f"{path}: no such folder; see --data_path")
     return path
+
+
+def _noted(note: Path) -> Path:
+    made_by = "extract_datapoints_for_experiments.py"
+    content = read_json(note, made_by)
+    path = content.get("data_path") if isinstance(content, dict) else None
+    if not isinstance(path, str) or not Path(path).is_absolute():
+        raise UserError(f"{note} names no data folder; run {made_by} again, or give --data_path")
+    return Path(path)
 
 
 def _version(package: str) -> str | None:

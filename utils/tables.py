@@ -27,6 +27,7 @@ _SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "assignment_files_path",
     "use_accelerator", "plot_distribution", "resume_training", "partition_file",
+    "checkpoint_every",
 }  # fmt: skip
 
 

@@ -289,7 +289,7 @@ def test_a_part_without_readable_images_is_an_error(tmp_path: Path, part: list[i
     for position, view in enumerate(chosen.views):
         if position not in part:
             write(tmp_path / view.path("rgb"), np.zeros((SIZE, SIZE, 3), np.uint8))
-    with pytest.raises(UserError, match=r"class_scene: . training and . held-out images; need both"):
+    with pytest.raises(UserError, match=r"class_scene: . training and . held-out images; run extract_datapoints"):
         TaskData(chosen, get_task("class_scene"), SIZE, CPU)
 
 

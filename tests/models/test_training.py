@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from safetensors.torch import load_file
 
 from datasets.selection import Selection
 from datasets.task_data import TaskData
@@ -24,6 +26,7 @@ from models.training import (
     early_file,
     model_from_checkpoint,
 )
+from utils import interrupt
 from utils.errors import UserError
 from utils.runs import save_checkpoint
 
@@ -231,7 +234,7 @@ def test_first_loss_and_step_of_sgd_are_those_of_a_bare_loop(trainer: Trainer) -
 @pytest.mark.parametrize("task", [TASK, "normal", "class_scene"])
 def test_loss_that_is_not_finite_names_the_rate(selection: Selection, tmp_path: Path, task: str) -> None:
     trained = Trainer(selection, tmp_path, task)("a", replace(SETTINGS, init_lr=1e38))
-    with pytest.raises(UserError, match="not finite in epoch 1; lower --init_lr"):
+    with pytest.raises(UserError, match="the loss is not finite in epoch 1, step 2; lower --init_lr"):
         run(trained)
     assert not trained.best.exists() and not trained.checkpoint.exists()
 
@@ -248,3 +251,67 @@ def test_last_batch_of_one_image_is_trained_on(selection: Selection, tmp_path: P
     trained = Trainer(few, tmp_path, size=16)("a", settings)
     assert len(trained.train) == 5
     run(trained)
+
+
+# Interrupts, and checkpoints that are not every epoch's
+
+
+@pytest.mark.parametrize("use_adam", [False, True], ids=["sgd", "adam"])
+@pytest.mark.parametrize("step", [1, 3, 5, 12])  # of 3 an epoch, and of 12 in all
+def test_training_interrupted_in_the_middle_of_an_epoch_ends_the_same(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch, step: int, use_adam: bool
+) -> None:
+    monkeypatch.setattr(training, "EARLY_STEPS", 4)
+    settings = replace(SETTINGS, use_adam=use_adam, init_lr=0.01)
+    whole, stopped = trainer("whole", settings), trainer("stopped", settings)
+    last = run(whole)[-1]
+    steps = count(1)
+
+    def backward(loss: torch.Tensor) -> None:
+        if next(steps) == step:
+            signal.raise_signal(signal.SIGINT)
+        torch.autograd.backward(loss)
+
+    with monkeypatch.context() as patch, pytest.raises(interrupt.Interrupted, match=f"step {(step - 1) % 3 + 1} of 3"):
+        patch.setattr(torch.Tensor, "backward", backward)
+        run(stopped)
+    resumed = trainer("stopped", settings)
+    resumed.resume()
+    weights = run(resumed)
+    assert_same(weights[-1] if weights else resumed.model.state_dict(), last)
+    assert resumed.history == whole.history
+    for file in ("best", "early", "checkpoint"):
+        assert_same(load_file(getattr(resumed, file)), load_file(getattr(whole, file)))
+
+
+def test_checkpoint_every_so_many_epochs_and_after_the_last(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    trained = trainer("a", replace(SETTINGS, n_epochs=5))
+    trained.checkpoint_every = 2
+    monkeypatch.setattr(trained, "_save", lambda: saved.append(len(trained.history)))
+    run(trained)
+    assert saved == [2, 4, 5]
+
+
+def test_training_goes_on_from_the_checkpoint_before_a_broken_one(
+    trainer: Trainer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = trainer("a", replace(SETTINGS, n_epochs=3))
+    last = run(whole)[-1]
+    whole.checkpoint.write_bytes(whole.checkpoint.read_bytes()[:-1])
+    resumed = trainer("a", replace(SETTINGS, n_epochs=3))
+    capsys.readouterr()
+    resumed.resume()
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert str(whole.checkpoint) in line and "going on from the one before" in line
+    assert len(resumed.history) == 2
+    assert_same(run(resumed)[-1], last)
+
+
+def test_resuming_with_other_images_is_refused(trainer: Trainer) -> None:
+    run(trainer("a", replace(SETTINGS, n_epochs=1)))
+    trainer.data.shorten(30, 10)
+    with pytest.raises(UserError, match="another set of images; resume with the same"):
+        trainer("a").resume()

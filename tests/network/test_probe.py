@@ -64,10 +64,10 @@ def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monk
     def chosen(*_: object) -> dict[str, object]:
         return {"clients_per_batch": next(choices), "threads": torch.get_num_threads(), "ms_by_clients": {1: 2.0}}
 
-    monkeypatch.setattr("network.simulation.measure", chosen)
+    monkeypatch.setattr("network.trainer.measure", chosen)
     settings = replace(q.SETTINGS, n_rounds=1)
     q.trained(q.method("fedavg"), tmp_path, settings, clients_per_batch=None)
     resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), clients_per_batch=None)
     resumed.resume()
     resumed.train()
-    assert resumed._pace["clients_per_batch"] == 2 and next(choices) == 1
+    assert resumed.trainer.pace["clients_per_batch"] == 2 and next(choices) == 1

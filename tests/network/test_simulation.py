@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +20,7 @@ from datasets.selection import Selection
 from datasets.task_data import TaskData
 from losses import l1
 from models.task_model import ModelConfig, TaskModel
+from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
@@ -25,8 +28,12 @@ from network.client import Local, LocalSettings, Turn
 from network.dealing import deal
 from network.local_test import deal_held_out
 from network.simulation import Simulation
+from network.state import MEMORY
+from network.workspace import Workspace
 from tests.network import quadratic as q
+from tests.network.quadratic import simulation as quadratic
 from tests.network.spread import N_ROUNDS, NAMES, federation
+from utils import interrupt
 from utils.errors import UserError
 from utils.metrics import metric_names
 from utils.runs import Run
@@ -160,7 +167,7 @@ def test_networks_side_by_side_are_those_one_by_one(
         torch.manual_seed(0)
         run = simulate(method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n,
                        run=f"run{n}")  # fmt: skip
-        lots = sorted(run._side_by_side(run.algorithm.turns(clients, settings, np.random.default_rng(0))))
+        lots = sorted(run.trainer.lots(run.algorithm.turns(clients, settings, np.random.default_rng(0))))
         assert lots == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
         run.train()
         servers.append(run.server)
@@ -376,7 +383,7 @@ def test_every_method_resumes_to_the_last_bit(tmp_path: Path, name: str) -> None
     resumed.train()
     whole.rows[1]["local_loss"] = 0.0  # as the interrupted run wrote it
     assert same(whole, resumed)
-    assert len(list((tmp_path / "stopped" / name / "checkpoint/clients").glob("*"))) <= 4
+    assert len(list((tmp_path / "stopped" / name / "checkpoint/clients").glob("*"))) <= 2 * 4
 
 
 @pytest.mark.parametrize(("processes", "resume"), [(2, False), (3, True)])
@@ -402,3 +409,134 @@ def test_results_do_not_depend_on_the_number_of_processes(
         for column, value in alone.rows[-1].items():
             if column != "seconds":
                 assert spread.rows[-1][column] == pytest.approx(value, rel=1e-4, nan_ok=True), (name, column)
+
+
+# Interrupts, checkpoints and losses that are not finite, on quadratics
+
+
+def interrupted_at(run: Simulation, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train until SIGTERM comes in this step, counted over all clients and rounds."""
+    steps = itertools.count(1)
+    forward = Workspace.__call__
+
+    def counted(self: Workspace, images: Tensor) -> tuple[Tensor, Tensor]:
+        if next(steps) == step:
+            signal.raise_signal(signal.SIGTERM)
+        return forward(self, images)
+
+    with monkeypatch.context() as patch, pytest.raises(interrupt.Interrupted, match=r"go on with: .*--resume_training"):
+        patch.setattr(Workspace, "__call__", counted)
+        run.train()
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+@pytest.mark.parametrize("step", [1, 20, 30, 62])  # of 21 a round: in the first client's first step, and later
+@pytest.mark.parametrize("name", ["fedprox", "scaffold", "ditto", "fedamp"])
+def test_an_interrupted_federation_goes_back_to_its_last_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, step: int, every: int
+) -> None:
+    whole = federation(name, tmp_path / "whole")
+    whole.train()
+    stopped = federation(name, tmp_path / "stopped", checkpoint_every=every, memory=1 if every == 5 else MEMORY)
+    steps_of_a_round = 42 if name == "ditto" else 21
+    interrupted_at(stopped, step, monkeypatch)
+    resumed = federation(name, tmp_path / "stopped")
+    resumed.resume()
+    assert len(resumed.rows) == len(stopped.rows) == 1 + (step - 1) // steps_of_a_round
+    resumed.train()
+    assert same(whole, resumed)
+    assert not interrupt._asked and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_checkpoints_come_every_so_many_rounds_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[int] = []
+    keep = simulation_module.save_checkpoint
+    monkeypatch.setattr(
+        simulation_module, "save_checkpoint",
+        lambda path, tensors, state: (saved.append(len(state["rows"]) - 1), keep(path, tensors, state)),
+    )  # fmt: skip
+    for every, rounds in ((1, [0, 1, 2, 3]), (2, [0, 2, 3]), (9, [0, 3])):
+        saved.clear()
+        federation("ditto", tmp_path / str(every), checkpoint_every=every).train()
+        assert saved == rounds
+
+
+@pytest.mark.parametrize("broken", ["checkpoint", "state", "both"])
+def test_a_broken_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = federation("ditto", tmp_path / "whole")
+    whole.train()
+    folder = tmp_path / "whole" / "ditto" / "checkpoint"
+    newest = max(folder.glob("clients/*"), key=lambda path: int(path.stem.split("-")[1]))
+    paths = {"checkpoint": [folder / "last.safetensors"], "state": [newest]}.get(broken)
+    for path in paths or [folder / "last.safetensors", folder / "last_previous.safetensors"]:
+        path.write_bytes(path.read_bytes()[:-7])
+    resumed = federation("ditto", tmp_path / "whole")
+    capsys.readouterr()
+    if broken == "both":
+        with pytest.raises(UserError, match=r"last\.safetensors: no readable checkpoint"):
+            resumed.resume()
+        return
+    resumed.resume()
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert "going on from the one before" in line and len(resumed.rows) == N_ROUNDS
+    resumed.train()
+    assert same(whole, resumed)
+
+
+class Spoilt(FedAvg):
+    """The loss of client 2 is NaN in the second step of the second round."""
+
+    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        steps = self.__dict__.setdefault("steps", {})
+        steps[local.client, local.round] = steps.get((local.client, local.round), 0) + 1
+        spoilt = (local.client, local.round, steps[local.client, local.round]) == (2, 1, 2)
+        return loss.mean() * (float("nan") if spoilt else 1.0)
+
+
+def spoilt(folder: Path, **more: object) -> Simulation:
+    settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")
+    clients, held_out = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5])], [np.array([8])] * 3
+    return quadratic(Spoilt(Namespace()), folder, settings, clients=clients, held_out=held_out, **more)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_loss_that_is_not_finite_names_client_round_and_step(tmp_path: Path, every: int) -> None:
+    run = spoilt(tmp_path / "run", checkpoint_every=every)
+    with pytest.raises(UserError, match=r"not finite in round 2: client 2 in step 2; lower --init_lr.*--on_nan skip"):
+        run.train()
+    resumed = spoilt(tmp_path / "run")
+    resumed.resume()  # the last good round is on the disk
+    assert len(resumed.rows) == 2 and all(tensor.isfinite().all() for tensor in resumed.server.values())
+
+
+def test_a_client_whose_loss_is_not_finite_is_left_out_of_the_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = spoilt(tmp_path / "skip", on_nan="skip_client")
+    run.train()
+    assert "not finite in round 2: client 2 in step 2; left out of this round" in capsys.readouterr().err
+
+    class Without(FedAvg):
+        """The second round without client 2."""
+
+        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, Turn]:
+            self.round = getattr(self, "round", 0) + 1
+            turns = super().turns(clients, settings, rng)
+            return {client: turn for client, turn in turns.items() if (client, self.round) != (2, 2)}
+
+    more = {"clients": run.clients, "held_out": [np.array([8])] * 3}
+    settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")
+    expected = quadratic(Without(Namespace()), tmp_path / "without", settings, **more)
+    expected.train()
+    assert all(torch.equal(run.server[key], expected.server[key]) for key in run.server)
+    for client in range(3):
+        own, other = run.states.load(client), expected.states.load(client)
+        assert own.keys() == other.keys() and all(torch.equal(own[key], other[key]) for key in own)
+
+
+def test_a_round_without_any_finite_loss_ends_the_run(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, n_rounds=2, init_lr=1e30, sgd_per_epoch=4)
+    with pytest.raises(UserError, match=r"not finite in round 1: client 0 in step \d, client 1 in step \d"):
+        quadratic(method("fedavg"), tmp_path / "run", settings, on_nan="skip_client").train()

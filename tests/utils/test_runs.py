@@ -27,7 +27,7 @@ def arguments(result_path: Path, **changes: object) -> Namespace:
 def started(result_path: Path, time: int, **changes: object) -> Run:
     """A run with a checkpoint whose directory was last changed at `time`."""
     run = Run.create(arguments(result_path, **changes), *PARTS)
-    run.save_checkpoint({"weight": torch.full((2,), float(time))}, {"rows": [time]})
+    save_checkpoint(run.checkpoint, {"weight": torch.full((2,), float(time))}, {"rows": [time]})
     os.utime(run.path, (time, time))
     return run
 
@@ -88,7 +88,7 @@ def test_resuming_takes_the_newest_run_of_the_name(tmp_path: Path) -> None:
     runs = [started(tmp_path, time) for time in (100, 300, 200)]
     resumed = Run.start(arguments(tmp_path, resume_training=True), *PARTS)
     assert resumed.path == runs[1].path
-    tensors, state = resumed.load_checkpoint()
+    tensors, state = load_checkpoint(resumed.checkpoint)
     assert tensors["weight"].tolist() == [300, 300] and state == {"rows": [300]}
 
 

@@ -1,0 +1,116 @@
+"""The clients of one process at work: who trains beside whom, and what each sends."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from datasets.task_data import TaskData
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, LocalSettings, Turn, copy_into
+from network.local_training import LocalTraining
+from network.probe import measure
+from network.state import ClientStates, under
+from network.workspace import workspace
+
+LOSS = "local_loss"  # travels with the uploads
+
+
+class Trainer:
+    """Trains clients one by one on the model itself, or several at once on copies of it.
+
+    Args:
+        model: the working copy, on its device.
+        data: the task's images.
+        algorithm: the federated method.
+        settings: how clients train.
+        states: what this process's clients keep.
+        groups: (N,) the group of every image, on the device.
+        shared: the names of tensors that travel.
+        seed: of all randomness.
+        clients_per_batch: how many clients train at once, at most; None to have it measured.
+        compiled: whether to compile the forward pass.
+    """
+
+    def __init__(
+        self, model: nn.Module, data: TaskData, algorithm: FedAvg, settings: LocalSettings, states: ClientStates,
+        groups: Tensor, shared: Collection[str], seed: int, clients_per_batch: int | None = 1, compiled: bool = False,
+    ) -> None:  # fmt: skip
+        self.model, self.data, self.algorithm, self.settings = model, data, algorithm, settings
+        self.states, self.groups, self.shared, self.seed = states, groups, frozenset(shared), seed
+        self.pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
+        self._names = list(model.state_dict())
+        self._compiled = compiled
+        # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
+        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(model, n, data.image_size, compiled))
+        self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
+
+    def measure_pace(self, most: int) -> dict[str, Any]:
+        """How many clients, up to `most`, are best trained at once; see `network/probe.py`."""
+        return measure(most, self.model, self.data, self.settings, self.groups, self._compiled)
+
+    def lots(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
+        """This process's clients of a round, in lots that can train at once."""
+        most, alike = self.pace["clients_per_batch"], defaultdict(list)
+        for client, turn in turns.items():
+            if client in self.states.own:
+                # Batch norm must not see images that fill up a smaller batch.
+                batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
+                alike[turn.n_steps, batch].append(client)
+        for clients in alike.values():
+            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // most)))
+
+    def train(
+        self, turns: Mapping[int, Turn], server: Mapping[str, Tensor], round: int
+    ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:  # fmt: skip
+        """A round of this process's clients: each one's upload with its mean loss, and the first step of infinite loss.
+
+        That step, from 0, is a number on the device, -1 if there is none; a finite loss with an upload that is not
+        finite counts like the last step. The client's state is saved. Uploads are views, good until the next is asked
+        for.
+        """
+        for clients in self.lots(turns):
+            for local in self._train(clients, turns, server, round):
+                own = [name for name in self._names if name not in self.shared]
+                local.state |= under("own", local.copy(own))
+                self.states.save(local.client, local.state)
+                losses = torch.stack(local.losses)
+                upload = self.algorithm.upload(local) | {LOSS: losses.mean()}
+                yield local.client, upload, _first_bad(losses, upload)
+
+    def start(self, state: Mapping[str, Tensor], server: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a client starts a round from: the server's tensors, and its own where they do not travel."""
+        return {name: state.get(f"own.{name}", server[name]) for name in self._names}
+
+    def _train(
+        self, clients: Sequence[int], turns: Mapping[int, Turn], server: Mapping[str, Tensor], round: int
+    ) -> list[Local]:  # fmt: skip
+        """Train clients at once."""
+        space, at_work = self._workspace(len(clients)), []
+        for client, tensors in zip(clients, space.tensors, strict=True):
+            state = self.states.load(client)
+            start = self.start(state, server)
+            copy_into(tensors, start)
+            if client not in self.states:
+                state = self.algorithm.client_state(start)
+            at_work.append(
+                Local(client, turns[client], round, self.model, tensors, server, start, state, self.settings,
+                      self.shared)
+            )  # fmt: skip
+        LocalTraining(space, self.data, self.algorithm, self.groups, self.seed)(at_work)
+        return at_work
+
+
+def _first_bad(losses: Tensor, upload: Mapping[str, Tensor]) -> Tensor:
+    """The first step whose loss is not finite, or the last if the upload is not, or -1; a number on the device."""
+    bad = ~losses.isfinite()
+    norms = torch._foreach_norm([tensor for tensor in upload.values() if tensor.is_floating_point()])
+    bad[-1] |= ~torch.stack(norms).isfinite().all()
+    return torch.where(bad.any(), bad.int().argmax(), -1)

@@ -1,0 +1,542 @@
+"""Whatever is wrong with the command line or the files: one line that says what and how to mend it, and exit code 2.
+
+No case may show a traceback or change a file that was there.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from tests.conftest import ROOT, start_in
+
+CPU = "--use_accelerator False"
+INIT = "model_initialization.py --task normal --image_size 32"
+SELECT = "extract_datapoints_for_experiments.py --client_file_name rooms.csv --data_path data"
+TRAIN = f"train_centralized_task_model.py --task normal --test_mode True {CPU}"
+EMBED = f"extract_embeddings.py --task normal --n_clusters 4 --test_mode True {CPU}"
+FED = f"test_fed.py --task normal --n_clusters 4 --n_clients 3 --test_mode True {CPU}"
+DEAL = "make_partition.py --labels labels.npy --n_clients 3"
+RESUME = "--resume_training True"
+DONE = Path("results/test_federated/fedavg/normal/embedding_based/alpha0.1_seed42")
+CENTRAL = Path("trained_models/centralized_normal_checkpoint.safetensors")
+BEST = Path("trained_models/centralized_normal_best.safetensors")
+START = Path("initial_models/init_model_normal.safetensors")
+CSV = Path("data/filtered_file_paths.csv")
+NOTE = Path("results/data_path.json")
+ASSIGNED = Path("assignments/assignments_normal.npy")
+_BAR = re.compile(r"(image|it|round|batch|view)/s\]")
+ABOUT = Path("assignments/assignments_normal.json")
+
+
+@pytest.fixture(scope="module")
+def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder in which every stage has run for normals; not to be changed."""
+    folder = tmp_path_factory.mktemp("done")
+    shutil.copytree(rendered, folder / "data")
+    np.save(folder / "labels.npy", np.arange(60) % 5)
+    np.save(folder / "embeddings.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    for command in (SELECT, INIT, TRAIN, EMBED, FED, f"{DEAL} --output_path partition"):
+        process = start_in(folder, command)
+        process.join(300)
+        assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
+    (folder / "file").write_text("in the way")
+    (folder / "broken.args").write_text("--task 'normal\n")
+    return folder
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("lock"))
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def refused(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> str:  # fmt: skip
+    """The line that a script ends with; fails unless all is as this file promises."""
+    before = snapshot(folder)
+    script, *arguments = command.split()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", [script, *arguments])
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+    errors = capfd.readouterr().err
+    lines = [line for line in errors.replace("\r", "\n").splitlines() if line.strip() and not _BAR.search(line)]
+    assert caught.value.code == 2 and "Traceback" not in errors
+    assert len(lines) == 1 and lines[0].startswith("error: "), errors
+    assert before.items() <= snapshot(folder).items()
+    return lines[0]
+
+
+# Arguments: the command, and what the line must say
+
+ARGUMENTS = [
+    ("extract_datapoints_for_experiments.py --data_path data", "--client_file_name"),
+    ("extract_datapoints_for_experiments.py --client_file_name rooms.csv", "--data_path"),
+    (f"{SELECT} --taskonomy_clients_to_include 0", "--taskonomy_clients_to_include: 0 must be at least 1"),
+    (f"{SELECT} --taskonomy_clients_to_include x", "'x' is not a whole number"),
+    (f"{SELECT} --test_fraction 0", "--test_fraction: 0 must be above 0"),
+    (f"{SELECT} --test_fraction 0.95", "at most 0.9"),
+    (f"{SELECT} --test_fraction nan", "--test_fraction: nan must be"),
+    (f"{SELECT} --rand_seed -1", "--rand_seed: -1 must be at least 0"),
+    (f"{SELECT} --tasks sculpture", "unknown task 'sculpture'; --task takes one of depth_euclidean"),
+    (f"{SELECT} --colour red", "unrecognized arguments: --colour red (--help lists the arguments)"),
+    (f"{SELECT} --data_path nowhere", "nowhere: no such folder; see --data_path"),
+    (f"{SELECT} --data_path file", "file: no such folder; see --data_path"),
+    (f"{SELECT} --client_file_name no.csv", "no.csv: cannot read the building list"),
+    (f"{SELECT} --client_file_name contact_sheet.png", "contact_sheet.png: cannot read the building list"),
+    (f"{SELECT} --scene_class_file_name rooms.csv", "class names where Places has 365"),
+    (f"{SELECT} --scene_class_file_name no.txt", "see --scene_class_file_name"),
+    (f"{SELECT} --result_path file", "file"),
+    ("model_initialization.py", "--task"),
+    ("model_initialization.py --task sculpture", "unknown task 'sculpture'; --task takes one of depth_euclidean"),
+    (f"{INIT} --encoder vgg", "--encoder: invalid choice: 'vgg'"),
+    (f"{INIT} --image_size 0", "--image_size: 0 must be at least 1"),
+    (f"{INIT} --image_size 50", "--image_size must be a multiple of 16, not 50"),
+    (f"{INIT} --image_size x", "--image_size: 'x' is not a whole number"),
+    (f"{INIT} --norm layer", "--norm: invalid choice: 'layer'"),
+    (f"{INIT} --depth_target feet", "--depth_target: invalid choice: 'feet'"),
+    (f"{INIT} --use_cbam maybe", "--use_cbam: 'maybe' is neither True nor False"),
+    (f"{INIT} --pretrained True", "pretrained weights of --encoder tiny do not exist; or give --pretrained False"),
+    (f"{INIT} --published_quirks True --depth_target log", "--published_quirks True knows no --depth_target log"),
+    (f"{INIT} --rand_seed 1.5", "--rand_seed: '1.5' is not a whole number"),
+    (f"{INIT} --init_model_dir file", "file/init_model_normal.safetensors: cannot be written"),
+    (f"{TRAIN} --n_epochs 0", "--n_epochs: 0 must be at least 1"),
+    (f"{TRAIN} --batch_size 0", "--batch_size: 0 must be at least 1"),
+    (f"{TRAIN} --batch_size 2.5", "--batch_size: '2.5' is not a whole number"),
+    (f"{TRAIN} --init_lr 0", "--init_lr: 0 must be above 0"),
+    (f"{TRAIN} --init_lr nan", "--init_lr: nan must be above 0"),
+    (f"{TRAIN} --init_lr inf", "--init_lr: inf must be above 0"),
+    (f"{TRAIN} --lr_decay_rate 1.5", "--lr_decay_rate: 1.5 must be above 0 and at most 1"),
+    (f"{TRAIN} --no_improvement_tolerance 0", "--no_improvement_tolerance: 0 must be at least 1"),
+    (f"{TRAIN} --val_fraction 0.95", "--val_fraction: 0.95 must be above 0 and at most 0.9"),
+    (f"{TRAIN} --checkpoint_every 0", "--checkpoint_every: 0 must be at least 1"),
+    (f"{TRAIN} --resume_training perhaps", "--resume_training: 'perhaps' is neither True nor False"),
+    (f"{TRAIN} --task reshading", "init_model_reshading.safetensors is missing; run model_initialization.py --task re"),
+    (f"{TRAIN} --use_cbam True", "init_model_normal_cbam.safetensors is missing; run model_initialization.py"),
+    (f"{TRAIN} --data_path nowhere", "nowhere: no such folder; see --data_path"),
+    (f"{TRAIN} --result_path file", "no data selected yet"),
+    (f"{TRAIN} --data_path data --result_path file", "file/train_centralized/normal/seed42: cannot make the run"),
+    (f"{TRAIN} --checkpoint_path file", "file/centralized_normal_checkpoint.lock: cannot be written"),
+    (f"{TRAIN} --init_lr 1e38", "the loss is not finite in epoch 1, step"),
+    (f"{EMBED} --n_clusters 0", "--n_clusters: 0 must be at least 1"),
+    (f"{EMBED} --n_clusters 1000", "--n_clusters 1000 is more than the"),
+    (f"{EMBED} --compare_n_clusters 1", "--compare_n_clusters: 1 must be at least 2"),
+    (f"{EMBED} --cluster_threshold -0.1", "--cluster_threshold: -0.1 must be at least 0"),
+    (f"{EMBED} --cluster_threshold 1.5", "and at most 1"),
+    (f"{EMBED} --cluster_threshold 1", "every cluster is below --cluster_threshold 1; the largest has"),
+    (f"{EMBED} --load_model_dir nowhere", "best.safetensors is missing; run train_centralized_task_model.py --task no"),
+    (f"{EMBED} --load_model_dir nowhere --from_checkpoint True", "checkpoint.safetensors is missing; run train_centra"),
+    (f"{EMBED} --assignment_files_path file", "cannot be written"),
+    (f"{FED} --alpha 0", "--alpha: 0 must be above 0"),
+    (f"{FED} --alpha -1", "--alpha: -1 must be above 0"),
+    (f"{FED} --alpha nan", "--alpha: nan must be above 0"),
+    (f"{FED} --alpha inf", "--alpha: inf must be above 0"),
+    (f"{FED} --alpha x", "--alpha: 'x' is not a number"),
+    (f"{FED} --n_clients 0", "--n_clients: 0 must be at least 1"),
+    (f"{FED} --n_clients 5000", "--n_clients"),
+    (f"{FED} --n_clients 5000 --type iid", "--n_clients"),
+    (f"{FED} --n_rounds 0", "--n_rounds: 0 must be at least 1"),
+    (f"{FED} --sgd_per_epoch 0", "--sgd_per_epoch: 0 must be at least 1"),
+    (f"{FED} --epoch_per_round 0", "--epoch_per_round: 0 must be at least 1"),
+    (f"{FED} --local_epochs 0", "--local_epochs: 0 must be at least 1"),
+    (f"{FED} --momentum 1", "--momentum: 1 must be at least 0 and at most 0.999"),
+    (f"{FED} --weight_decay -1", "--weight_decay: -1 must be at least 0"),
+    (f"{FED} --lr_schedule linear", "--lr_schedule: invalid choice: 'linear'"),
+    (f"{FED} --lr_decay_rate 0", "--lr_decay_rate: 0 must be above 0"),
+    (f"{FED} --method fedwrong", "--method: invalid choice: 'fedwrong'"),
+    (f"{FED} --type colour_based", "--type: invalid choice: 'colour_based'"),
+    (f"{FED} --partition cake", "--partition: invalid choice: 'cake'"),
+    (f"{FED} --batch_norm none", "--batch_norm: invalid choice: 'none'"),
+    (f"{FED} --on_nan ignore", "--on_nan: invalid choice: 'ignore'"),
+    (f"{FED} --checkpoint_every 0", "--checkpoint_every: 0 must be at least 1"),
+    (f"{FED} --clients_per_round 0", "--clients_per_round: 0 must be at least 1"),
+    (f"{FED} --client_sampling luck", "--client_sampling: invalid choice: 'luck'"),
+    (f"{FED} --method fedprox --mu -1", "--mu: -1 must be at least 0"),
+    (f"{FED} --method fedadam --server_lr 0", "--server_lr: 0 must be above 0"),
+    (f"{FED} --method fedadam --beta1 1", "--beta1: 1 must be"),
+    (f"{FED} --method fedadam --tau 0", "--tau: 0 must be above 0"),
+    (f"{FED} --method fedamp --sigma 0", "--sigma: 0 must be above 0"),
+    (f"{FED} --method moon --temperature 0", "--temperature: 0 must be above 0"),
+    (f"{FED} --method scaffold --scaffold_option 3", "--scaffold_option: invalid choice: 3"),
+    (f"{FED} --method fedrep --head_steps -1", "--head_steps: -1 must be at least 0"),
+    (f"{FED} --method fedper --personal_part tail", "--personal_part: invalid choice: 'tail'"),
+    (f"{FED} --min_client_ds_len 0", "--min_client_ds_len: 0 must be at least 1"),
+    (f"{FED} --min_client_ds_len 1000", "--min_client_ds_len"),
+    (f"{FED} --shards_per_client 0", "--shards_per_client: 0 must be at least 1"),
+    (f"{FED} --n_clusters 7", "has 4 clusters, not 7; give --n_clusters 4, or run extract_embeddings.py"),
+    (f"{FED} --partition_file nowhere", "nowhere is missing; run test_fed.py or make_partition.py first"),
+    (f"{FED} --partition_file partition", "was made from another selection of images; partition anew"),
+    (f"{FED} --type building_based --partition by_building", "--n_clients 2"),
+    (f"{FED} --task depth", "init_model_depth.safetensors is missing; run model_initialization.py --task depth first"),
+    (f"{FED} --start_warm True --trained_model_dir nowhere", "is missing; run train_centralized_task_model.py"),
+    (f"{FED} --assignment_files_path nowhere", "assignments_normal.json is missing; run extract_embeddings.py --task"),
+    (f"{FED} --test_mode False", "was made with --test_mode True from a few images; run extract_embeddings.py"),
+    (f"{FED} --rand_seed 7 {RESUME}", "has no checkpoint to resume from; start without --resume_training True"),
+    (f"{FED} --batch_size 4 {RESUME}", "was started with --batch_size 16; resume with the same arguments"),
+    (f"{FED} --mu 4 --method fedprox {RESUME}", "has no checkpoint to resume from"),
+    (f"{FED} --init_lr 1e38 --rand_seed 8", "the loss is not finite in round 1: client 0 in step"),
+    (f"{FED} @missing.args", "missing.args"),
+    (f"{FED} @broken.args", "cannot read \"--task 'normal\" in an argument file"),
+    (f"{FED} @data/contact_sheet.png", "an argument file is not UTF-8 text"),
+    ("make_partition.py --n_clients 3", "nothing to deal; give --embeddings or --labels"),
+    (f"{DEAL} --labels no.npy", "no.npy: no readable .npy file"),
+    (f"{DEAL} --labels file", "file: no readable .npy file"),
+    (f"{DEAL} --labels embeddings.npy", "needs one whole number or text an image"),
+    (f"{DEAL} --embeddings labels.npy", "needs a row of numbers an image"),
+    (f"{DEAL} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
+    (f"{DEAL} --alpha 0", "--alpha: 0 must be above 0"),
+    (f"{DEAL} --n_clients 61", "--n_clients"),
+    (f"{DEAL} --partition shards --shards_per_client 50", "--shards_per_client"),
+    (f"{DEAL} --output_path file", "cannot be written"),
+    ("make_tables.py --result_path empty", "no finished run in empty; run train_centralized_task_model.py or test_fed"),
+    ("make_tables.py --table_path file", "cannot be written"),
+    ("datasets/download.py --subset huge", "--subset: invalid choice: 'huge'"),
+    ("datasets/download.py --tasks sculpture", "--tasks: invalid choice: 'sculpture'"),
+    ("datasets/download.py --agree_all True --name me", "--agree_all True needs --name and --email"),
+    ("datasets/download.py --taskonomy_clients_to_include 0", "must be at least 1"),
+    ("datasets/sample_rooms.py --n_buildings 99", "--n_buildings 99: must lie between 1 and 16"),
+    ("datasets/sample_rooms.py --image_size 8", "--image_size 8: must lie between 16 and 1024"),
+    ("datasets/sample_rooms.py --views_per_building 0", "--views_per_building 0: must lie between"),
+    ("datasets/sample_rooms.py --n_workers 0", "--n_workers 0: must lie between 1"),
+    ("datasets/sample_rooms.py --seed -1", "--seed -1: must lie between 0"),
+    ("datasets/sample_rooms.py --data_path results", "holds no complete sample rooms (sample_rooms.json): give anothe"),
+    ("datasets/sample_rooms.py --data_path data --image_size 64", "holds sample rooms with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "text"), ARGUMENTS)
+def test_wrong_argument(
+    work: Path, command: str, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert text in refused(work, command, monkeypatch, capfd)
+
+
+# Files: what is done to them, the command, and what the line must say
+
+
+def cut(path: Path, end: int = -20) -> Callable[[], None]:
+    return lambda: path.write_bytes(path.read_bytes()[:end]) and None
+
+
+def put(path: Path, content: str | bytes) -> Callable[[], None]:
+    return lambda: path.write_bytes(content if isinstance(content, bytes) else content.encode()) and None
+
+
+def array(path: Path, values: Any, **kwargs: Any) -> Callable[[], None]:
+    return lambda: np.save(path, np.asarray(values, **kwargs))
+
+
+def gone(path: Path) -> Callable[[], None]:
+    return path.unlink
+
+
+def edit(path: Path, **changes: Any) -> Callable[[], None]:
+    """Change entries of a JSON object."""
+    return lambda: path.write_text(json.dumps(json.loads(path.read_text()) | changes)) and None
+
+
+def rows(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[], None]:
+    """Change the selection."""
+    return lambda: change(pd.read_csv(CSV)).to_csv(CSV, index=False)
+
+
+def cell(column: str, value: Any) -> Callable[[], None]:
+    """Change an entry of the selection's second row."""
+    return rows(lambda t: t.astype(object).where((t.index != 1)[:, None] | (t.columns != column), value))
+
+
+def images(domain: str, change: Callable[[Path], Any]) -> Callable[[], None]:
+    """Change all images of a domain."""
+    return lambda: [change(path) for path in Path("data", domain).rglob("*.png")] and None
+
+
+def both(*breaks: Callable[[], None]) -> Callable[[], None]:
+    return lambda: [each() for each in breaks] and None
+
+
+def weights(path: Path, config: str | None = None, **changes: torch.Tensor) -> Callable[[], None]:
+    """Write the weights again without their settings, or with others."""
+    return lambda: save_file(load_file(path) | changes, path, metadata=config and {"config": config})
+
+
+CONFIG = '{"task": "normal", "image_size": 32}'
+BOTH = both(cut(CENTRAL), cut(CENTRAL.with_stem(f"{CENTRAL.stem}_previous")))
+FED_LAST = DONE / "checkpoint" / "last.safetensors"
+OWN = f"{FED} {RESUME}"
+REPACK = "--data_path data"
+UNREADABLE = "no rgb image can be read, the first because"
+
+FILES = {
+    "note garbage": (put(NOTE, "{"), TRAIN, "data_path.json: cannot be read"),
+    "note list": (put(NOTE, "[]"), TRAIN, "data_path.json names no data folder; run extract_datapoints"),
+    "note number": (put(NOTE, '{"data_path": 3}'), TRAIN, "names no data folder"),
+    "note relative": (put(NOTE, '{"data_path": "../../etc"}'), TRAIN, "names no data folder"),
+    "note gone": (gone(NOTE), TRAIN, "no data selected yet; run extract_datapoints_for_experiments.py first"),
+    "note elsewhere": (put(NOTE, '{"data_path": "/nowhere"}'), TRAIN, "/nowhere: no such folder; see --data_path"),
+    "list empty": (put(Path("data/rooms.csv"), ""), SELECT, "the first line must name a column 'id'"),
+    "list without id": (put(Path("data/rooms.csv"), "name\nelm\n"), SELECT, "must name a column 'id'"),
+    "list without rows": (put(Path("data/rooms.csv"), "id\n"), SELECT, "names no building; see --client_file_name"),
+    "list leaves": (put(Path("data/rooms.csv"), "id\n../../x\n"), SELECT, "'../../x' is no building name; mend the li"),
+    "list up": (put(Path("data/rooms.csv"), "id\n..\n"), SELECT, "'..' is no building name; mend the list"),
+    "list absolute": (put(Path("data/rooms.csv"), "id\n/etc\n"), SELECT, "'/etc' is no building name"),
+    "list unknown": (put(Path("data/rooms.csv"), "id\nhanson\n"), SELECT, "building 'hanson' has no scene classes und"),
+    "list bytes": (put(Path("data/rooms.csv"), b"id\n\xff\n"), SELECT, "cannot read the building list"),
+    "names short": (put(Path("data/places_class_names.txt"), "a\nb\n"), SELECT, "2 class names where Places has 365"),
+    "listing columns": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"), "a,b\n1,2\n"), SELECT,
+                        "scene_classes.csv: needs the columns filepath and class_idx"),
+    "listing class": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
+                          "filepath,class_idx\npoint_0_view_0_domain_rgb.png,999\n"), SELECT, "must lie in 0..364"),
+    "domain gone": (lambda: shutil.rmtree("data/reshading"), f"{SELECT} --tasks reshading", "no image has all of rgb,"),
+    "selection gone": (gone(CSV), TRAIN, "is missing; run extract_datapoints_for_experiments.py first"),
+    "selection empty": (put(CSV, ""), TRAIN, "run extract_datapoints_for_experiments.py again"),
+    "selection bytes": (put(CSV, b"\xff\xfe\x00"), TRAIN, "run extract_datapoints_for_experiments.py again"),
+    "selection columns": (rows(lambda t: t.drop(columns="label")), TRAIN, "run extract_datapoints_for_experiments.py"),
+    "selection label": (cell("label", 99), TRAIN, "label must lie in 0..15"),
+    "selection text": (cell("label", "x"), TRAIN, "run extract_datapoints_for_experiments.py again"),
+    "selection split": (cell("split", "val"), TRAIN, "split be train or test"),
+    "selection name": (cell("filepath", "a.png"), TRAIN, "not a Taskonomy file name: a.png; run extract_datapoints"),
+    "selection up": (cell("filepath", "rgb/taskonomy/../point_1_view_1_domain_rgb.png"), TRAIN, "'..' is no building"),
+    "selection twice": (rows(lambda t: pd.concat([t, t[:1]])), TRAIN, "stands there twice; run extract_datapoints"),
+    "selection train only": (rows(lambda t: t[t["split"] == "train"]), TRAIN, "0 held-out images; run extract_datapoi"),
+    "rgb text": (images("rgb", lambda path: path.write_text("no image")), f"{TRAIN} {REPACK}", UNREADABLE),
+    "rgb cut": (images("rgb", lambda path: path.write_bytes(path.read_bytes()[:80])), f"{TRAIN} {REPACK}", UNREADABLE),
+    "rgb empty": (images("rgb", lambda path: path.write_bytes(b"")), f"{TRAIN} {REPACK}", UNREADABLE),
+    "rgb grey": (images("rgb", lambda path: Image.open(path).convert("L").save(path)), f"{TRAIN} {REPACK}",
+                 "1 channels where rgb has 3; download or make the rgb files anew"),
+    "normal deep": (images("normal", lambda path: Image.fromarray(np.zeros((32, 32), np.uint16)).save(path)), TRAIN,
+                    "pixel format I;16 where normal has uint8"),
+    "initial cut": (cut(START), TRAIN, "not a model of this project"),
+    "initial text": (put(START, "weights"), TRAIN, "run model_initialization.py again"),
+    "initial bare": (weights(START), FED, "not a model of this project"),
+    "initial other": (weights(START, '{"task": "reshading"}'), FED, "holds a model for reshading, not for --task norm"),
+    "initial unfit": (weights(START, CONFIG, **{"decoder.fc.weight": torch.zeros(2, 2)}), FED,
+                      "the weights do not fit the network; run model_initialization.py again"),
+    "initial encoder": (weights(START, '{"task": "normal", "encoder": "vgg", "image_size": 32}'), FED,
+                        "unknown encoder 'vgg'"),
+    "initial keys": (weights(START, '{"task": "normal", "colour": 1}'), FED, "not a model of this project"),
+    "best cut": (cut(BEST), EMBED, "run train_centralized_task_model.py again"),
+    "last cut": (cut(CENTRAL), f"{EMBED} --from_checkpoint True", "no readable checkpoint"),
+    "central cut": (BOTH, f"{TRAIN} {RESUME}", "no readable checkpoint"),
+    "central gone": (both(gone(CENTRAL), gone(CENTRAL.with_stem(f"{CENTRAL.stem}_previous"))), f"{TRAIN} {RESUME}",
+                     "no readable checkpoint"),
+    "central other": (lambda: shutil.copy(FED_LAST, CENTRAL), f"{TRAIN} {RESUME}",
+                      "is no checkpoint of train_centralized_task_model.py"),
+    "central rate": (lambda: None, f"{TRAIN} --init_lr 0.5 {RESUME}", "was made with another --init_lr; resume with t"),
+    "central encoder": (weights(START, '{"task": "normal", "image_size": 32, "depth_target": "log"}'),
+                        f"{TRAIN} {RESUME}", "was made with another initial model; resume with the same arguments"),
+    "assigned length": (both(array(ASSIGNED, [0, 1]), edit(ABOUT, assignments_sha256=None)), FED, "do not belong toge"),
+    "assigned few": (array(ASSIGNED, [0, 1]), FED, "do not belong together; run extract_embeddings.py --task normal"),
+    "assigned ids": (array(ASSIGNED, [9] * 72), FED, "run extract_embeddings.py --task normal again"),
+    "assigned floats": (array(ASSIGNED, [0.5] * 72), FED, "are no assignments; run extract_embeddings.py"),
+    "assigned cut": (cut(ASSIGNED), FED, "run extract_embeddings.py --task normal again"),
+    "assigned pickle": (array(ASSIGNED, [{}] * 72, dtype=object), FED, "allow_pickle=False"),
+    "assigned gone": (gone(ASSIGNED), FED, "assignments_normal.npy: cannot be read"),
+    "about gone": (gone(ABOUT), FED, "assignments_normal.json is missing; run extract_embeddings.py"),
+    "about list": (put(ABOUT, "[]"), FED, "run extract_embeddings.py --task normal again"),
+    "about text": (edit(ABOUT, n_clusters="4"), FED, "run extract_embeddings.py --task normal again"),
+    "about other": (edit(ABOUT, **{CSV.name: "abc"}), FED, "was made from another selection of images"),
+    "fed cut": (both(cut(FED_LAST), cut(FED_LAST.with_stem("last_previous"))), OWN, "no readable checkpoint"),
+    "fed args gone": (gone(DONE / "args.json"), OWN, "has no checkpoint to resume from"),
+    "fed args cut": (put(DONE / "args.json", "{"), OWN, "args.json: cannot be read"),
+    "fed args list": (put(DONE / "args.json", "[]"), OWN, "args.json holds no arguments; start without"),
+    "fed partition": (array(DONE / "partition.npy", [0] * 72), OWN, "do not belong together"),
+    "partition cut": (cut(DONE / "groups.npy"), f"{FED} --partition_file {DONE}", "no readable partition"),
+    "partition list": (put(DONE / "partition.json", "[]"), f"{FED} --partition_file {DONE}", "no readable partition"),
+    "partition alpha": (edit(DONE / "partition.json", alpha="x"), f"{FED} --partition_file {DONE}", "alpha 'x' is non"),
+    "partition type": (edit(DONE / "partition.json", type="x"), f"{FED} --partition_file {DONE}", "type 'x' is none"),
+    "partition pickle": (array(DONE / "partition.npy", [{}] * 72, dtype=object), f"{FED} --partition_file {DONE}",
+                         "allow_pickle=False"),
+    "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), DEAL, "labels.npy: no readable .npy file"),
+    "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), DEAL, "needs one whole number or text an image"),
+    "labels few": (array(Path("labels.npy"), [1, 2]), f"{DEAL} --embeddings embeddings.npy", "60 embeddings and 2 lab"),
+    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{DEAL} --embeddings embeddings.npy",
+                       "have values that are not finite; mend the file"),
+    "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{DEAL} --embeddings embeddings.npy", "no readable .npy file"),
+    "summary cut": (put(DONE / "summary.json", "{"), "make_tables.py", "not a readable run"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_file(
+    work: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spoil, command, text = FILES[name]
+    folder = Path(shutil.copytree(work, tmp_path / "work", symlinks=True))
+    note = folder / NOTE
+    note.write_text(json.dumps({"data_path": str(folder / "data")}))
+    monkeypatch.chdir(folder)
+    spoil()
+    assert text in refused(folder, command, monkeypatch, capfd)
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(ARGUMENTS) + len(FILES) >= 200
+
+
+# What the machine refuses
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """Make a file system of so many kilobytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def make(kilobytes: int) -> Path:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(place)], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip("a file system can be mounted by root alone")
+        return place
+
+    yield make
+    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "kilobytes"),
+    [
+        (f"{INIT} --init_model_dir {{disk}}", 200),
+        (f"{TRAIN} --checkpoint_path {{disk}}", 1500),
+        (f"{TRAIN} --data_path {{disk}}/data", 5400),
+        (f"{EMBED} --result_path {{disk}} --data_path data", 40),
+        (f"{EMBED} --assignment_files_path {{disk}}", 4),
+        (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data", 600),
+        (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data --method ditto", 1800),
+        (f"{SELECT} --result_path {{disk}}", 8),
+        (f"{DEAL} --output_path {{disk}}", 8),
+        ("make_tables.py --table_path {disk} --data_path data", 8),
+        ("datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
+    ],
+)
+def test_full_disk(
+    work: Path, tiny_disk: Callable[[int], Path], command: str, kilobytes: int, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    disk = tiny_disk(kilobytes)
+    if "{disk}/data" in command:  # with room for the files, and none for the packed arrays
+        shutil.copytree(work / "data", disk / "data", ignore=shutil.ignore_patterns("packed", "contact_sheet.png"))
+        filler = disk / "filler"
+        filler.write_bytes(b"0" * max(0, shutil.disk_usage(disk).free - 100_000))
+    line = refused(work, command.format(disk=disk), monkeypatch, capfd)
+    assert "No space left on device" in line and str(disk) in line
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{INIT} --init_model_dir {{place}}", f"{TRAIN} --checkpoint_path {{place}}",
+        f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
+        f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
+        f"{DEAL} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
+        "datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
+    ],
+)  # fmt: skip
+def test_no_permission(
+    work: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "protected"
+    place.mkdir()
+    (place / "old").write_text("old")
+    command = command.format(place=place)
+    if os.geteuid() == 0:  # who may write everywhere, but not on what is mounted for reading
+        mounts = (["mount", "--bind", place, place], ["mount", "-o", "remount,bind,ro", place])
+        if any(subprocess.run(mount, capture_output=True, check=False).returncode for mount in mounts):
+            pytest.skip("nothing can be mounted here")
+    else:
+        place.chmod(0o500)
+    try:
+        line = refused(work, command, monkeypatch, capfd)
+    finally:
+        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        place.chmod(0o700)
+    assert str(place) in line and re.search("Read-only file system|Permission denied", line)
+    assert [path.name for path in place.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [(torch.OutOfMemoryError("CUDA out of memory"), "the GPU's memory is too small"), (MemoryError(), "the memory is")],
+)
+@pytest.mark.parametrize("command", [f"{TRAIN} --init_lr 0.01", f"{FED} --rand_seed 4"])
+def test_too_little_memory_names_the_argument_to_lower(
+    work: Path, command: str, error: BaseException, what: str, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def backward(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    line = refused(work, command, monkeypatch, capfd)
+    assert what in line and "lower --batch_size" in line
+
+
+def test_a_run_that_goes_on_is_not_taken_up(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hold = "import fcntl, sys, time; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); "
+    hold += "time.sleep(99)"
+    for lock, command, text in (
+        (DONE / ".lock", OWN, "is still running; wait for it or stop it"),
+        (CENTRAL.with_suffix(".lock"), TRAIN, "another training writes"),
+    ):
+        holder = subprocess.Popen([sys.executable, "-c", hold, str(work / lock)], stdout=subprocess.PIPE)
+        assert holder.stdout is not None and holder.stdout.readline()
+        try:
+            assert text in refused(work, command, monkeypatch, capfd)
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+# Nothing that is read is ever run, or leads elsewhere
+
+
+def test_nothing_is_unpickled() -> None:
+    files = [path for path in ROOT.rglob("*.py") if not {"tests", ".venv"} & set(path.relative_to(ROOT).parts)]
+    assert len(files) > 60
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+                assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}, path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "load":
+                given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+                if ast.unparse(node.func) == "np.load":
+                    assert given.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+                if ast.unparse(node.func) == "torch.load":
+                    assert given.get("weights_only") == "True", f"{path}:{node.lineno}"
+            if isinstance(node, ast.Attribute):
+                assert node.attr != "read_pickle", f"{path}:{node.lineno}"
+
+
+def test_a_saved_partition_says_nothing_about_where_to_write(work: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(work, tmp_path / "work"))
+    about = folder / DONE / "partition.json"
+    away = str(tmp_path / "away")
+    strange = {"result_path": away, "data_path": away, "init_model_dir": away, "resume_training": True}
+    about.write_text(json.dumps(json.loads(about.read_text()) | strange))
+    process = start_in(folder, f"{FED} --rand_seed 6 --partition_file {DONE} --data_path data")
+    process.join(300)
+    assert process.exitcode == 0 and not Path(away).exists()
+    assert (folder / DONE.with_name("alpha0.1_seed6") / "summary.json").is_file()

@@ -1,0 +1,92 @@
+"""Arrays that are filled block by block: the values, and going on where a call was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utils import filling
+from utils.filling import fill
+
+BLOCKS = [np.array([0, 1]), np.array([2]), np.array([4, 5]), np.array([7])]
+EXPECTED = np.array([[1, 1], [2, 2], [3, 3], [0, 0], [5, 5], [6, 6], [0, 0], [8, 8]], np.float32)
+
+
+class Work:
+    """Fills in row + 1, and is stopped before its `stop`th block."""
+
+    def __init__(self, stop: int = 99) -> None:
+        self.stop, self.calls = stop, 0
+
+    def __call__(self, array: np.ndarray, rows: np.ndarray) -> list[int]:
+        if self.calls == self.stop:
+            raise KeyboardInterrupt
+        self.calls += 1
+        array[rows] = rows[:, None] + 1
+        return rows.tolist()
+
+
+def filled(path: Path, work: Work, inputs: str = "a", blocks: list[np.ndarray] = BLOCKS) -> list[list[int]]:
+    return fill(path, (8, 2), np.float32, inputs, blocks, work, "rows")
+
+
+def test_rows_of_the_blocks_are_filled_and_the_others_are_zero(tmp_path: Path) -> None:
+    answers = filled(tmp_path / "a.npy", Work())
+    assert answers == [rows.tolist() for rows in BLOCKS]
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), EXPECTED)
+    assert not (tmp_path / "a.part.npy").exists()
+
+
+@pytest.mark.parametrize("stop", [0, 1, 3])
+def test_a_stopped_call_goes_on(tmp_path: Path, stop: int) -> None:
+    path = tmp_path / "a.npy"
+    with pytest.raises(KeyboardInterrupt):
+        filled(path, Work(stop))
+    assert not path.exists()
+    again = Work()
+    assert filled(path, again) == [rows.tolist() for rows in BLOCKS]
+    assert again.calls == len(BLOCKS) - stop
+    np.testing.assert_array_equal(np.load(path), EXPECTED)
+    third = Work()
+    filled(path, third)
+    assert third.calls == 0  # all is there
+
+
+def test_other_inputs_or_a_broken_file_begin_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    for spoil in ("inputs", "array", "note", "shape"):
+        with pytest.raises(KeyboardInterrupt):
+            filled(path, Work(2), "b" if spoil == "inputs" else "a")
+        if spoil == "array":
+            path.with_suffix(".part.npy").write_bytes(b"")
+        if spoil == "note":
+            path.with_suffix(".filled.json").write_text("{")
+        if spoil == "shape":
+            np.save(path.with_suffix(".part.npy"), np.zeros((9, 2), np.float32))
+        again = Work()
+        filled(path, again)
+        assert again.calls == len(BLOCKS)
+        np.testing.assert_array_equal(np.load(path), EXPECTED)
+        path.unlink()
+
+
+def test_what_is_filled_is_noted_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed has no chance to note anything at the end."""
+    monkeypatch.setattr(filling, "_BETWEEN_NOTES", 0)
+
+    class Killed(BaseException):
+        pass
+
+    def work(array: np.ndarray, rows: np.ndarray) -> list[int]:
+        if rows[0] == 4:
+            raise Killed
+        return Work()(array, rows)
+
+    with pytest.raises(Killed):
+        fill(tmp_path / "a.npy", (8, 2), np.float32, "a", BLOCKS, work, "rows")
+    again = Work()
+    filled(tmp_path / "a.npy", again)
+    assert again.calls == 2
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), EXPECTED)

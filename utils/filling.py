@@ -1,0 +1,84 @@
+"""Large arrays that are filled block by block, and taken up again where the program was stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from tqdm import tqdm
+
+from utils.files import new_array, write_atomically, write_json
+
+_BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of how far it has come
+
+
+def fill(
+    path: Path, shape: tuple[int, ...], dtype: DTypeLike, inputs: str, blocks: Sequence[np.ndarray],
+    work: Callable[[np.memmap, np.ndarray], Any], title: str,
+) -> list[Any]:  # fmt: skip
+    """Make the `.npy` file `path` by `work(array, rows)` for each block of rows; other rows are 0.
+
+    Until it is complete the array lies in `<name>.part.npy`; `<name>.filled.json` says from what and how far it is
+    filled. A later call with the same `inputs` goes on there, with others it begins anew.
+
+    Args:
+        path: where the whole array goes.
+        shape: of the array.
+        dtype: of the array.
+        inputs: names everything that the values depend on, e.g. a SHA-256 sum.
+        blocks: the rows that are filled at a time.
+        work: fills rows of the array; what it returns must be JSON.
+        title: of the progress bar.
+
+    Returns:
+        What `work` has returned for each block. `UserError` where the disk is full or may not be written.
+    """
+    part, note = path.with_suffix(".part.npy"), path.with_suffix(".filled.json")
+    about = {"inputs": inputs, "shape": list(shape), "dtype": str(np.dtype(dtype)), "blocks": len(blocks)}
+    array, done = _begun(part if part.is_file() else path, note, about)
+    if not part.is_file() and len(done) == len(blocks):
+        return done
+    if array is None or not part.is_file():
+        with write_atomically(part) as temporary:
+            new_array(temporary, shape, dtype)
+        array, done = np.load(part, mmap_mode="r+", allow_pickle=False), []
+    sizes = [len(rows) for rows in blocks]
+    bar = tqdm(total=sum(sizes), initial=sum(sizes[: len(done)]), desc=title, unit="image")
+    since = 0
+    try:
+        for rows in blocks[len(done) :]:
+            done.append(work(array, rows))
+            bar.update(len(rows))
+            since += array[:1].nbytes * len(rows)
+            if since > _BETWEEN_NOTES:
+                since = 0
+                _note(array, note, about, done)
+    except KeyboardInterrupt:
+        _note(array, note, about, done)
+        raise
+    finally:
+        bar.close()
+    _note(array, note, about, done)
+    part.replace(path)
+    return done
+
+
+def _note(array: np.memmap, note: Path, about: dict[str, Any], done: list[Any]) -> None:
+    array.flush()
+    write_json(note, {**about, "done": done})
+
+
+def _begun(part: Path, note: Path, about: dict[str, Any]) -> tuple[np.memmap | None, list[Any]]:
+    """The array and the results of its blocks, as far as they have come; None where there is nothing of use."""
+    try:
+        noted = json.loads(note.read_text(encoding="utf-8"))
+        array = np.load(part, mmap_mode="r+", allow_pickle=False)
+        done = noted.pop("done")
+    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError):
+        return None, []
+    fits = noted == about and array.shape == tuple(about["shape"]) and str(array.dtype) == about["dtype"]
+    return (array, done) if fits and isinstance(done, list) else (None, [])
