@@ -261,7 +261,7 @@ def rows(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[], None]:
 
 def cell(column: str, value: Any) -> Callable[[], None]:
     """Change an entry of the selection's second row."""
-    return rows(lambda table: table.astype(object).where((table.index != 1)[:, None] | (table.columns != column), value))
+    return rows(lambda t: t.astype(object).where((t.index != 1)[:, None] | (t.columns != column), value))
 
 
 def images(domain: str, change: Callable[[Path], Any]) -> Callable[[], None]:
