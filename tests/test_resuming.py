@@ -249,7 +249,7 @@ def test_interrupted_outside_of_a_training_it_ends_at_once(prepared: Path, tmp_p
     command = f"{TRAIN} --data_path {prepared / 'data'}"
     output = finish(start_in(folder, command, _interrupt_the_loading), folder, 130)
     assert output.splitlines() == ["interrupted"]
-    assert not has_checkpoint(folder) and not (folder / "results").exists()
+    assert not has_checkpoint(folder) and not (folder / "results" / "train_centralized").exists()
 
 
 def _interrupt_the_loading() -> None:
