@@ -39,6 +39,7 @@ from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 
 SCALES = {
+    "smallest": Scale("tiny", 16, "group", n_clients=2, n_steps=2, batch_size=4, images_a_client=8),  # for trying out
     "builtin": Scale("tiny", 32, "group", n_clients=10, n_steps=20),
     "conv64": Scale("tiny", 64, "group", n_clients=10, n_steps=20),
     "paper": Scale("clip_vit_b32", 224, "batch", n_clients=25, n_steps=50, lr=0.01),

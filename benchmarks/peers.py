@@ -56,6 +56,7 @@ class System:
 
     def __init__(self, name: str, federation: Federation, folder: Path) -> None:
         program, _, several = SYSTEMS[name]
+        self._over = False
         self.name, self._weights, self._log = name, folder / f"{program}.npz", folder / f"{program}.log"
         start = [*several.split(), str(federation.cores)] if several and federation.cores > 1 else []
         # The project's own imports from the repository root, which a peer must not see.
@@ -84,8 +85,11 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(20.0 if self._over else 0.0)  # Ray takes its time to end its processes
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait()
 
     def rounds(self, n: int) -> list[float]:
         """Run so many rounds; the seconds of each."""
@@ -94,6 +98,7 @@ class System:
     def weights(self) -> dict[str, np.ndarray]:
         """The server's model; there are no rounds after that."""
         self._ask(0)
+        self._over = True
         with np.load(self._weights, allow_pickle=False) as saved:
             return dict(saved)
 
