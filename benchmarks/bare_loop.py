@@ -16,8 +16,8 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,24 +91,24 @@ class BareLoop:
         momentum = self.simulation.settings.momentum
         return torch.optim.SGD(self.model.parameters(), lr=lr, momentum=momentum, fused=True)
 
+    def steps(self, round: int, batches: list[Batch], lr: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """The steps of one client in a round."""
+        settings = self.simulation.settings
+        for step, batch in enumerate(batches):
+            progress = (round + step / len(batches)) / settings.n_rounds
+            lr.fill_(settings.init_lr * 0.5 * (1.0 + math.cos(math.pi * progress)))
+            self.step(batch, optimizer)
+
     def round(self, round: int) -> float:
         """One round of all clients; the seconds of their steps."""
-        settings, n_clients, seconds = self.simulation.settings, len(self.simulation.clients), 0.0
+        n_clients, seconds = len(self.simulation.clients), 0.0
         tensors, mean = self.model.state_dict(), {}
         for client in range(n_clients):
             batches = self.batches(client, round)
             copy_into(tensors, self.server)
             lr = torch.zeros((), device=self.device)
-            optimizer = self.optimizer(lr)
-
-            def steps(batches: list[Batch] = batches, lr: Tensor = lr, optimizer: Any = optimizer) -> None:
-                for step, batch in enumerate(batches):
-                    progress = (round + step / len(batches)) / settings.n_rounds
-                    lr.fill_(settings.init_lr * 0.5 * (1.0 + math.cos(math.pi * progress)))
-                    self.step(batch, optimizer)
-
             self.model.train()
-            seconds += seconds_of(steps, self.device)
+            seconds += seconds_of(partial(self.steps, round, batches, lr, self.optimizer(lr)), self.device)
             for name, tensor in tensors.items():
                 mean[name] = mean.get(name, 0.0) + tensor.double() / n_clients
         self.server = {name: in_kind_of(mean[name], tensor) for name, tensor in tensors.items()}

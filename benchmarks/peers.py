@@ -27,20 +27,20 @@ import torch
 
 from benchmarks.agreement import check_values, check_weights
 from benchmarks.peer_processes.federation import Federation, arrays_of
+from benchmarks.processes import several
 from benchmarks.tables import middle, print_table
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import UserError, run_script
 
 ROOT = Path(__file__).parent.parent
 PROCESSES = ROOT / "benchmarks" / "peer_processes"
-_LAUNCH = "-m accelerate.commands.launch --cpu --num_machines 1 --mixed_precision no --dynamo_backend no"
-# The program that runs each system, the package that it needs, and what starts several processes of it.
+# The program that runs each system, and the package that it needs.
 SYSTEMS = {
-    "bare steps": ("plain.py", "torch", ""),
-    "ours": ("ours.py", "torch", f"{_LAUNCH} --main_process_port 0 --num_processes"),
-    "pfl": ("apple_pfl.py", "pfl", "-m torch.distributed.run --standalone --nproc_per_node"),
-    "Flower": ("flower.py", "ray", ""),
-    "Flower, legacy": ("flower_legacy.py", "ray", ""),
+    "bare steps": ("plain.py", "torch"),
+    "ours": ("ours.py", "torch"),
+    "pfl": ("apple_pfl.py", "pfl"),
+    "Flower": ("flower.py", "ray"),
+    "Flower, legacy": ("flower_legacy.py", "ray"),
 }
 CASES = {
     "dense": Federation("dense", n_clients=50, n_steps=10, batch_size=10, lr=0.05),
@@ -51,24 +51,31 @@ _TOLERANCE = 1e-3
 _PATIENCE = 180.0  # seconds that a system may take to start, and for its rounds
 
 
+def command_of(name: str, federation: Federation) -> list[str]:
+    """What starts a system, without its arguments."""
+    program, _ = SYSTEMS[name]
+    if name == "ours":
+        return [*several(federation.cores), "-m", f"benchmarks.peer_processes.{program[:-3]}"]
+    if name == "pfl" and federation.cores > 1:
+        torchrun = f"-m torch.distributed.run --standalone --nproc_per_node {federation.cores}"
+        return [sys.executable, *torchrun.split(), str(PROCESSES / program)]
+    return [sys.executable, str(PROCESSES / program)]
+
+
 class System:
     """One system at work in its processes, which `with` ends."""
 
     def __init__(self, name: str, federation: Federation, folder: Path) -> None:
-        program, _, several = SYSTEMS[name]
-        self._over = False
+        program, self._over = SYSTEMS[name][0], False
         self.name, self._weights, self._log = name, folder / f"{program}.npz", folder / f"{program}.log"
-        start = [*several.split(), str(federation.cores)] if several and federation.cores > 1 else []
-        # The project's own imports from the repository root, which a peer must not see.
-        ours = name == "ours"
-        start += ["-m", f"benchmarks.peer_processes.{program[:-3]}"] if ours else [str(PROCESSES / program)]
+        ours = name == "ours"  # which imports from the repository root, while a peer must not see that
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("w") as log:
             listener.bind(str(folder / program))
             listener.listen()
             listener.settimeout(_PATIENCE)
             self._process = subprocess.Popen(
-                [sys.executable, *start, federation.text(), str(folder / program), str(self._weights)],
+                [*command_of(name, federation), federation.text(), str(folder / program), str(self._weights)],
                 cwd=ROOT if ours else folder, env=os.environ | quiet | {"PYTHONPATH": str(ROOT) if ours else ""},
                 stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
@@ -121,7 +128,7 @@ class System:
 
 def installed() -> list[str]:
     """The systems whose packages are there."""
-    return [name for name, (_, package, _) in SYSTEMS.items() if importlib.util.find_spec(package)]
+    return [name for name, (_, package) in SYSTEMS.items() if importlib.util.find_spec(package)]
 
 
 def run(

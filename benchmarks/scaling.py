@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from accelerate import Accelerator
 from benchmarks.agreement import check_values
 from benchmarks.bare_loop import SCALES
 from benchmarks.generated import simulation_of
+from benchmarks.processes import several
 from benchmarks.tables import middle, print_table
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import UserError, run_script
@@ -39,10 +39,7 @@ def measure(scale: str, n_rounds: int) -> list[dict[str, float]]:
 
 def launched(scale: str, n_processes: int, n_rounds: int) -> list[dict[str, float]]:
     """The metrics of a federation over so many processes."""
-    launch = f"-m accelerate.commands.launch --cpu --num_machines 1 --num_processes {n_processes}"
-    launch += " --mixed_precision no --dynamo_backend no --main_process_port 0"
-    command = [sys.executable, *(launch.split() if n_processes > 1 else ())]
-    command += f"-m benchmarks.scaling --scale {scale} --measure {n_rounds}".split()
+    command = [*several(n_processes), *f"-m benchmarks.scaling --scale {scale} --measure {n_rounds}".split()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
