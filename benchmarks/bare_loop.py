@@ -1,0 +1,194 @@
+"""A federated round over the bare loop: the same steps on batches that are decoded and in place, and nothing else.
+
+    python -m benchmarks.bare_loop                        (two minutes on two CPU cores)
+    python -m benchmarks.bare_loop --scale paper          (CLIP ViT-B/32 at 224 px; a GPU)
+
+The bare loop is the limit: forward, backward and optimiser step of the same model in the same memory order, precision
+and optimiser. Its time leaves out what joins clients to a federation (decoding, loading and averaging models, losses,
+learning rates), which it does too, for the check that both end with the same weights and loss.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.agreement import check_values, check_weights
+from benchmarks.generated import Scale, simulation_of
+from benchmarks.tables import middle, print_table
+from datasets.task_data import Batch
+from losses import LOSSES
+from models.evaluation import evaluate, mean_values
+from models.task_model import TaskModel
+from network.client import copy_into
+from network.simulation import Simulation
+from network.state import in_kind_of
+from utils.args import POSITIVE_INT, Parser
+from utils.errors import run_script
+
+SCALES = {
+    "smallest": Scale("tiny", 16, "group", n_clients=2, n_steps=2, batch_size=4, images_a_client=8),  # for trying out
+    "builtin": Scale("tiny", 32, "group", n_clients=10, n_steps=20),
+    "conv64": Scale("tiny", 64, "group", n_clients=10, n_steps=20),
+    "paper": Scale("clip_vit_b32", 224, "batch", n_clients=25, n_steps=50, lr=0.01),
+}
+TOLERANCES = {"fp32": 1e-3, "bf16": 5e-2}  # of the way that the weights have gone, and of the loss
+
+
+def seconds_of(call: Callable[[], object], device: torch.device) -> float:
+    """Seconds that a call takes, until the device has done its work."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    start = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - start
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """What both ways compute under."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+class BareLoop:
+    """The rounds of a `Simulation` of FedAvg, written out plainly on a model of their own."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation, self.device = simulation, simulation.accelerator.device
+        self.model = TaskModel(simulation.model.config).to(self.device).to(memory_format=torch.channels_last)
+        self.server = {name: tensor.clone() for name, tensor in simulation.server.items()}
+        self.loss_of = LOSSES[simulation.data.task.loss]
+
+    def batches(self, client: int, round: int) -> list[Batch]:
+        """What the client sees in a round, decoded."""
+        federation, settings = self.simulation, self.simulation.settings
+        images = federation.clients[client]
+        rng = np.random.default_rng((federation.seed, round, client))
+        plan = federation.algorithm.batches(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
+        return [federation.data.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
+
+    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
+        """Forward, backward and optimiser step."""
+        loss = self.loss_of(self.model(batch.images)[1], batch.target, batch.valid).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    def optimizer(self, lr: Tensor) -> torch.optim.Optimizer:
+        """The clients' optimiser, afresh."""
+        momentum = self.simulation.settings.momentum
+        return torch.optim.SGD(self.model.parameters(), lr=lr, momentum=momentum, fused=True)
+
+    def steps(self, round: int, batches: list[Batch], lr: Tensor, optimizer: torch.optim.Optimizer) -> None:
+        """The steps of one client in a round."""
+        settings = self.simulation.settings
+        for step, batch in enumerate(batches):
+            progress = (round + step / len(batches)) / settings.n_rounds
+            lr.fill_(settings.init_lr * 0.5 * (1.0 + math.cos(math.pi * progress)))
+            self.step(batch, optimizer)
+
+    def round(self, round: int) -> float:
+        """One round of all clients; the seconds of their steps."""
+        n_clients, seconds = len(self.simulation.clients), 0.0
+        tensors, mean = self.model.state_dict(), {}
+        for client in range(n_clients):
+            batches = self.batches(client, round)
+            copy_into(tensors, self.server)
+            lr = torch.zeros((), device=self.device)
+            self.model.train()
+            seconds += seconds_of(partial(self.steps, round, batches, lr, self.optimizer(lr)), self.device)
+            for name, tensor in tensors.items():
+                mean[name] = mean.get(name, 0.0) + tensor.double() / n_clients
+        self.server = {name: in_kind_of(mean[name], tensor) for name, tensor in tensors.items()}
+        return seconds
+
+    def flops(self) -> int:
+        """Multiplications and additions of a step's matrix products and convolutions."""
+        batch = self.batches(0, 0)[0]
+        with FlopCounterMode(display=False) as counter:
+            self.step(batch, self.optimizer(torch.zeros((), device=self.device)))
+        return counter.get_total_flops()
+
+
+def matrix_rate(precision: str, device: torch.device) -> float:
+    """Operations a second of a large matrix product: the fastest of ten."""
+    size = 8192 if device.type == "cuda" else 1024
+    matrix = torch.rand(size, size, device=device, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+    return 2 * size**3 / min(seconds_of(lambda: matrix @ matrix, device) for _ in range(10))
+
+
+def check(simulation: Simulation, bare: BareLoop, start: Mapping[str, np.ndarray], precision: str) -> None:
+    """AssertionError if both ways have not ended with the same model."""
+    ours, theirs = ({n: t.cpu().numpy() for n, t in server.items()} for server in (simulation.server, bare.server))
+    check_weights("Simulation", ours, theirs, start, TOLERANCES[precision])
+    losses = []
+    for server in (simulation.server, bare.server):
+        bare.model.load_state_dict(server)
+        statistics = evaluate(bare.model, simulation.data, simulation.data.test, None)
+        losses.append(mean_values(simulation.data, statistics)["loss"])
+    check_values("loss", *losses, TOLERANCES[precision])
+
+
+def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) -> dict[str, object]:
+    """A row of the table."""
+    device, n_steps = accelerator.device, scale.n_clients * scale.n_steps
+    with tempfile.TemporaryDirectory() as folder, autocast(args.precision, device):
+        simulation = simulation_of(scale, args.repeats + 1, accelerator, Path(folder))
+        bare, seconds = BareLoop(simulation), {"ours": [], "bare": []}
+        start = {key: tensor.cpu().numpy() for key, tensor in bare.server.items()}
+        for round in range(args.repeats + 1):
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+            seconds["ours"].append(seconds_of(lambda round=round: simulation._train_round(round), device))
+            memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+            seconds["bare"].append(bare.round(round))
+        check(simulation, bare, start, args.precision)
+        flops = bare.flops()
+    ours, least = (np.array(values[1:]) for values in seconds.values())  # the first round is not counted
+    rate = flops * n_steps / ours
+    return {
+        "scale": name,
+        "parameters": f"{sum(p.numel() for p in bare.model.parameters()):,}",
+        "bare, ms a step": middle(1e3 * least / n_steps, 2),
+        "ours, ms a step": middle(1e3 * ours / n_steps, 2),
+        "ours / bare": middle(ours / least, 3),
+        "overhead a client, ms": middle(1e3 * (ours - least) / scale.n_clients, 1),
+        "TFLOP/s": middle(rate / 1e12, 3),
+        "of the matrix rate": middle(rate / matrix_rate(args.precision, device), 2),
+        "GPU memory, GiB": "–" if memory is None else f"{memory:.1f}",
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = Parser(__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--scale", nargs="+", choices=SCALES, default=["builtin", "conv64"], help="how large the federation is")
+    add("--precision", choices=TOLERANCES, default="fp32", help="of both ways")
+    add("--n_clients", type=POSITIVE_INT, help="instead of the scale's")
+    add("--n_steps", type=POSITIVE_INT, help="steps a client and round, instead of the scale's")
+    add("--image_size", type=POSITIVE_INT, help="instead of the scale's")
+    add("--repeats", type=POSITIVE_INT, default=9, help="rounds of each way, beside one that is not counted")
+    parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
+    args = parser.parse_args()
+    accelerator = Accelerator(cpu=not args.use_accelerator)
+    given = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
+    rows = [measure(name, replace(SCALES[name], **given), args, accelerator) for name in args.scale]
+    where = torch.cuda.get_device_name() if accelerator.device.type == "cuda" else f"{torch.get_num_threads()} threads"
+    print_table(f"{args.precision}, {where}, median (min to max) of {args.repeats} rounds", rows)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,74 @@
+"""Federations on images of noise, which take no data set and no download: what a benchmark needs of `test_fed.py`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from datasets.task_data import TaskData, as_tensor
+from datasets.tasks import RGB, Task
+from models.task_model import ModelConfig, TaskModel
+from network.algorithms import ALGORITHMS
+from network.client import LocalSettings
+from network.simulation import Simulation
+from utils.runs import Run
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a federation is; all clients have the same number of images and take part in every round."""
+
+    encoder: str
+    image_size: int
+    norm: str
+    n_clients: int
+    n_steps: int
+    batch_size: int = 16
+    images_a_client: int = 64
+    task: str = "depth_euclidean"
+    momentum: float = 0.9
+    lr: float = 0.05
+
+
+class NoiseData(TaskData):
+    """Packed images and targets of random bytes, which lie where `TaskData` would have put them."""
+
+    def __init__(self, task: Task, n_train: int, n_test: int, image_size: int, device: torch.device) -> None:
+        self.task, self.device, self.image_size = task, device, image_size
+        rng = np.random.default_rng(0)
+        n = n_train + n_test
+
+        def noise(dtype: str, channels: int) -> torch.Tensor:
+            shape = (n, channels, image_size, image_size)
+            packed = rng.integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
+            return as_tensor(packed).to(device)
+
+        self._images = noise(RGB.dtype, RGB.channels)
+        self._stored = noise(task.encoding.dtype, task.encoding.channels)
+        self.train, self.test = np.arange(n_train), np.arange(n_train, n)
+        self.readable = np.ones(n, bool)
+        self.labels = torch.zeros(n, dtype=torch.int64, device=device)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+
+def simulation_of(scale: Scale, n_rounds: int, accelerator: Accelerator, folder: Path) -> Simulation:
+    """FedAvg at this scale as `test_fed.py` makes it, before its first round."""
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig(scale.task, scale.encoder, scale.image_size, scale.norm))
+    n_train = scale.n_clients * scale.images_a_client
+    data = NoiseData(model.task, n_train, 16, scale.image_size, accelerator.device)
+    settings = LocalSettings(
+        batch_size=scale.batch_size, sgd_per_epoch=scale.n_steps, epoch_per_round=1, n_rounds=n_rounds,
+        init_lr=scale.lr, momentum=scale.momentum, lr_schedule="cosine", lr_decay_rate=1.0, no_improvement_tolerance=1,
+    )  # fmt: skip
+    return Simulation(
+        model, data, np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients),
+        np.zeros(len(data), np.int64), ALGORITHMS["fedavg"](Namespace()), settings, accelerator, Run(folder), seed=0,
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""The federation by this project's `Simulation`, without evaluation and checkpoints, which the others do not make."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from benchmarks.peer_processes.federation import Federation, Pace
+from datasets.task_data import Batch
+from datasets.tasks import get_task
+from network.algorithms.fedavg import FedAvg
+from network.client import LocalSettings
+from network.simulation import Simulation
+from utils.runs import Run
+
+
+class InOrder(FedAvg):
+    """FedAvg whose clients go through their images in the order in which they lie."""
+
+    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Batches of positions, one after the other."""
+        return np.split(np.arange(n_images), range(batch_size, n_images, batch_size))
+
+
+class WithEmbedding(nn.Module):
+    """A classifier as the project's models are: it gives the embedding, here the images themselves, and the output."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(images, logits)."""
+        return images, self.classifier(images)
+
+
+class Arrays:
+    """Images and classes in memory: what `Simulation` asks of `TaskData`."""
+
+    device = torch.device("cpu")
+    task = get_task("class_scene")
+
+    def __init__(self, federation: Federation) -> None:
+        self.images, self.labels = federation.data
+        self.valid = torch.ones_like(self.labels, dtype=torch.bool)
+        self.test = np.arange(len(self.labels))
+
+    def batch(self, positions: Tensor) -> Batch:
+        """The images at these positions."""
+        return Batch(self.images[positions], self.labels[positions], self.valid[positions])
+
+
+def simulation_of(federation: Federation, folder: Path) -> Simulation:
+    """The federation, before its first round."""
+    settings = LocalSettings(
+        batch_size=federation.batch_size, sgd_per_epoch=federation.n_steps, epoch_per_round=1, n_rounds=1,
+        init_lr=federation.lr, momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
+    )  # fmt: skip
+    data = Arrays(federation)
+    clients = np.split(data.test, federation.n_clients)
+    groups = np.zeros(len(data.test), np.int64)
+    return Simulation(
+        WithEmbedding(federation.initial_model()), data, clients, clients, groups, InOrder(Namespace()), settings,
+        Accelerator(cpu=True), Run(folder), federation.seed,
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Rounds as the benchmark asks for them."""
+    federation = Federation.of_text(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        simulation, round = simulation_of(federation, Path(folder)), 0
+        pace = Pace()  # behind the simulation, which has joined the processes
+        while pace.go():
+            simulation._train_round(round)
+            round += 1
+            pace.done()
+    pace.finish({name.removeprefix("classifier."): tensor.numpy() for name, tensor in simulation.server.items()})
+
+
+if __name__ == "__main__":
+    main()

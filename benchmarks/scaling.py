@@ -1,0 +1,95 @@
+"""Rounds a second with one process and several, as `accelerate launch` starts them, with one thread each.
+
+    python -m benchmarks.scaling                        (three minutes on two CPU cores)
+    python -m benchmarks.scaling --processes 1 2 4 8
+
+The federation is that of `benchmarks/bare_loop.py`. The number of processes must not change the metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from benchmarks.agreement import check_values
+from benchmarks.bare_loop import SCALES
+from benchmarks.generated import simulation_of
+from benchmarks.processes import several
+from benchmarks.tables import middle, print_table
+from utils.args import POSITIVE_INT, Parser
+from utils.errors import UserError, run_script
+
+ROOT = Path(__file__).parent.parent
+
+
+def measure(scale: str, n_rounds: int) -> list[dict[str, float]]:
+    """This process's part of a federation; the metrics of all rounds."""
+    torch.set_num_threads(1)
+    accelerator = Accelerator(cpu=True)
+    with tempfile.TemporaryDirectory() as folder:
+        return simulation_of(SCALES[scale], n_rounds, accelerator, Path(folder)).train()
+
+
+def launched(scale: str, n_processes: int, n_rounds: int) -> list[dict[str, float]]:
+    """The metrics of a federation over so many processes."""
+    command = [*several(n_processes), *f"-m benchmarks.scaling --scale {scale} --measure {n_rounds}".split()]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"{n_processes} processes: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
+
+
+def check(n_processes: int, rows: list[dict[str, float]], alone: list[dict[str, float]]) -> None:
+    """AssertionError if a metric of the last round is not that of a single process."""
+    for column, value in alone[-1].items():
+        if column != "seconds" and not np.isnan(value):
+            check_values(f"{n_processes} processes: {column}", rows[-1][column], value, 1e-4)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = Parser(__doc__.split("\n")[0])
+    parser.add_argument("--processes", nargs="+", type=POSITIVE_INT, default=[1, 2], help="how many; 1 comes first")
+    parser.add_argument("--scale", choices=SCALES, default="builtin", help="how large the federation is")
+    parser.add_argument("--rounds", type=POSITIVE_INT, default=6, help="of each run; the first is not counted")
+    parser.add_argument("--repeats", type=POSITIVE_INT, default=3, help="runs of each number of processes")
+    parser.add_argument("--measure", type=POSITIVE_INT, metavar="ROUNDS", help="this process's part, as JSON")
+    args = parser.parse_args()
+    if args.measure:
+        rows = measure(args.scale, args.measure)
+        if Accelerator(cpu=True).is_main_process:
+            print(json.dumps(rows))
+        return
+    speeds: dict[int, list[float]] = {n_processes: [] for n_processes in args.processes}
+    for _ in range(args.repeats):
+        alone: list[dict[str, float]] = []
+        for n_processes in args.processes:
+            rows = launched(args.scale, n_processes, args.rounds)
+            alone = alone or rows
+            check(n_processes, rows, alone)
+            speeds[n_processes].append(1 / np.median([row["seconds"] for row in rows[2:]]))
+    table = []
+    for n_processes, of_repeat in speeds.items():
+        faster = np.array(of_repeat) / speeds[args.processes[0]]
+        table.append(
+            {
+                "processes": n_processes,
+                "rounds a second": middle(of_repeat, 2),
+                f"over {args.processes[0]}": middle(faster, 2),
+                "efficiency": middle(faster * args.processes[0] / n_processes, 2),
+            }
+        )
+    cores = len(os.sched_getaffinity(0))
+    print_table(f"{args.scale}, {cores} cores, a thread a process, median (min to max) of {args.repeats} runs", table)
+
+
+if __name__ == "__main__":
+    run_script(main)

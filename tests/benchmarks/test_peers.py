@@ -1,0 +1,85 @@
+"""The benchmark against other systems, made small: who is installed takes part, and a wrong one is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from benchmarks import peers
+from benchmarks.peer_processes.federation import MODELS, Federation, arrays_of
+from utils.errors import UserError
+
+SMALL = Federation("dense", n_clients=3, n_steps=2, batch_size=4, lr=0.1)
+
+
+def by_hand(federation: Federation, n_rounds: int) -> dict[str, np.ndarray]:
+    """The server's model after some rounds: w <- mean over clients of w - lr * gradient, batch by batch."""
+    model = federation.initial_model()
+    server = [parameter.detach().clone() for parameter in model.parameters()]
+    for _ in range(n_rounds):
+        ends = []
+        for client in range(federation.n_clients):
+            for parameter, tensor in zip(model.parameters(), server, strict=True):
+                parameter.data.copy_(tensor)
+            for step in range(federation.n_steps):
+                first = client * federation.images_a_client + step * federation.batch_size
+                images, labels = (tensor[first : first + federation.batch_size] for tensor in federation.data)
+                loss = F.cross_entropy(model(images), labels)
+                for parameter, gradient in zip(
+                    model.parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
+                ):
+                    parameter.data -= federation.lr * gradient
+            ends.append([parameter.detach().clone() for parameter in model.parameters()])
+        server = [torch.stack(of_clients).mean(0) for of_clients in zip(*ends, strict=True)]
+    return {name: tensor.numpy() for name, tensor in zip(model.state_dict(), server, strict=True)}
+
+
+@pytest.mark.parametrize(("system", "package"), [("pfl", "pfl"), ("Flower", "ray"), ("Flower, legacy", "ray")])
+def test_peers_compute_what_the_plain_loop_does(system: str, package: str) -> None:
+    pytest.importorskip(package)
+    seconds, weights = peers.run(SMALL, ["bare steps", system], repeats=2, rounds=1)
+    assert all(taken.shape == (2,) and (taken > 0).all() for taken in seconds.values())
+    peers.check(SMALL, weights)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_plain_loop_and_ours_are_federated_averaging_by_hand(cores: int) -> None:
+    federation = replace(SMALL, cores=cores)
+    _, weights = peers.run(federation, ["bare steps", "ours"], repeats=1, rounds=2)
+    expected = by_hand(federation, 4)  # two rounds are run before those that are counted
+    for found in weights.values():
+        assert found.keys() == expected.keys()
+        assert all(np.allclose(found[name], expected[name], rtol=1e-4, atol=1e-6) for name in expected)
+    peers.check(federation, weights)
+    row, = peers.rows(federation, {"bare steps": np.array([2.0, 4.0]), "ours": np.array([3.0, 8.0])})
+    assert row["over the bare steps"] == {1: "1.75 (1.50 to 2.00)", 2: "3.50 (3.00 to 4.00)"}[cores]
+
+
+def test_a_system_that_computes_something_else_is_found() -> None:
+    expected = by_hand(SMALL, 2)
+    name = next(iter(expected))
+    wrong = expected | {name: expected[name] + 1e-3}
+    with pytest.raises(AssertionError, match="peer is off"):
+        peers.check(SMALL, {"bare steps": expected, "peer": wrong})
+    with pytest.raises(AssertionError, match="peer is off"):  # or has run a round less
+        peers.check(SMALL, {"bare steps": expected, "peer": by_hand(SMALL, 1)})
+
+
+def test_a_system_that_fails_is_named_with_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "_PATIENCE", 20.0)
+    broken = replace(SMALL, model="none")
+    with pytest.raises(UserError, match=r"bare steps does not answer: .*KeyError: 'none'"):
+        peers.run(broken, ["bare steps"], repeats=1, rounds=1)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("dense", 4_876), ("conv", 126_480), ("large_conv", 1_666_448)])
+def test_models_have_the_size_that_they_say(name: str, parameters: int) -> None:
+    federation = replace(SMALL, model=name)
+    model = federation.initial_model()
+    assert sum(array.size for array in arrays_of(model).values()) == parameters
+    images, labels = federation.of_client(1)
+    assert images.shape == (8, *MODELS[name][1]) and model(images).shape == (8, 16) and labels.max() < 16
