@@ -14,6 +14,7 @@ from utils import plots
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, number
 from utils.errors import UserError, run_script
 from utils.runs import Run
+from utils.versions import digests, provenance
 
 
 def parse_args() -> Namespace:
@@ -41,7 +42,8 @@ def main() -> None:
     accelerator = Accelerator(cpu=not args.use_accelerator)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
+    start = init_file(args.init_model_dir, args.task, args.use_cbam)
+    model = load_model(start, args.task, "model_initialization.py")
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     settings = TrainSettings(
@@ -53,12 +55,14 @@ def main() -> None:
     training = CentralTraining(model, data, settings, accelerator, *files)
     if args.resume_training:
         training.resume()
-    run = Run.create(args, "train_centralized", args.task, f"seed{args.rand_seed}")
+    made_with = provenance(args.result_path, data.version, [start])
+    run = Run.create(args, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
     training.run(on_epoch=run.write_metrics)
 
     best = load_model(files[1], args.task, "train_centralized_task_model.py").to(accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    run.write_summary({"test": values, "trivial": trivial, "best_model": files[1]})
+    summary = {"test": values, "trivial": trivial, "best_model": files[1]}
+    run.write_summary(summary, digests(files, args.result_path))
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
     print(f"best model in {files[1]}, figures in {run.figures}")

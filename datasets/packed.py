@@ -24,6 +24,7 @@ from datasets.taskonomy import View
 from datasets.tasks import Encoding
 from utils.errors import UserError
 from utils.files import write_atomically, write_json
+from utils.versions import file_digest
 
 TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
 _MODES = {"uint8": ("L", "P", "RGB", "RGBA"), "uint16": ("I;16", "I;16B", "I")}
@@ -115,12 +116,19 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
     fingerprint = _fingerprint(data_path, views, encoding, size)
     manifest = _read_manifest(manifest_path)
-    array = _map(array_path) if manifest.get("fingerprint") == fingerprint else None
+    array = _map(array_path) if manifest.get("fingerprint") == fingerprint and "sha256" in manifest else None
     if array is None:
         manifest = _pack(data_path, views, encoding, size, array_path) | {"fingerprint": fingerprint}
         write_json(manifest_path, manifest)
         array = np.load(array_path, mmap_mode="c", allow_pickle=False)
     return array, manifest["unreadable"]
+
+
+def packed_version(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str | None:
+    """SHA-256 of a domain's packed array; None where it is not packed yet, or its files have changed since."""
+    manifest = _read_manifest(data_path / "packed" / str(size) / f"{encoding.domain}.json")
+    current = manifest.get("fingerprint") == _fingerprint(data_path, views, encoding, size)
+    return manifest.get("sha256") if current else None
 
 
 def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path) -> dict:
@@ -142,6 +150,7 @@ def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int,
             for _ in tqdm(work, total=len(views), desc=f"packing {encoding.domain} at {size} px", unit="image"):
                 continue
         array.flush()
+        digest = file_digest(temporary)
     unreadable = sorted(reasons)
     if len(unreadable) == len(views):
         raise UserError(f"no {encoding.domain} image can be read, the first because: {reasons[0]}")
@@ -150,7 +159,9 @@ def _pack(data_path: Path, views: Sequence[View], encoding: Encoding, size: int,
     if unreadable:
         listing.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
-    return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
+    return {
+        "domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable, "sha256": digest,
+    }  # fmt: skip
 
 
 def _existing(data_path: Path, view: View, domain: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from argparse import Namespace
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from datasets.packed import load_packed
+from datasets.packed import load_packed, packed_version
 from datasets.selection import Selection, read_selection
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
@@ -66,6 +67,11 @@ class TaskData:
     def __len__(self) -> int:
         return len(self.selection)
 
+    @property
+    def version(self) -> str | None:
+        """See `data_version`."""
+        return data_version(self.selection, self.task, self.image_size)
+
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
         return decode_batch(self.task, self._take(self._images, positions), self._take(self._stored, positions))
@@ -79,6 +85,15 @@ class TaskData:
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
         return array[positions.to(array.device)].to(self.device, non_blocking=True)
+
+
+def data_version(selection: Selection, task: Task, image_size: int) -> str | None:
+    """SHA-256 over the selection and the packed images and targets of a task; None where they are not packed yet."""
+    encodings = [RGB] if task.encoding is None else [RGB, task.encoding]
+    packed = [packed_version(selection.data_path, selection.views, each, image_size) for each in encodings]
+    if None in packed:
+        return None
+    return hashlib.sha256(" ".join(map(str, [selection.fingerprint, *packed])).encode()).hexdigest()
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:

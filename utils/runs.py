@@ -39,8 +39,11 @@ class Run:
         self._checkpoint = path / "checkpoint" / "last.safetensors"
 
     @classmethod
-    def create(cls, args: Namespace, *parts: str) -> Run:
-        """Make the directory of a new run and write down its arguments and versions."""
+    def create(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """Make the directory of a new run and write down its arguments and versions.
+
+        `origin`, of `utils.versions.provenance`, goes into `environment.json` as well.
+        """
         base = Path(args.result_path, *parts)
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
@@ -56,38 +59,48 @@ class Run:
             raise UserError(f"{base}: cannot make the run directory ({error.strerror}); see --result_path") from error
         run = cls(path)
         write_json(path / "args.json", {key: _plain(value) for key, value in vars(args).items()})
-        write_json(path / "environment.json", environment())
+        write_json(path / "environment.json", environment() | dict(origin or {}))
         return run
 
     @classmethod
-    def start(cls, args: Namespace, *parts: str) -> Run:
-        """A new run, or with `--resume_training True` the newest one of this name that has a checkpoint.
+    def start(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
-        Raises `UserError` if there is nothing to resume, or if an argument that bears on the numbers has changed.
+        Raises `UserError` if there is nothing to resume, or if an argument that bears on the numbers, the code, the
+        data or a file that the run reads has changed in all there is.
         """
         if not args.resume_training:
-            return cls.create(args, *parts)
+            return cls.create(args, *parts, origin=origin)
         base = Path(args.result_path, *parts)
         siblings = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
         runs = [cls(path) for path in siblings if (path / "checkpoint" / "last.safetensors").is_file()]
         if not runs:
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
-        run = max(runs, key=lambda run: run.path.stat().st_mtime)
-        before = read_json(run.path / "args.json", "the run")
+        runs.sort(key=lambda run: run.path.stat().st_mtime, reverse=True)
+        differences = [run._differences(args, origin or {}) for run in runs]
+        if all(differences):
+            raise UserError(f"{runs[0].path} was started with {differences[0]}")
+        return runs[differences.index("")]
+
+    def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
+        """What this run was started with where these arguments or this origin are others; empty if none are."""
+        before = read_json(self.path / "args.json", "the run")
         changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
         if changed:
-            what = ", ".join(f"--{name} {before.get(name)}" for name in changed)
-            raise UserError(f"{run.path} was started with {what}; resume with the same arguments")
-        return run
+            return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"
+        before = read_json(self.path / "environment.json", "the run")
+        other = [name.replace("_", " ") for name, value in origin.items() if before.get(name) != value]
+        return f"another {', '.join(other)}; start without --resume_training True" if other else ""
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Write `metrics.csv`, one row a round or epoch."""
         with write_atomically(self.path / "metrics.csv") as temporary:
             pd.DataFrame(rows).to_csv(temporary, index=False)
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write `summary.json`, which marks the run as finished."""
-        write_json(self.path / "summary.json", {key: _plain(value) for key, value in summary.items()})
+    def write_summary(self, summary: Mapping[str, Any], outputs: Mapping[str, str] | None = None) -> None:
+        """Write `summary.json`, which marks the run as finished; `outputs` are `digests` of what later stages read."""
+        plain = {key: _plain(value) for key, value in summary.items()}
+        write_json(self.path / "summary.json", plain | ({"outputs": dict(outputs)} if outputs else {}))
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Replace the checkpoint by these tensors and this JSON-able state, in one atomic step."""
