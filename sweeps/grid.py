@@ -18,7 +18,7 @@ SCALES = tuple(sorted(path.name for path in SETTINGS.iterdir() if path.is_dir())
 # What a sweep is of. The published `--type lr_test` and `--type sgd_test` vary an argument of a whole federation, while
 # `test_fed.py --type` says what one run deals; so they stand here, as files of settings with several values each.
 COMPARISON = "comparison"
-SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test")
+SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 
 Command = tuple[str, ...]
 

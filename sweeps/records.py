@@ -19,7 +19,7 @@ from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
-from utils.tables import ASIDE
+from utils.finished import ASIDE
 from utils.versions import code_version, unchanged
 
 

@@ -39,11 +39,8 @@ def call(command: Command) -> None:
 
 def done(jobs: Sequence[Job]) -> list[str]:
     """The names of the jobs that are done and whose needs are; UserError for a command that its script refuses."""
-    from sweeps.records import (  # seconds of imports that the runner's own process can do without
-        State,
-        parsed,
-        state_of,
-    )
+    # Here and below, because the runner's own process can do without these seconds of imports.
+    from sweeps.records import State, parsed, state_of
 
     found: set[str] = set()
     for job in jobs:
