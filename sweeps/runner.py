@@ -45,8 +45,8 @@ class Runner:
     """Runs jobs as soon as those that they need are done, `n_jobs` at once.
 
     A job that fails, crashes or is killed takes nothing with it but the jobs that need it. Jobs end with the process
-    that started them, however that ends. Each locks its log file while it runs, so that of several sweeps one does a
-    job and the others wait for it and then find it done.
+    that started them, however that ends. Each holds a lock while it runs, so that of several sweeps one does a job and
+    the others wait for it and then find it done.
 
     Args:
         log_path: folder of the jobs' outputs.
@@ -86,7 +86,7 @@ class Runner:
         outcome = Outcome(sorted(done), [], [], [])
         running: list[_Running] = []
         durations: dict[str, list[float]] = {}
-        with tqdm(total=len(queue), desc=title, unit="job", bar_format=_BAR) as bar:
+        with tqdm(total=len(queue), desc=title, bar_format=_BAR, disable=not queue) as bar:
             try:
                 while queue or running:
                     self._start(queue, running, {*outcome.before, *outcome.finished})
@@ -95,12 +95,13 @@ class Runner:
                     for each in [each for each in running if not each.process.is_alive()]:
                         running.remove(each)
                         each.process.join()
+                        log = self._keep_log(each.job)
                         if each.process.exitcode == 0:
                             outcome.finished.append(each.job.name)
                             durations.setdefault(each.job.kind, []).append(time.monotonic() - each.since)
                         else:
                             outcome.failed.append(each.job.name)
-                            bar.write(self._failure(each), file=sys.stderr)
+                            bar.write(self._failure(each, log), file=sys.stderr)
                             outcome.left_out.extend(_give_up(queue, each.job.name))
                         bar.update()
             finally:
@@ -117,15 +118,24 @@ class Runner:
                 queue.remove(job)
                 slot = min(set(range(self.n_jobs)) - {each.slot for each in running})
                 gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
-                process = self._context.Process(target=work.do, args=(job, self._log(job.name), gpu))
+                lock = self.log_path / f"{job.name}.lock"
+                process = self._context.Process(target=work.do, args=(job, lock, self._output(job), gpu))
                 process.start()
                 running.append(_Running(job, process, slot, time.monotonic()))
 
-    def _log(self, name: str) -> Path:
-        return self.log_path / f"{name}.log"
+    def _output(self, job: Job) -> Path:
+        """Where a job of this sweep writes: another's may be about to write as well, and waits only for its turn."""
+        return self.log_path / f"{job.name}.{os.getpid()}.log"
 
-    def _failure(self, ended: _Running) -> str:
-        code, path = ended.process.exitcode, self._log(ended.job.name)
+    def _keep_log(self, job: Job) -> Path:
+        """Give a job's output its final name."""
+        path = self.log_path / f"{job.name}.log"
+        if self._output(job).is_file():
+            self._output(job).replace(path)
+        return path
+
+    def _failure(self, ended: _Running, path: Path) -> str:
+        code = ended.process.exitcode
         how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         last = [line.rsplit("\r", 1)[-1] for line in text.splitlines() if line.strip()][-_LAST_LINES:]

@@ -51,17 +51,16 @@ def done(jobs: Sequence[Job]) -> list[str]:
     return sorted(found)
 
 
-def do(job: Job, log: Path, gpu: str | None) -> None:
-    """Do a job, or what is left of it, with its output in `log`; the exit code is that of the command that failed."""
+def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
+    """Do a job, or what is left of it, when the lock is free; the exit code is that of the command that failed."""
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as output:
-        fcntl.flock(output, fcntl.LOCK_EX)  # until this process ends, however it does
-        output.truncate(0)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held, output.open("w", encoding="utf-8") as log:
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(output.fileno(), stream.fileno())
+            os.dup2(log.fileno(), stream.fileno())
+        fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it does
         _do_locked(job)
 
 

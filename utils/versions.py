@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-# Modules that stages import and that only show what others computed.
-_SHOWING = {"utils/plots.py", "utils/partition_plots.py", "utils/tables.py"}
+# Modules that stages import and that only show or note what others computed.
+_ASIDE = {"utils/plots.py", "utils/partition_plots.py", "utils/tables.py", "utils/versions.py"}
 
 
 @cache
@@ -40,11 +40,12 @@ def _sources(script: Path) -> dict[str, str]:
     while waiting:
         path = waiting.pop()
         name = path.relative_to(ROOT).as_posix()
-        if name not in found and name not in _SHOWING:
+        if name not in found and name not in _ASIDE:
             tree = _without_docstrings(ast.parse(path.read_bytes()))
             found[name] = ast.unparse(tree)
-            stems = [module.replace(".", "/") for module in _imports(tree)]
-            files = [ROOT / f"{stem}{end}" for stem in stems for end in (".py", "/__init__.py")]
+            modules = {Path(module.replace(".", "/")) for module in _imports(tree)}
+            packages = {folder / "__init__" for module in modules for folder in (module, *module.parents)}
+            files = [ROOT / f"{module}.py" for module in modules | packages]
             waiting += [file for file in files if file.is_file()]
     return found
 
@@ -64,7 +65,7 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if documented and ast.get_docstring(node, clean=False) is not None:
-            node.body[:1] = [ast.Pass()]
+            del node.body[0]
     return tree
 
 
