@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing import parent_process
@@ -75,6 +76,7 @@ def _do_locked(job: Job) -> None:
     for command in commands:
         print(shlex.join(["python", *command]), flush=True)
         run_script(partial(call, command))
+    print(f"{time.process_time():.1f} s of processor time")
 
 
 def _end_with_parent() -> None:
