@@ -137,11 +137,12 @@ def _table_part(path: Path, result_path: Path) -> Part:
 
 
 def _columns(table: pd.DataFrame, link: str = "") -> list[Column]:
-    def all_numbers(cells: pd.Series) -> bool:
-        said = [cell for cell in cells if cell not in _EMPTY]
-        return bool(said) and all(_NUMBER.fullmatch(cell) for cell in said)
+    return [Column(str(name), _all_numbers(table[name]), name == link) for name in table]
 
-    return [Column(str(name), all_numbers(table[name]), name == link) for name in table]
+
+def _all_numbers(cells: pd.Series) -> bool:
+    said = [cell for cell in cells if cell not in _EMPTY]
+    return bool(said) and all(_NUMBER.fullmatch(cell) for cell in said)
 
 
 def _sentences(result_path: Path) -> list[str]:

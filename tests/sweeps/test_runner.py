@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from sweeps.grid import Job
-from sweeps.runner import _give_up, _time_left
+from sweeps.runner import Runner, _give_up, _time_left
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ["train_loss_mean", "train_loss_std", "local_test_loss_mean", "test_loss"]
@@ -125,3 +126,26 @@ def test_time_left_is_by_kind_of_job() -> None:
     # 2 * 100 + 10 + the mean of 90, 110 and 10 for what has not run yet, over two processes: 140 seconds.
     assert _time_left(queue, [], {"slow.py": [90, 110], "fast.py": [10]}, 2) == "0 running, about 02:20 left"
     assert _time_left(queue, [], {}, 2) == "0 running"
+
+
+def test_jobs_are_spread_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple] = []
+
+    class Process:
+        def __init__(self, target: Callable, args: tuple) -> None:
+            started.append(args)
+
+        def start(self) -> None:
+            pass
+
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    runner = Runner(tmp_path, 3, ["4", "7"])
+    monkeypatch.setattr(runner, "_context", SimpleNamespace(Process=Process))
+    queue, running = [Job(str(i), (("x.py",),), ("first",) * (i == 0)) for i in range(6)], []
+    runner._start(queue, running, set())
+    assert [(args[0].name, args[-1]) for args in started] == [("1", "4"), ("2", "7"), ("3", "4")]
+    del running[1]  # the one on the second GPU has ended
+    runner._start(queue, running, {"first"})
+    assert (started[-1][0].name, started[-1][-1]) == ("0", "7")
+    assert [job.name for job in queue] == ["4", "5"]
