@@ -69,7 +69,13 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """SHA-256 of a file's content; of a file that many runs read computed once, as long as it stays as it is."""
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _digest(path: Path, size: int, modified: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -12,8 +12,9 @@ import torch
 from datasets.selection import read_selection
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
+from network.algorithms import ALGORITHMS
 from sweeps import records
-from sweeps.grid import Command
+from sweeps.grid import SCALES, SWEEP_TYPES, Command, Grid
 from sweeps.records import State, parsed, state_of
 from utils.errors import UserError
 
@@ -94,3 +95,14 @@ def test_copy_of_the_data_is_the_same_data(run: tuple[Command, Path], own_copy: 
 def test_refused_arguments_are_the_scripts_own_error() -> None:
     with pytest.raises(UserError, match="--sgd_per_epok"):
         parsed(("test_fed.py", "--task", "normal", "--sgd_per_epok", "3"))
+
+
+@pytest.mark.parametrize("sweep_type", SWEEP_TYPES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_scripts_understand_the_settings_of_every_scale(scale: str, sweep_type: str) -> None:
+    paths = (Path("data"), Path("results"))
+    grid = Grid(scale, *paths, ["normal", "class_scene"], [*ALGORITHMS], ["class_based"], ["0.01"], [0], [16], sweep_type)
+    assert len(grid.federated()) >= 2 * len(ALGORITHMS)
+    for job in (*grid.central(), *grid.federated()):
+        for command in job.commands:
+            assert parsed(command).task in command
