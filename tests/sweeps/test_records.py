@@ -101,7 +101,8 @@ def test_refused_arguments_are_the_scripts_own_error() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_scripts_understand_the_settings_of_every_scale(scale: str, sweep_type: str) -> None:
     paths = (Path("data"), Path("results"))
-    grid = Grid(scale, *paths, ["normal", "class_scene"], [*ALGORITHMS], ["class_based"], ["0.01"], [0], [16], sweep_type)
+    tasks, methods = ["normal", "class_scene"], [*ALGORITHMS]
+    grid = Grid(scale, *paths, tasks, methods, ["class_based"], ["0.01"], [0], [16], sweep_type)
     assert len(grid.federated()) >= 2 * len(ALGORITHMS)
     for job in (*grid.central(), *grid.federated()):
         for command in job.commands:
