@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> P
     dealt = table[table["type"] != "iid"]
     rows = sorted(set(zip(dealt["method"], dealt["alpha"], strict=True)))
     title = f"Sensitivity to {argument}: loss after the last round, {SPLITS[split]}, mean over {_seeds(table)}"
-    figure, axes = _grid(len(rows), len(tasks), title)
+    figure, axes = _grid(len(rows), len(tasks), title, share="col")
     for (row, (method, alpha)), (column, task) in product(enumerate(rows), enumerate(tasks)):
         axis = axes[row, column]
         of_both = table[(table["task"] == task) & (table["method"] == method)]
@@ -119,15 +119,17 @@ def distributions(dealt: Dealt, task: str, path: Path) -> Path:
     return save(figure, path, print_too=True)
 
 
-def _grid(n_rows: int, n_columns: int, title: str, more: Sequence[Patch] | None = ()) -> tuple[Figure, np.ndarray]:
-    """Panels that share a scale within a row, under a title and over a legend of the splits and of `more`.
+def _grid(
+    n_rows: int, n_columns: int, title: str, more: Sequence[Patch] | None = (), share: Literal["row", "col"] = "row"
+) -> tuple[Figure, np.ndarray]:
+    """Panels under a title and over a legend of the splits and of `more`; without one for None.
 
-    Without a legend for None.
+    Those of a row, or of a column, share the scale of values: the ones that show the same task.
     """
     width, height = _PANEL
     figure = Figure((max(5.0, width * n_columns + 0.8), height * n_rows + 1.1), layout="constrained")
     figure.suptitle(title, fontsize="large")
-    axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey="row")
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=share)
     for axis in axes.flat:
         axis.grid(alpha=0.25, lw=0.6)
         axis.tick_params(labelsize="small")
