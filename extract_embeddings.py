@@ -23,6 +23,7 @@ from utils.errors import run_script
 from utils.files import locked, write_array, write_json
 from utils.partition_plots import cluster_numbers
 from utils.runs import Run
+from utils.versions import digests, provenance
 
 
 def parse_args() -> Namespace:
@@ -49,17 +50,21 @@ def main() -> None:
     """Write assignments_<task>.npy and centers_<task>.npy, and the figures of the clusters."""
     args = parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
+    file_of = checkpoint_file if args.from_checkpoint else best_file
+    path = file_of(args.load_model_dir, args.task, args.use_cbam)
     if args.from_checkpoint:
-        model = model_from_checkpoint(checkpoint_file(args.load_model_dir, args.task, args.use_cbam), args.task)
+        model = model_from_checkpoint(path, args.task)
     else:
-        path = best_file(args.load_model_dir, args.task, args.use_cbam)
         model = load_model(path, args.task, "train_centralized_task_model.py")
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was embedded with
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     emb.check_n_clusters(args.n_clusters, data)
-    run = Run.take_up(args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
+    made_with = provenance(args.result_path, data.version, [path])
+    run = Run.take_up(
+        args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}", origin=made_with
+    )
 
     full = run.path / "embeddings.npy"
     embeddings = emb.extract_embeddings(model, data, full)
@@ -95,7 +100,9 @@ def main() -> None:
     if not args.keep_embeddings:
         full.unlink()
         full.with_suffix(".filled.json").unlink()
-    run.write_summary({"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept})
+    summary = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
+    files = [folder / f"{name}_{args.task}.npy" for name in ("assignments", "centers")]
+    run.write_summary(summary, digests([*files, run.path / "reduced.npy"], args.result_path))
     print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
 
 

@@ -1,6 +1,5 @@
 """Deal any data set to clients: embeddings or labels in; partition, report and figures out."""
 
-import hashlib
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import UserError, run_script
 from utils.files import write_json
 from utils.partition_plots import distribution
+from utils.versions import file_digest
 
 
 def parse_args() -> Namespace:
@@ -47,7 +47,7 @@ def main() -> None:
         raise UserError("nothing to deal; give --embeddings or --labels")
 
     dealing = deal_as_asked(args, groups, args.partition)
-    inputs = {f"{kind}_sha256": digest(path) for kind in ("embeddings", "labels") if (path := getattr(args, kind))}
+    inputs = {f"{kind}_sha256": file_digest(path) for kind in ("embeddings", "labels") if (path := getattr(args, kind))}
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
     dealing = replace(dealing, origin={**dealing.origin, **arguments, **inputs})
     dealing.save(args.output_path, classes=labels)
@@ -91,12 +91,6 @@ def read_embeddings(path: Path) -> np.ndarray:
     if embeddings.ndim < 2 or embeddings.dtype.kind not in "fiu" or not embeddings.size:
         raise UserError(f"{path}: {embeddings.dtype} of shape {embeddings.shape}; needs a row of numbers an image")
     return embeddings.reshape(len(embeddings), -1)
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from utils.files import write_atomically
 from utils.metric_tables import metric_table, read_metrics
 from utils.runs import data_path_or_default
 from utils.tables import compare, increases, read_central, read_runs, readable
+from utils.verdicts import alpha_slopes, sentences, verdicts
 
 
 def parse_args() -> Namespace:
@@ -27,7 +28,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Write central.*, metrics_<task>.*, comparison.* and increases.* for models, task_similarity_*.* for clusters."""
+    """Write the tables of central models, of metrics, of what splits cost, and of how alike clusters are."""
     args = parse_args()
     folder = args.table_path or args.result_path / "tables"
     central, runs = read_central(args.result_path), read_runs(args.result_path)
@@ -42,6 +43,13 @@ def main() -> None:
         comparison = compare(runs)
         write_table(increases(comparison), folder / "increases", show=False)
         write_table(readable(comparison), folder / "comparison")
+        said = verdicts(comparison)
+        write_table(said, folder / "verdicts", show=False)
+        slopes = alpha_slopes(comparison)
+        if not slopes.empty:
+            write_table(slopes, folder / "alpha_slopes", show=False)
+        question = "Is the loss on clients' own data higher under the embedding-based than under the class-based split?"
+        print(question, *sentences(said), "", sep="\n")
         figure = plots.comparison(comparison, folder / "comparison.png")
         print(f"{len(runs)} federated runs, figure in {figure}")
     if any(args.assignment_files_path.glob("assignments_*.npy")):

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from datasets.task_data import TaskData
 from models.precision import set_precision
 from models.task_model import init_file, load_model
-from models.training import best_file
+from models.training import best_file, early_file
 from network.algorithms import ALGORITHMS
 from network.algorithms.arguments import add_method_arguments
 from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
@@ -26,6 +26,7 @@ from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, ad
 from utils.errors import run_script
 from utils.files import write_json
 from utils.runs import Run
+from utils.versions import provenance
 
 
 def parse_args() -> Namespace:
@@ -91,7 +92,10 @@ def main() -> None:
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)
-    run = shared_run(accelerator, lambda: Run.start(args, *parts))
+    clusters = args.assignment_files_path / f"assignments_{args.task}.npy"
+    reads = (start, early_file(args.trained_model_dir, args.task, args.use_cbam), clusters)
+    made_with = provenance(args.result_path, data.version, reads)
+    run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with))
     title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"
     uneven = measure(dealing, data, args, accelerator)
     if args.resume_training:

@@ -16,6 +16,7 @@ from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, ad
 from utils.errors import UserError, run_script
 from utils.files import locked
 from utils.runs import Run
+from utils.versions import digests, provenance
 
 
 def parse_args() -> Namespace:
@@ -43,7 +44,8 @@ def main() -> None:
     accelerator = Accelerator(cpu=not args.use_accelerator)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    model = load_model(init_file(args.init_model_dir, args.task, args.use_cbam), args.task, "model_initialization.py")
+    start = init_file(args.init_model_dir, args.task, args.use_cbam)
+    model = load_model(start, args.task, "model_initialization.py")
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
@@ -52,20 +54,22 @@ def main() -> None:
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
     )  # fmt: skip
-    last, best_path, early = (
+    last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
-    )
+    ]
     training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
+    made_with = provenance(args.result_path, data.version, [start])
     with locked(last.with_suffix(".lock"), f"another training writes {last}; see --checkpoint_path"):
         if args.resume_training:
             training.resume()
-        run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}")
+        run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
         training.run(on_epoch=run.write_metrics)
 
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    run.write_summary({"test": values, "trivial": trivial, "best_model": best_path})
+    summary = {"test": values, "trivial": trivial, "best_model": best_path}
+    run.write_summary(summary, digests(files, args.result_path))
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
     print(f"best model in {best_path}, figures in {run.figures}")

@@ -24,6 +24,7 @@ from datasets.tasks import Encoding
 from utils.errors import UserError
 from utils.files import locked, write_atomically, write_json
 from utils.filling import fill
+from utils.versions import file_digest
 
 TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
 _BLOCK = 256  # views between two chances to stop
@@ -116,7 +117,7 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
     fingerprint = _fingerprint(data_path, views, encoding, size)
     manifest = _read_manifest(manifest_path)
-    array = _map(array_path) if manifest.get("fingerprint") == fingerprint else None
+    array = _map(array_path) if manifest.get("fingerprint") == fingerprint and "sha256" in manifest else None
     if array is not None:
         return array, manifest["unreadable"]
     with locked(folder / f".{encoding.domain}.lock"):  # who waits here finds it packed
@@ -129,6 +130,13 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
             fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
         return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
+
+
+def packed_version(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str | None:
+    """SHA-256 of a domain's packed array; None where it is not packed yet, or its files have changed since."""
+    manifest = _read_manifest(data_path / "packed" / str(size) / f"{encoding.domain}.json")
+    current = manifest.get("fingerprint") == _fingerprint(data_path, views, encoding, size)
+    return manifest.get("sha256") if current else None
 
 
 def _pack(
@@ -169,7 +177,10 @@ def _pack(
         with write_atomically(listing) as temporary:
             temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
-    return {"domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable}
+    return {
+        "domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable,
+        "sha256": file_digest(target),
+    }  # fmt: skip
 
 
 def _existing(data_path: Path, view: View, domain: str) -> Path:

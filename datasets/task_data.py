@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from datasets.packed import load_packed
+from datasets.packed import load_packed, packed_version
 from datasets.selection import Selection, read_selection
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
@@ -97,6 +97,11 @@ class TaskData:
         self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.test]))
         self.shortened = True
 
+    @property
+    def version(self) -> str | None:
+        """See `data_version`."""
+        return data_version(self.selection, self.task, self.image_size)
+
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
         return decode_batch(self.task, *self._read(positions))
@@ -146,6 +151,15 @@ def _check_parts(task: Task, train: np.ndarray, test: np.ndarray) -> None:
             f"{task.name}: {len(train)} training and {len(test)} held-out images; "
             "run extract_datapoints_for_experiments.py again, with more images or another --test_fraction"
         )
+
+
+def data_version(selection: Selection, task: Task, image_size: int) -> str | None:
+    """SHA-256 over the selection and the packed images and targets of a task; None where they are not packed yet."""
+    encodings = [RGB] if task.encoding is None else [RGB, task.encoding]
+    packed = [packed_version(selection.data_path, selection.views, each, image_size) for each in encodings]
+    if None in packed:
+        return None
+    return hashlib.sha256(" ".join(map(str, [selection.fingerprint, *packed])).encode()).hexdigest()
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:

@@ -10,16 +10,16 @@ from models.task_model import TaskModel, save_model
 from network.simulation import Simulation
 from utils import plots
 from utils.metrics import metric_names
+from utils.tables import SPLITS
 
 # What is measured on, and the columns of `metrics.csv` that hold it.
 _COLUMNS = {
-    "global, clients' own": "train_{}_mean",
-    "global, clients' held out": "local_test_{}_mean",
-    "global, common held out": "test_{}",
-    "personal, clients' own": "personal_train_{}_mean",
-    "personal, clients' held out": "personal_local_test_{}_mean",
+    f"global, {SPLITS['train']}": "train_{}_mean",
+    f"global, {SPLITS['local_test']}": "local_test_{}_mean",
+    f"global, {SPLITS['test']}": "test_{}",
+    f"personal, {SPLITS['train']}": "personal_train_{}_mean",
+    f"personal, {SPLITS['local_test']}": "personal_local_test_{}_mean",
 }
-_TRIVIAL = {"train": "clients' own", "local_test": "clients' held out", "test": "common held out"}
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:
@@ -44,5 +44,5 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
         for label, column in _COLUMNS.items()
         if column.format("loss") in rows[-1]
     }
-    print_values(title, values | {f"trivial, {_TRIVIAL[split]}": of_split for split, of_split in trivial.items()})
+    print_values(title, values | {f"trivial, {SPLITS[split]}": of_split for split, of_split in trivial.items()})
     print(f"metrics, partition, models and figures in {run.path}")

@@ -357,7 +357,7 @@ FILES = {
     "fed cut": (both(cut(FED_LAST), cut(FED_LAST.with_stem("last_previous"))), OWN, "no readable checkpoint"),
     "fed args gone": (gone(DONE / "args.json"), OWN, "has no checkpoint to resume from"),
     "fed args cut": (put(DONE / "args.json", "{"), OWN, "args.json: cannot be read"),
-    "fed args list": (put(DONE / "args.json", "[]"), OWN, "args.json holds no arguments; start without"),
+    "fed args list": (put(DONE / "args.json", "[]"), OWN, "args.json is not a run's; start without"),
     "fed partition": (array(DONE / "partition.npy", [0] * 72), OWN, "do not belong together"),
     "partition cut": (cut(DONE / "groups.npy"), f"{FED} --partition_file {DONE}", "no readable partition"),
     "partition list": (put(DONE / "partition.json", "[]"), f"{FED} --partition_file {DONE}", "no readable partition"),

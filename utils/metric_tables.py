@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from utils.tables import ASIDE, SPLITS, differing, finished_runs, spread
+from utils.finished import ASIDE, finished_runs
+from utils.tables import SPLITS, differing, spread
 
 # What is measured on, whose models, and the columns of a federated run's last round that hold it.
 _COLUMNS = {
@@ -29,13 +30,13 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
 
     Columns `task`, `data`, `model`, `split`, `alpha` (nan where it has no part) and `seed` say what is measured, those
     that begin with "argument." hold the run's other arguments, and the rest the values, nan for other tasks' metrics.
-    Of runs with the same arguments and seed only the newest counts. Empty without runs.
+    Empty without runs.
     """
     rows = []
-    for args, summary in finished_runs(result_path / "train_centralized", "test", "trivial"):
+    for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
         rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL, others=True))
-    for args, summary in finished_runs(result_path / "test_federated", "last", "trivial"):
+    for _, args, summary, _ in finished_runs(result_path / "test_federated", "last", "trivial"):
         for data, values in summary["trivial"].items():
             rows.append(_row(args, values, data=data, model=_TRIVIAL))
         rows.extend(_federated_rows(args, summary["last"], list(summary["trivial"]["test"])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.colors import PowerNorm
@@ -30,15 +30,20 @@ def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Pat
 def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:
     figure = Figure((min(12.0, 4 + 0.25 * len(counts)), 4.2), layout="constrained")
     axes = figure.subplots()
+    stack(axes, counts)
+    axes.set(xlabel="client", ylabel="images", title=title)
+    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
+    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
+    return figure
+
+
+def stack(axes: Any, counts: np.ndarray) -> None:
+    """A stacked bar a client of the images that it has of each group, a colour a group, on axes."""
     bottom = np.zeros(len(counts))
     for group, colour in enumerate(palette(counts.shape[1])):
         axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
         bottom += counts[:, group]
-    axes.set(xlabel="client", ylabel="images", title=title, xlim=(-0.6, len(counts) - 0.4),
-             ylim=(0, 1.04 * bottom.max()))  # fmt: skip
-    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
-    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
-    return figure
+    axes.set(xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.04 * bottom.max()))
 
 
 def _heat_map(counts: np.ndarray, title: str, legend: str) -> Figure:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from utils.files import write_atomically
-from utils.tables import increase
+from utils.tables import SPLITS, increase
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from datasets.tasks import Task
 
 _NO_VALUE = to_rgba("#c8c8d8")
-_SPLITS = {"train": "clients' own data", "local_test": "clients' held-out data", "test": "common held-out data"}
-_KINDS = {"class": "#8c9fb5", "embedding": "#c8553d"}
+# Of the palette that Okabe and Ito chose for the colour-blind.
+COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Save a figure as PNG and return its path."""
-    with write_atomically(path) as temporary:
-        figure.savefig(temporary, dpi=150, format="png")
+def save(figure: Figure, path: Path, print_too: bool = False) -> Path:
+    """Save a figure as PNG, and for print as PDF beside it if asked; returns the PNG's path."""
+    for kind in ("png", "pdf") if print_too else ("png",):
+        with write_atomically(path.with_suffix(f".{kind}")) as temporary:
+            figure.savefig(temporary, dpi=150, format=kind)
     return path
 
 
@@ -202,7 +203,7 @@ def federated_loss(
         panels["local_test"].plot(rounds, [row["test_loss"] for row in rows], "k--", lw=1, label="global, all held out")
     for split, axes in panels.items():
         axes.axhline(trivial.get(split, np.nan), color="gray", ls=":", label="trivial predictor")
-        axes.set(xlabel="round", title=_SPLITS[split])
+        axes.set(xlabel="round", title=SPLITS[split])
         axes.legend(fontsize="small")
     panels["train"].set(ylabel="loss", ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
     return save(figure, path)
@@ -214,7 +215,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     A panel a task and data split; for each method and alpha a bar for class-based and one for embedding-based
     partitions with the standard deviation over seeds, and a dot a seed. `table` comes from `utils.tables.compare`.
     """
-    tasks, splits = list(dict.fromkeys(table["task"])), [name for name in _SPLITS if name in set(table["split"])]
+    tasks, splits = list(dict.fromkeys(table["task"])), [name for name in SPLITS if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
     height = max(1.5, 0.34 * len(settings) + 0.5)
     figure = Figure((3.4 * len(tasks) + 1.6, height * len(splits) + 1.0), layout="constrained")
@@ -231,17 +232,17 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
         if row == 0:
             axis.set_title(task)
         if column == 0:
-            axis.set_ylabel(_SPLITS[split].replace(" data", "\ndata"))
+            axis.set_ylabel(SPLITS[split])
         if row == len(splits) - 1:
             axis.set_xlabel("loss over IID split, %")
-    handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in _KINDS.items()]
+    handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in COLOURS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return save(figure, path)
 
 
 def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> None:
     """The two bars of one setting, around height `y`."""
-    for offset, (kind, colour) in zip((-0.18, 0.18), _KINDS.items(), strict=True):
+    for offset, (kind, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
         values = increase(record[kind], record["iid"])
         values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
         if len(values):

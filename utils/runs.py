@@ -43,8 +43,11 @@ class Run:
         self._held = ExitStack()
 
     @classmethod
-    def create(cls, args: Namespace, *parts: str) -> Run:
-        """Make the directory of a new run and write down its arguments and versions."""
+    def create(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """Make the directory of a new run and write down its arguments and versions.
+
+        `origin`, of `utils.versions.provenance`, goes into `environment.json` as well.
+        """
         base = Path(args.result_path, *parts)
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
@@ -60,38 +63,43 @@ class Run:
             raise UserError(f"{base}: cannot make the run directory ({error.strerror}); see --result_path") from error
         run = cls(path)._hold()
         write_json(path / "args.json", {key: _plain(value) for key, value in vars(args).items()})
-        write_json(path / "environment.json", environment())
+        write_json(path / "environment.json", environment() | dict(origin or {}))
         return run
 
     @classmethod
-    def start(cls, args: Namespace, *parts: str) -> Run:
-        """A new run, or with `--resume_training True` the newest one of this name that has a checkpoint.
+    def start(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
-        Raises `UserError` if there is nothing to resume, if an argument that bears on the numbers has changed, or if
-        the run is still going on.
+        Raises `UserError` if there is nothing to resume, if an argument that bears on the numbers, the code, the data
+        or a file that the run reads has changed in all there is, or if the run is still going on.
         """
         if not args.resume_training:
-            return cls.create(args, *parts)
+            return cls.create(args, *parts, origin=origin)
         runs = [run for run in cls._named(args, *parts) if run.has_checkpoint]
         if not runs:
             base = Path(args.result_path, *parts)
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
-        run = max(runs, key=lambda run: run.path.stat().st_mtime)
-        before, changed = run._changed(args)
-        if changed:
-            what = ", ".join(f"--{name} {before.get(name)}" for name in changed)
-            raise UserError(f"{run.path} was started with {what}; resume with the same arguments")
-        return run._hold()
+        runs.sort(key=lambda run: run.path.stat().st_mtime, reverse=True)
+        differences = [run._differences(args, origin or {}) for run in runs]
+        if all(differences):
+            raise UserError(f"{runs[0].path} was started with {differences[0]}")
+        return runs[differences.index("")]._hold()
 
     @classmethod
-    def take_up(cls, args: Namespace, *parts: str) -> Run:
-        """A new run, or with `--resume_training True` the newest unfinished one of this name and these arguments.
+    def take_up(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """A new run, or with `--resume_training True` the newest unfinished one of this name, arguments and origin.
 
         For stages whose checkpoint lies elsewhere.
         """
         named = cls._named(args, *parts) if args.resume_training else []
-        runs = [run for run in named if not (run.path / "summary.json").exists() and not run._changed(args)[1]]
-        return max(runs, key=lambda run: run.path.stat().st_mtime)._hold() if runs else cls.create(args, *parts)
+        runs = [
+            run
+            for run in named
+            if not (run.path / "summary.json").exists() and not run._differences(args, origin or {})
+        ]
+        if runs:
+            return max(runs, key=lambda run: run.path.stat().st_mtime)._hold()
+        return cls.create(args, *parts, origin=origin)
 
     @classmethod
     def _named(cls, args: Namespace, *parts: str) -> list[Run]:
@@ -100,12 +108,22 @@ class Run:
         paths = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
         return [cls(path) for path in paths if (path / "args.json").is_file()]
 
-    def _changed(self, args: Namespace) -> tuple[dict[str, Any], list[str]]:
-        """The run's arguments, and the names of those that bear on numbers and differ from `args`."""
-        before = read_json(self.path / "args.json", "the run")
-        if not isinstance(before, dict):
-            raise UserError(f"{self.path / 'args.json'} holds no arguments; start without --resume_training True")
-        return before, [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+    def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
+        """What this run was started with where these arguments or this origin are others; empty if none are."""
+        before = self._read("args.json")
+        changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+        if changed:
+            return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"
+        before = self._read("environment.json")
+        other = [name.replace("_", " ") for name, value in origin.items() if before.get(name) != value]
+        return f"another {', '.join(other)}; start without --resume_training True" if other else ""
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """One of the run's files that were written at its start."""
+        content = read_json(self.path / name, "the run")
+        if not isinstance(content, dict):
+            raise UserError(f"{self.path / name} is not a run's; start without --resume_training True")
+        return content
 
     def _hold(self) -> Run:
         self._held.enter_context(locked(self.path / ".lock", f"{self.path} is still running; wait for it or stop it"))
@@ -121,9 +139,10 @@ class Run:
         with write_atomically(self.path / "metrics.csv") as temporary:
             pd.DataFrame(rows).to_csv(temporary, index=False)
 
-    def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Write `summary.json`, which marks the run as finished."""
-        write_json(self.path / "summary.json", {key: _plain(value) for key, value in summary.items()})
+    def write_summary(self, summary: Mapping[str, Any], outputs: Mapping[str, str] | None = None) -> None:
+        """Write `summary.json`, which marks the run as finished; `outputs` are `digests` of what later stages read."""
+        plain = {key: _plain(value) for key, value in summary.items()}
+        write_json(self.path / "summary.json", plain | ({"outputs": dict(outputs)} if outputs else {}))
 
 
 def previous(path: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -13,48 +12,43 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from utils.errors import UserError
+from utils.finished import ASIDE, finished_runs
+from utils.statistics import finite, with_interval
 
 SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
 # The columns of a split's loss; where clients have models of their own, these are what the method offers them.
-_LOSS = {
+LOSS_COLUMNS = {
     "train": ("personal_train_loss_mean", "train_loss_mean"),
     "local_test": ("personal_local_test_loss_mean", "local_test_loss_mean"),
     "test": ("test_loss",),
 }
 _SETTING = ["task", "method", "alpha"]
 _SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
-# Arguments that say where files are or how a run is carried out, and not what it computes.
-ASIDE = {
-    "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "assignment_files_path",
-    "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every",
-}  # fmt: skip
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
     """The central models' held-out loss and last metric next to the trivial predictor's, as text.
 
     A row a task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
-    deviation over seeds. Of runs with the same arguments the newest counts. Empty without runs.
+    deviation over seeds. Empty without runs.
     """
     runs = [
-        {name: value for name, value in args.items() if name not in ASIDE} | summary
-        for args, summary in finished_runs(result_path / "train_centralized", "test", "trivial")
+        {name: value for name, value in run.args.items() if name not in ASIDE} | run.summary
+        for run in finished_runs(result_path / "train_centralized", "test", "trivial")
     ]
     if not runs:
         return pd.DataFrame()
     table = pd.DataFrame(runs)
     arguments = [name for name in table if name not in {"task", "rand_seed", "test", "trivial"}]
-    table = table[~table.drop(columns=["test", "trivial"]).map(str).duplicated(keep="last")]
     varying = differing(table, arguments, ["task"])
     table = table.assign(**table[varying].map(str))
     rows = []
-    for setting, part in table.groupby(["task", *varying], sort=False):
+    for key, part in table.groupby(["task", *varying], sort=False):
         model, trivial = part["test"].tolist(), part["trivial"].tolist()
         last = list(model[0])[-1]
         loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
         rows.append(
-            dict(zip(["task", *varying], setting, strict=True))
+            dict(zip(["task", *varying], key, strict=True))
             | {
                 "seeds": len(part),
                 "trivial loss": spread(reference, 4),
@@ -71,20 +65,19 @@ def read_central(result_path: Path) -> pd.DataFrame:
 def read_runs(result_path: Path) -> pd.DataFrame:
     """All finished federated runs, one a row: arguments, losses of the last round, trivial losses and skew.
 
-    Of runs with the same arguments and seed only the newest counts. Empty if there is no finished run.
+    Empty if there is no finished run.
     """
     rows = []
-    for args, summary in finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
+    for run in finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
+        args, summary = run.args, run.summary
         row = {name: value for name, value in args.items() if name not in ASIDE}
-        for split, columns in _LOSS.items():
+        for split, columns in LOSS_COLUMNS.items():
             found = [column for column in columns if column in summary["last"]]
             row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{split}_trivial"] = summary["trivial_loss"].get(split, np.nan)
             row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
         rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in _SKEW})
-    runs = pd.DataFrame(rows)
-    arguments = [name for name in runs if not _measured(name)]
-    return runs.drop_duplicates(arguments, keep="last").reset_index(drop=True) if rows else runs
+    return pd.DataFrame(rows)
 
 
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
@@ -101,8 +94,8 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs.assign(**runs[varying].map(str))
     rows = []
     dealt = runs[runs["type"] != "iid"]
-    for setting, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
-        fixed = dict(zip([*_SETTING, *varying], setting, strict=True))
+    for key, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
+        fixed = dict(zip([*_SETTING, *varying], key, strict=True))
         by_type = {kind: group.set_index("rand_seed") for kind, group in part.groupby("type")}
         if not {"class_based", "embedding_based"} <= set(by_type):
             continue
@@ -143,18 +136,6 @@ def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str
     return [name for name in arguments if (values[name] > 1).any()]
 
 
-def finished_runs(folder: Path, *parts: str) -> Iterator[tuple[dict, dict]]:
-    """Arguments and summary, which must have these parts, of each finished run under `folder`, the oldest first."""
-    for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
-        try:
-            texts = [(path.parent / name).read_text(encoding="utf-8") for name in ("args.json", "summary.json")]
-            args, summary = map(json.loads, texts)
-            summary = {part: summary[part] for part in parts}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
-        yield args, summary
-
-
 def _measured(column: str) -> bool:
     return column in _SKEW or column.endswith(("_loss", "_trivial", "_model"))
 
@@ -166,8 +147,7 @@ def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 def spread(values: ArrayLike, digits: int, sign: str = "") -> str:
     """`mean ± standard deviation` (of a sample; only the mean for one value), or a dash for none."""
-    numbers = np.asarray(values, float)
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = finite(values)
     if not len(numbers):
         return "–"
     mean = f"{numbers.mean():{sign}.{digits}f}"
@@ -184,7 +164,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             if np.isfinite(row[f"class_{name}"])
         }
         rows.append(
-            _setting(row)
+            setting(row)
             | {
                 "model": row["model"],
                 "data": SPLITS[row["split"]],
@@ -205,20 +185,21 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 def increases(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison in short, as text: the loss over the IID split's, in percent, a column for each alpha and split.
 
-    A row a task, method and data split, with the trivial predictor's and the IID split's loss for scale.
+    With 95 % intervals of the mean over seeds. A row a task, method and data split, with the trivial predictor's and
+    the IID split's loss for scale.
     """
     rows: dict[tuple, dict[str, str]] = {}
     for row in table.to_dict("records"):
-        setting = {name: value for name, value in _setting(row).items() if name != "alpha"}
-        about = setting | {"model": row["model"], "data": SPLITS[row["split"]]}
+        fixed = {name: value for name, value in setting(row).items() if name != "alpha"}
+        about = fixed | {"model": row["model"], "data": SPLITS[row["split"]]}
         cells = rows.setdefault(tuple(about.values()), about | {"trivial": spread(row["trivial"][:1], 3)})
         cells |= {"IID": spread(row["iid"], 3)}
         for kind in ("class", "embedding"):
-            cells[f"{kind}, α = {row['alpha']:g}"] = spread(increase(row[kind], row["iid"]), 1, "+")
+            cells[f"{kind}, α = {row['alpha']:g}"] = with_interval(increase(row[kind], row["iid"]), 1, "+")
     return pd.DataFrame(rows.values())
 
 
-def _setting(row: Mapping[str, Any]) -> dict[str, Any]:
+def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """Task, method, alpha and the arguments that differ, of a row of `compare`."""
     measured = {"seeds", "class", "embedding", "iid", "trivial", "split", "model"}
     measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in _SKEW}

@@ -115,7 +115,8 @@ def test_shared_arguments_have_the_published_defaults() -> None:
     add_data(parser)
     add_compute(parser)
     defaults = {
-        "data_path": None, "result_path": Path("results"), "rand_seed": 42, "use_accelerator": True, "test_mode": False,
+        "data_path": None, "result_path": Path("results"), "rand_seed": 42, "use_accelerator": True,
+        "precision": "auto", "test_mode": False,
     }  # fmt: skip
     assert vars(parser.parse_args([])) == defaults
 

@@ -1,0 +1,33 @@
+"""Stage 6: one HTML page of a results folder, with its tables, figures, and the arguments and versions of its runs."""
+
+from argparse import Namespace
+from pathlib import Path
+
+from utils.args import Parser
+from utils.errors import UserError, run_script
+from utils.files import write_atomically
+from utils.report_page import report_page
+
+
+def parse_args() -> Namespace:
+    """The command line."""
+    parser = Parser(__doc__)
+    parser.add_argument("--result_path", type=Path, default=Path("results"), help="the results folder")
+    parser.add_argument("--report_file", type=Path, help="the page; default: report.html in the results folder")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Write the page; it needs no network, no server and no file beside it."""
+    args = parse_args()
+    if not args.result_path.is_dir():
+        raise UserError(f"{args.result_path}: no such folder; see --result_path")
+    path = args.report_file or args.result_path / "report.html"
+    page = report_page(args.result_path)
+    with write_atomically(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    print(f"{path}: {len(page.encode()) / 1e6:.1f} MB, opens in any browser")
+
+
+if __name__ == "__main__":
+    run_script(main)

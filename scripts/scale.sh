@@ -1,0 +1,52 @@
+# Sourced, with the arguments of the script that does: `--scale builtin|paper` and `--test_mode`. Goes to the project's
+# root, enters the environment, makes the built-in data, and leaves `sweep`, `tables` and `figures_of` behind.
+#
+# From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; JOBS and GPUS (as run_sweep.py takes them); and
+# DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of which it has defaults of its own.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/environment.sh
+
+scale=builtin mode=
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --scale) scale=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
+        --test_mode) mode="--test_mode True"; shift ;;
+        *) echo "error: $1: the arguments are --scale builtin|paper and --test_mode" >&2; exit 2 ;;
+    esac
+done
+case "$scale$mode" in
+    builtin) data=data/sample_rooms results=results/sample_rooms ;;
+    builtin*) data=data/sample_rooms_small results=results/test_mode ;;
+    paper*) data=${DATA_PATH:-taskonomy_dataset} results=results/paper${mode:+_test_mode} ;;
+    *) echo "error: --scale takes builtin or paper, not '$scale'" >&2; exit 2 ;;
+esac
+if [ "$scale" = builtin ]; then
+    buildings=rooms.csv n_buildings=4 ALPHAS=${ALPHAS:-0.1 10}
+    python -m datasets.sample_rooms --data_path "$data" \
+        ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
+else
+    buildings=tiny.csv n_buildings=3 ALPHAS=${ALPHAS:-0.01 0.1 1 10 100}
+fi
+TASKS=${TASKS:-depth_euclidean normal reshading keypoints3d edge_texture segment_semantic class_scene}
+METHODS=${METHODS:-fedavg fedprox scaffold fedrep fedamp ditto}
+SEEDS=${SEEDS:-0 1 2 3 4} N_CLUSTERS=${N_CLUSTERS:-16}
+
+# Run what is not done yet of the grid; further arguments are those of run_sweep.py.
+sweep() {
+    python run_sweep.py --scale "$scale" --data_path "$data" --client_file_name "$buildings" \
+        --taskonomy_clients_to_include "$n_buildings" --result_path "$results" --tasks $TASKS --methods $METHODS \
+        --alphas $ALPHAS --seeds $SEEDS --n_clusters "$N_CLUSTERS" ${JOBS:+--jobs $JOBS} ${GPUS:+--gpus $GPUS} $mode "$@"
+}
+
+tables() {
+    python make_tables.py --result_path "$results" --data_path "$data" \
+        --assignment_files_path "$results/seed${SEEDS%% *}/assignments_K$N_CLUSTERS"
+}
+
+# The figures with these names (find's -name) in the newest of some runs: figures_of 'RUN DIRECTORY*' NAME...
+figures_of() {
+    local newest
+    newest=$(ls -td $1 | sed -n 1p)
+    for name in "${@:2}"; do find "$newest/figures" -name "$name"; done
+}

@@ -1,0 +1,187 @@
+"""The jobs of a sweep: which commands make the runs of a grid, and which of them need which."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from pathlib import Path
+
+from utils.args import Parser
+from utils.errors import UserError
+from utils.files import read_json, write_json
+from utils.versions import ROOT
+
+SETTINGS = ROOT / "scripts" / "args"
+SCALES = tuple(sorted(path.name for path in SETTINGS.iterdir() if path.is_dir()))
+# What a sweep is of. The published `--type lr_test` and `--type sgd_test` vary an argument of a whole federation, while
+# `test_fed.py --type` says what one run deals; so they stand here, as files of settings with several values each.
+COMPARISON = "comparison"
+SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
+
+Command = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Commands to be run one after the other, of which the last one's run directory says whether all is done."""
+
+    name: str
+    commands: tuple[Command, ...]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What jobs of about equal length have in common: the last script."""
+        return self.commands[-1][0]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What a sweep runs: every combination of its values, with the central models that they need.
+
+    `init` and `common` are further arguments of the initial models and of every training; `axes` maps further
+    arguments of `test_fed.py` to their values.
+    """
+
+    scale: str
+    data_path: Path
+    result_path: Path
+    tasks: Sequence[str]
+    methods: Sequence[str]
+    splits: Sequence[str]
+    alphas: Sequence[str]
+    seeds: Sequence[int]
+    n_clusters: Sequence[int]
+    sweep_type: str = COMPARISON
+    init: Command = ()
+    common: Command = ()
+    axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def selection(self, buildings: str, n_buildings: int) -> Command:
+        """The command that chooses the images."""
+        return (
+            "extract_datapoints_for_experiments.py", "--client_file_name", buildings, "--data_path",
+            str(self.data_path), "--taskonomy_clients_to_include", str(n_buildings), "--result_path",
+            str(self.result_path),
+        )  # fmt: skip
+
+    def central(self) -> list[Job]:
+        """For each task and seed a training of the central model, and for each K its clusters."""
+        jobs = []
+        for seed, task in product(self.seeds, self.tasks):
+            train = self._training(task, seed)
+            jobs.append(train)
+            jobs += [self._clusters(task, seed, k, train) for k in self.n_clusters]
+        return jobs
+
+    def federated(self) -> list[Job]:
+        """A run for each combination; without alphas for the random split, in which they have no part."""
+        jobs = []
+        for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
+            needs = self._clusters(task, seed, k, self._training(task, seed)).name
+            for axis in self._axes_of(task):
+                base = self._federation(task, seed, k, method) + axis
+                jobs += [_job("test_fed", base + dealt, (needs,)) for dealt in self._dealings()]
+        return jobs
+
+    def hold_settings(self) -> None:
+        """Note how central models are made here; UserError if the folder has models that were made otherwise.
+
+        Sweeps that share a result path share its models. Were one to make them anew in another way, the others would
+        go on with models that are not theirs.
+        """
+        for task in self.tasks:
+            path = self.result_path / "settings" / f"{task}.json"
+            wanted = {"init": [*self._settings("init", task), *self.init],
+                      "train": [*self._settings("train", task), *self.common]}  # fmt: skip
+            if not path.is_file():
+                write_json(path, wanted)
+            if read_json(path, "run_sweep.py") != wanted:
+                raise UserError(
+                    f"the central models in {self.result_path} were made with other arguments, see {path}; "
+                    "give another --result_path, or remove that file to make them anew"
+                )
+
+    def _training(self, task: str, seed: int) -> Job:
+        models = self._models(seed)
+        init = ("model_initialization.py", "--task", task, "--rand_seed", str(seed), "--init_model_dir",
+                f"{models}/initial_models", *self._settings("init", task), *self.init)  # fmt: skip
+        train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
+                 "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
+                 *self._settings("train", task), *self.common)  # fmt: skip
+        return Job(_name("train_centralized", train), (init, train))
+
+    def _clusters(self, task: str, seed: int, k: int, train: Job) -> Job:
+        models = self._models(seed)
+        command = ("--task", task, "--n_clusters", str(k), "--observe_performance", "True",
+                   *self._folders(seed, self.result_path), "--load_model_dir", f"{models}/trained_models",
+                   "--assignment_files_path", f"{models}/assignments_K{k}")  # fmt: skip
+        return _job("extract_embeddings", command, (train.name,))
+
+    def _federation(self, task: str, seed: int, k: int, method: str) -> Command:
+        models = self._models(seed)
+        runs = self.result_path if self.sweep_type == COMPARISON else self.result_path / self.sweep_type
+        return (
+            "--task", task, "--method", method, "--n_clusters", str(k), *self._folders(seed, runs),
+            "--init_model_dir", f"{models}/initial_models", "--trained_model_dir", f"{models}/trained_models",
+            "--assignment_files_path", f"{models}/assignments_K{k}", *self._settings("fed", task, method), *self.common,
+        )  # fmt: skip
+
+    def _dealings(self) -> Iterator[Command]:
+        for split in self.splits:
+            for alpha in [()] if split == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
+                yield ("--type", split, *alpha)
+
+    def _axes_of(self, task: str) -> Iterator[Command]:
+        """Every combination of the further arguments' values; those of the command line win over a file's."""
+        words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
+        axes = read_axes(words) | dict(self.axes)
+        for values in product(*axes.values()):
+            yield tuple(word for name, value in zip(axes, values, strict=True) for word in (f"--{name}", value))
+
+    def _models(self, seed: int) -> Path:
+        return self.result_path / f"seed{seed}"
+
+    def _folders(self, seed: int, runs: Path) -> Command:
+        return ("--data_path", str(self.data_path), "--result_path", str(runs), "--rand_seed", str(seed))
+
+    def _settings(self, stage: str, *variants: str) -> Command:
+        """The arguments of a stage, then those of a task and of a method in it where they have any; later ones win."""
+        names = [stage, *(f"{stage}_{variant}" for variant in variants)]
+        files = [SETTINGS / self.scale / f"{name}.txt" for name in names]
+        lines = [line for file in files if file.is_file() for line in file.read_text(encoding="utf-8").splitlines()]
+        return tuple(word for line in lines for word in Parser("").convert_arg_line_to_args(line))
+
+
+def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
+    """Arguments with any number of values each, `--name value value …`, by name; a bare one has the value True.
+
+    Raises UserError for words before the first name, and for `partition_file`: a sweep deals its own partitions.
+    """
+    axes: dict[str, list[str]] = {}
+    for word in words:
+        if word.startswith("--"):
+            axes[word[2:]] = values = []
+        elif axes:
+            values.append(word)
+        else:
+            raise UserError(f"{word}: no argument's value (--help lists the arguments)")
+    if "partition_file" in axes:
+        raise UserError("--partition_file: a sweep deals its own partitions; run test_fed.py with it")
+    return {name: given or ["True"] for name, given in axes.items()}
+
+
+def _job(stage: str, arguments: Command, needs: tuple[str, ...]) -> Job:
+    command = (f"{stage}.py", *arguments)
+    return Job(_name(stage, command), (command,), needs)
+
+
+def _name(stage: str, command: Command) -> str:
+    """A readable name, and behind it what makes it one of its own among all commands."""
+    said = dict(pairwise(command))
+    parts = [stage, *(said[f"--{name}"] for name in ("task", "method", "type") if f"--{name}" in said)]
+    parts += [f"alpha{said['--alpha']}"] if "--alpha" in said else []
+    digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
+    return "-".join([*parts, f"seed{said['--rand_seed']}", digest])

@@ -1,0 +1,115 @@
+"""What of a sweep is done, and what was cut off: run directories compared with the commands that are to make them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from datasets.selection import read_selection
+from datasets.task_data import data_version
+from datasets.tasks import get_task
+from models.training import checkpoint_file
+from network.algorithms import ALGORITHMS
+from sweeps.grid import Command
+from sweeps.preload import MODULES, STAGES
+from utils.errors import UserError
+from utils.finished import ASIDE
+from utils.versions import code_version, unchanged
+
+
+class State(Enum):
+    """What there is of a command's run."""
+
+    NEW = "new"
+    CUT_OFF = "cut off"
+    DONE = "done"
+
+
+def parsed(command: Command) -> Namespace:
+    """The arguments that a script would run with, its method's defaults among them; UserError as the script's."""
+    sys.argv = list(command)
+    args = MODULES[command[0]].parse_args()
+    if "method" in args:
+        ALGORITHMS[args.method](args)
+    return args
+
+
+def state_of(command: Command) -> State:
+    """Whether a run with these arguments was finished or cut off, by the code as it is and on the data as it is.
+
+    Done is a run with a summary of which all files that it read and made for later stages are still the same.
+    """
+    args = parsed(command)
+    cut_off = False
+    for folder in _runs(command, args):
+        if not _is_of(folder, command, args):
+            continue
+        summary = folder / "summary.json"
+        if summary.is_file():
+            if unchanged(_read(summary).get("outputs", {}), args.result_path):
+                return State.DONE
+        else:
+            cut_off |= _can_resume(folder, args)
+    return State.CUT_OFF if cut_off else State.NEW
+
+
+def _runs(command: Command, args: Namespace) -> Iterator[Path]:
+    """The run directories that the command's could be among."""
+    parts = [getattr(args, name) for name in ("method", "task", "type") if name in args]
+    for path in sorted(Path(args.result_path, STAGES[command[0]], *parts).glob("*/args.json")):
+        yield path.parent
+
+
+def _is_of(folder: Path, command: Command, args: Namespace) -> bool:
+    """Whether a run had these arguments, and its code, data and inputs were the present ones."""
+    said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
+    wanted = {name: value for name, value in vars(args).items() if name not in ASIDE}
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
+    return (
+        all(name in said and said[name] == value for name, value in plain.items())
+        and made_with.get("code_version") == code_version(command[0]) is not None
+        and made_with.get("data_version") == _data_now(args.data_path, said) is not None
+        and unchanged(made_with.get("inputs", {}), args.result_path)
+    )
+
+
+def _can_resume(folder: Path, args: Namespace) -> bool:
+    """Whether a run that did not finish has left a checkpoint."""
+    if "resume_training" not in args:
+        return False
+    if "checkpoint_path" not in args:
+        return (folder / "checkpoint" / "last.safetensors").is_file()
+    path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
+    # Central trainings of one task and seed have one checkpoint; an older one is of another training.
+    return path.is_file() and path.stat().st_mtime >= (folder / "args.json").stat().st_mtime
+
+
+def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:
+    """The present version of the data that a run with these arguments was on."""
+    try:
+        return _data_version(data_path, *(said[name] for name in _DATA_ARGUMENTS))
+    except (KeyError, UserError):
+        return None
+
+
+_DATA_ARGUMENTS = ("task", "depth_target", "published_quirks", "image_size")
+
+
+@cache
+def _data_version(data_path: Path, task: str, depth_target: str, quirks: bool, image_size: int) -> str | None:
+    return data_version(read_selection(data_path), get_task(task, depth_target, quirks), image_size)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A run's JSON file; empty where it is missing or broken, as after a kill."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

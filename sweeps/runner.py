@@ -1,0 +1,168 @@
+"""Jobs run side by side, each in a process of its own, forked from a server that has imported everything already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tqdm import tqdm
+
+from sweeps import work
+from sweeps.grid import Job
+from utils.errors import UserError
+from utils.versions import ROOT
+
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended: the names of jobs that were done before, that succeeded, that failed or could not start."""
+
+    before: list[str]
+    finished: list[str]
+    failed: list[str]
+    left_out: list[str]
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: Any
+    slot: int
+    since: float
+
+
+class Runner:
+    """Runs jobs as soon as those that they need are done, `n_jobs` at once.
+
+    A job that fails, crashes or is killed takes nothing with it but the jobs that need it. Jobs end with the process
+    that started them, however that ends. Each holds a lock while it runs, so that of several sweeps one does a job and
+    the others wait for it and then find it done.
+
+    Args:
+        log_path: folder of the jobs' outputs.
+        n_jobs: processes at once.
+        gpus: their GPUs, in turn; None leaves the choice to each process.
+    """
+
+    def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
+        self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
+        # One thread each where several run: threads that share a core wait for each other at every operation. Read
+        # when libraries are loaded, and so by the server.
+        os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // n_jobs))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["sweeps.server"])
+
+    def ask(self, question: Callable, *about: Any) -> Any:
+        """What a function of `sweeps.work` answers in a process of the server; its UserError is raised here."""
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=work.answer, args=(theirs, question, *about))
+        process.start()
+        theirs.close()
+        try:
+            answer = ours.recv()
+        except EOFError:
+            raise UserError("a process of the sweep died; its messages are above") from None
+        finally:
+            process.join()
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    def run(self, jobs: Sequence[Job], title: str) -> Outcome:
+        """Do all jobs that are not done; shows progress, time left, and the last lines of those that fail."""
+        done = set(self.ask(work.done, jobs))
+        queue = [job for job in jobs if job.name not in done]
+        outcome = Outcome(sorted(done), [], [], [])
+        running: list[_Running] = []
+        durations: dict[str, list[float]] = {}
+        with tqdm(total=len(queue), desc=title, bar_format=_BAR, disable=not queue) as bar:
+            try:
+                while queue or running:
+                    self._start(queue, running, {*outcome.before, *outcome.finished})
+                    bar.set_postfix_str(_time_left(queue, running, durations, self.n_jobs))
+                    wait([each.process.sentinel for each in running], timeout=5)
+                    for each in [each for each in running if not each.process.is_alive()]:
+                        running.remove(each)
+                        each.process.join()
+                        log = self._keep_log(each.job)
+                        if each.process.exitcode == 0:
+                            outcome.finished.append(each.job.name)
+                            durations.setdefault(each.job.kind, []).append(time.monotonic() - each.since)
+                        else:
+                            outcome.failed.append(each.job.name)
+                            bar.write(self._failure(each, log), file=sys.stderr)
+                            outcome.left_out.extend(_give_up(queue, each.job.name))
+                        bar.update()
+            finally:
+                for each in running:
+                    each.process.terminate()
+        return outcome
+
+    def _start(self, queue: list[Job], running: list[_Running], done: set[str]) -> None:
+        """Start what can be started now, the first in the queue first."""
+        for job in list(queue):
+            if len(running) == self.n_jobs:
+                return
+            if done.issuperset(job.needs):
+                queue.remove(job)
+                slot = min(set(range(self.n_jobs)) - {each.slot for each in running})
+                gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
+                lock = self.log_path / f"{job.name}.lock"
+                process = self._context.Process(target=work.do, args=(job, lock, self._output(job), gpu))
+                process.start()
+                running.append(_Running(job, process, slot, time.monotonic()))
+
+    def _output(self, job: Job) -> Path:
+        """Where a job of this sweep writes: another's may be about to write as well, and waits only for its turn."""
+        return self.log_path / f"{job.name}.{os.getpid()}.log"
+
+    def _keep_log(self, job: Job) -> Path:
+        """Give a job's output its final name."""
+        path = self.log_path / f"{job.name}.log"
+        if self._output(job).is_file():
+            self._output(job).replace(path)
+        return path
+
+    def _failure(self, ended: _Running, path: Path) -> str:
+        code = ended.process.exitcode
+        how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        last = [line.rsplit("\r", 1)[-1] for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+        return "\n".join([f"{ended.job.name} ended {how}:", *(f"    {line}" for line in last), f"  see {path}"])
+
+
+_BAR = "{desc}: {percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+
+
+def _give_up(queue: list[Job], failed: str) -> list[str]:
+    """Take the jobs out of the queue that need the failed one, directly or through others; their names."""
+    lost = {failed}
+    while more := {job.name for job in queue if lost.intersection(job.needs)} - lost:
+        lost |= more
+    queue[:] = [job for job in queue if job.name not in lost]
+    return sorted(lost - {failed})
+
+
+def _time_left(
+    queue: Sequence[Job], running: Sequence[_Running], durations: dict[str, list[float]], n_jobs: int
+) -> str:  # fmt: skip
+    """The time that what is left takes, from the mean time of the jobs of its kind, or of all where none has ended."""
+    if not durations:
+        return f"{len(running)} running"
+    overall = fmean(time for times in durations.values() for time in times)
+    expected = {job.kind: fmean(durations.get(job.kind, [overall])) for job in [*queue, *(r.job for r in running)]}
+    now = time.monotonic()
+    seconds = sum(expected[job.kind] for job in queue)
+    seconds += sum(max(0.0, expected[each.job.kind] - (now - each.since)) for each in running)
+    return f"{len(running)} running, about {tqdm.format_interval(seconds / n_jobs)} left"

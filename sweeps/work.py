@@ -1,0 +1,86 @@
+"""What the processes of a sweep do: each is forked for one job, or to answer one question of the runner's."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utils.errors import UserError, run_script
+
+if TYPE_CHECKING:
+    from sweeps.grid import Command, Job
+
+
+def answer(to: Connection, question: Callable, *about: Any) -> None:
+    """Send back what `question` returns, or the UserError that it raises."""
+    try:
+        to.send(question(*about))
+    except UserError as error:
+        to.send(error)
+
+
+def call(command: Command) -> None:
+    """Run a script with these arguments."""
+    from sweeps.preload import MODULES
+
+    sys.argv = list(command)
+    # The module as it was loaded, not the file as it may be by now.
+    MODULES[command[0]].main()
+
+
+def done(jobs: Sequence[Job]) -> list[str]:
+    """The names of the jobs that are done and whose needs are; UserError for a command that its script refuses."""
+    # Here and below, because the runner's own process can do without these seconds of imports.
+    from sweeps.records import State, parsed, state_of
+
+    found: set[str] = set()
+    for job in jobs:
+        for command in job.commands:
+            parsed(command)
+        if found.issuperset(job.needs) and state_of(job.commands[-1]) is State.DONE:
+            found.add(job.name)
+    return sorted(found)
+
+
+def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
+    """Do a job, or what is left of it, when the lock is free; the exit code is that of the command that failed."""
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held, output.open("w", encoding="utf-8") as log:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
+        fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it does
+        _do_locked(job)
+
+
+def _do_locked(job: Job) -> None:
+    from sweeps.records import State, state_of
+
+    state = state_of(job.commands[-1])  # again: another sweep may have done it meanwhile
+    if state is State.DONE:
+        print("done already, by another sweep")
+        return
+    commands = job.commands if state is State.NEW else ((*job.commands[-1], "--resume_training", "True"),)
+    for command in commands:
+        print(shlex.join(["python", *command]), flush=True)
+        run_script(partial(call, command))
+    print(f"{time.process_time():.1f} s of processor time")
+
+
+def _end_with_parent() -> None:
+    """A sweep that is killed takes its jobs with it; the next one resumes them."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,31 @@
+"""The scripts of the paper's tables and figures: all are there, and refuse what they do not understand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("reproduce_*.sh"))
+NAMES = {
+    "class_histogram", "distributions", "tsne", "rounds_fedavg", "rounds_methods", "increase_table", "learning_rate",
+    "local_steps", "predictions", "task_similarity",
+}  # fmt: skip
+
+
+def test_one_script_for_each() -> None:
+    assert {path.stem.removeprefix("reproduce_") for path in SCRIPTS} == NAMES
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "arguments, text", [(["--scale", "huge"], "builtin or paper"), (["--fast"], "--fast"), (["--scale"], "--scale")]
+)
+def test_mistakes_get_one_line(script: Path, arguments: list[str], text: str) -> None:
+    environment = os.environ | {"VIRTUAL_ENV": sys.prefix}
+    done = subprocess.run(["bash", script, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert text in done.stderr and len(done.stderr.splitlines()) == 1

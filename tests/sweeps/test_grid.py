@@ -1,0 +1,103 @@
+"""Which jobs a grid comes to, and what each needs."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sweeps.grid import SCALES, SWEEP_TYPES, Grid, Job, read_axes
+from utils.errors import UserError
+
+SPLITS = ("iid", "class_based", "embedding_based")
+
+
+def grid(result_path: Path = Path("results"), **changes: object) -> Grid:
+    values = {
+        "scale": "builtin", "data_path": Path("data"), "result_path": result_path, "tasks": ["normal", "class_scene"],
+        "methods": ["fedavg", "fedamp"], "splits": SPLITS, "alphas": ["0.1", "10"], "seeds": [0, 1, 2],
+        "n_clusters": [16],
+    }  # fmt: skip
+    return Grid(**values | changes)  # type: ignore[arg-type]
+
+
+def said(job: Job) -> dict[str, str]:
+    """The arguments of a job's last command; of those given twice the last, as argparse has it."""
+    return {name[2:]: value for name, value in pairwise(job.commands[-1]) if name.startswith("--")}
+
+
+def test_numbers_of_jobs() -> None:
+    # Per task and seed: a training, clusters; per method a random split, and two splits at two alphas each.
+    assert len(grid().central()) == 2 * 3 * (1 + 1)
+    assert len(grid().federated()) == 2 * 3 * 2 * (1 + 2 * 2)
+    assert len(grid(n_clusters=[8, 16]).central()) == 2 * 3 * (1 + 2)
+    assert len(grid(axes={"momentum": ["0", "0.9"], "mu": ["1", "2", "3"]}).federated()) == 2 * 3 * 2 * 5 * 6
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_clusters": [8, 16], "axes": {"init_lr": ["0.1", "1"]}}])
+def test_each_job_has_its_own_name_and_needs_what_is_there(changes: dict) -> None:
+    central, federated = grid(**changes).central(), grid(**changes).federated()
+    names = [job.name for job in (*central, *federated)]
+    assert len(set(names)) == len(names)
+    by_name = {job.name: job for job in (*central, *federated)}
+    for job in federated:
+        (clusters,) = (by_name[name] for name in job.needs)
+        own, of_clusters = said(job), said(clusters)
+        for same in ("task", "rand_seed", "n_clusters", "assignment_files_path"):
+            assert own[same] == of_clusters[same]
+        (training,) = (by_name[name] for name in clusters.needs)
+        assert said(training)["checkpoint_path"] == of_clusters["load_model_dir"] == own["trained_model_dir"]
+        assert [command[0] for command in training.commands] == [
+            "model_initialization.py", "train_centralized_task_model.py",
+        ]  # fmt: skip
+        assert names.index(training.name) < names.index(clusters.name) < names.index(job.name)
+
+
+def test_two_sweeps_give_one_job_one_name() -> None:
+    small, large = grid(tasks=["normal"], seeds=[1]), grid()
+    assert {job.name for job in small.federated()} < {job.name for job in large.federated()}
+
+
+def test_random_split_has_no_alpha() -> None:
+    for job in grid().federated():
+        assert ("alpha" in said(job)) == (said(job)["type"] != "iid")
+
+
+def test_later_settings_win() -> None:
+    jobs = grid(axes={"init_lr": ["0.5"]}, common=("--test_mode", "True")).federated()
+    assert {said(job)["init_lr"] for job in jobs} == {"0.5"}
+    rates = {said(job)["task"]: said(job)["init_lr"] for job in grid().federated()}
+    assert rates == {"normal": "0.1", "class_scene": "1e-3"}
+    assert {said(job).get("lam") for job in grid().federated() if said(job)["method"] == "fedamp"} == {"0.1"}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("sweep_type", SWEEP_TYPES[1:])
+def test_types_of_sweeps_have_runs_of_their_own_beside_the_same_models(scale: str, sweep_type: str) -> None:
+    job = grid(scale=scale, sweep_type=sweep_type).federated()[0]
+    assert said(job)["result_path"] == f"results/{sweep_type}"
+    assert said(job)["init_model_dir"] == "results/seed0/initial_models"
+
+
+def test_learning_rates_are_each_tasks_own() -> None:
+    found: dict[str, set[str]] = {}
+    for job in grid(sweep_type="lr_test").federated():
+        found.setdefault(said(job)["task"], set()).add(said(job)["init_lr"])
+    assert found == {"normal": {"0.01", "0.03", "0.1", "0.3"}, "class_scene": {"1e-4", "3e-4", "1e-3", "3e-3"}}
+
+
+def test_axes_are_read_as_arguments_are_written() -> None:
+    words = ["--init_lr", "0.1", "1", "--use_adam", "--mu", "-1"]
+    assert read_axes(words) == {"init_lr": ["0.1", "1"], "use_adam": ["True"], "mu": ["-1"]}
+    with pytest.raises(UserError, match="stray"):
+        read_axes(["stray", "--mu", "1"])
+    with pytest.raises(UserError, match="partition_file"):
+        read_axes(["--partition_file", "run"])
+
+
+def test_models_of_one_folder_are_made_in_one_way(tmp_path: Path) -> None:
+    grid(tmp_path).hold_settings()
+    grid(tmp_path, alphas=["7"], tasks=["normal", "reshading"]).hold_settings()
+    with pytest.raises(UserError, match=r"settings/normal\.json; give another --result_path"):
+        grid(tmp_path, init=("--image_size=64",)).hold_settings()

@@ -1,0 +1,151 @@
+"""Whole sweeps, as a user starts, kills and repeats them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from sweeps.grid import Job
+from sweeps.runner import Runner, _give_up, _time_left
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = ["train_loss_mean", "train_loss_std", "local_test_loss_mean", "test_loss"]
+SWEEP = (
+    "run_sweep.py --data_path data --result_path results --tasks normal --seeds 0 --n_clusters 4 --alphas 1 --jobs 2 "
+    "--test_mode "
+)
+RUNS = "results/test_federated/fedavg/normal"
+
+
+def start(folder: Path, command: str) -> subprocess.Popen:
+    """A sweep in the background, with a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, *f"{ROOT}/{command}".split()], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def swept(
+    rendered: Path, selection: object, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[subprocess.Popen], list[tuple[str, str]]]:
+    """Two sweeps of one grid at once, in which one learning rate is much too high: folder, processes, outputs."""
+    folder = tmp_path_factory.mktemp("sweep")
+    shutil.copytree(rendered, folder / "data")
+    sweeps = [start(folder, f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 1e20") for _ in range(2)]
+    return folder, sweeps, [sweep.communicate(timeout=300) for sweep in sweeps]
+
+
+def test_two_sweeps_share_the_work_and_a_failure_stops_neither(
+    swept: tuple[Path, list[subprocess.Popen], list[tuple[str, str]]],
+) -> None:
+    folder, sweeps, outputs = swept
+    for sweep, (out, errors) in zip(sweeps, outputs, strict=True):
+        assert sweep.returncode == 1
+        assert "2 failed, 0 left out" in out.splitlines()[-1], errors
+        assert errors.count("ended with exit code 2:") == 2 and "lower --init_lr" in errors
+    # None was made twice.
+    assert [path.name for path in folder.glob("results/train_centralized/normal/*")] == ["seed0"]
+    done = [json.loads((path.parent / "args.json").read_text()) for path in folder.glob(f"{RUNS}/*/*/summary.json")]
+    runs = sorted((args["type"], args["init_lr"]) for args in done)
+    assert runs == [("class_based", 0.05), ("embedding_based", 0.05)]
+    assert len(list(folder.glob("results/logs/*.log"))) == 6
+
+
+def test_run_of_a_sweep_is_the_run_of_its_script(swept: tuple, run_anywhere: Callable) -> None:
+    folder = swept[0]
+    sweeps_own = next(folder.glob(f"{RUNS}/embedding_based/*/summary.json")).parent
+    command = json.loads((sweeps_own / "environment.json").read_text())["command"]
+    alone = " ".join(command).replace("--result_path results", "--result_path alone")
+    assert run_anywhere(folder, alone).returncode == 0
+    by_hand = folder / "alone" / sweeps_own.relative_to(folder / "results").parent / "alpha1_seed0"
+    assert pd.read_csv(by_hand / "metrics.csv")[COLUMNS].equals(pd.read_csv(sweeps_own / "metrics.csv")[COLUMNS])
+
+
+def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhere: Callable) -> None:
+    folder = swept[0]
+    grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05"
+    done = run_anywhere(folder, grid)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "4 jobs: 4 done before, 0 now, 0 failed, 0 left out "
+                                                                  "because of these")  # fmt: skip
+    # By other code, and without the clusters that embedding_based runs need.
+    path = next(folder.glob(f"{RUNS}/class_based/*/summary.json")).with_name("environment.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"code_version": "older"}))
+    (folder / "results/seed0/assignments_K4/assignments_normal.npy").unlink()
+    done = run_anywhere(folder, grid)
+    assert "4 jobs: 1 done before, 3 now, 0 failed" in done.stdout
+    # Clusters made again are the same, and so is the run on them; only the other is made again.
+    finished = {kind: len(list(folder.glob(f"{RUNS}/{kind}_based/*/summary.json"))) for kind in ("class", "embedding")}
+    assert finished == {"class": 2, "embedding": 1}
+
+
+def test_killed_sweep_is_taken_up_where_it_was(swept: tuple, run_anywhere: Callable) -> None:
+    folder = swept[0]
+    grid = f"{SWEEP} --splits class_based --result_path other --n_rounds 15 --sgd_per_epoch 4 --test_mode False"
+    sweep = start(folder, grid)
+    metrics = folder / RUNS.replace("results", "other") / "class_based/alpha1_seed0/metrics.csv"
+    rounds = 0
+    while rounds < 4:
+        assert sweep.poll() is None
+        time.sleep(0.05)
+        rounds = len(pd.read_csv(metrics)) if metrics.is_file() else 0
+    os.kill(sweep.pid, signal.SIGKILL)
+    sweep.wait()
+    done = run_anywhere(folder, grid)  # at once: it waits for the killed sweep's job to be gone
+    assert done.returncode == 0 and "2 done before, 1 now" in done.stdout
+    cut_off, log = sorted(folder.glob("other/logs/test_fed-*.log"))  # the killed sweep's output is still its own
+    assert f".{sweep.pid}." in cut_off.name and "--resume_training" not in cut_off.read_text()
+    assert "--resume_training True" in log.read_text()
+    assert len(list(metrics.parents[1].iterdir())) == 1
+    command = json.loads(metrics.with_name("environment.json").read_text())["command"]
+    assert run_anywhere(folder, " ".join(command).replace("--result_path other", "--result_path whole")).returncode == 0
+    whole = pd.read_csv(folder / "whole" / metrics.relative_to(folder / "other"))
+    assert pd.read_csv(metrics)[COLUMNS].equals(whole[COLUMNS])
+
+
+def test_job_that_fails_takes_those_that_need_it_along() -> None:
+    needs = {"a": (), "b": ("a",), "c": ("b",), "d": (), "e": ("d", "c")}
+    queue = [Job(name, (("x.py",),), of) for name, of in needs.items()][1:]
+    assert _give_up(queue, "a") == ["b", "c", "e"]
+    assert [job.name for job in queue] == ["d"]
+
+
+def test_time_left_is_by_kind_of_job() -> None:
+    queue = [Job(str(i), ((script,),)) for i, script in enumerate(["slow.py", "slow.py", "fast.py", "new.py"])]
+    # 2 * 100 + 10 + the mean of 90, 110 and 10 for what has not run yet, over two processes: 140 seconds.
+    assert _time_left(queue, [], {"slow.py": [90, 110], "fast.py": [10]}, 2) == "0 running, about 02:20 left"
+    assert _time_left(queue, [], {}, 2) == "0 running"
+
+
+def test_jobs_are_spread_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple] = []
+
+    class Process:
+        def __init__(self, target: Callable, args: tuple) -> None:
+            started.append(args)
+
+        def start(self) -> None:
+            pass
+
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    runner = Runner(tmp_path, 3, ["4", "7"])
+    monkeypatch.setattr(runner, "_context", SimpleNamespace(Process=Process))
+    queue, running = [Job(str(i), (("x.py",),), ("first",) * (i == 0)) for i in range(6)], []
+    runner._start(queue, running, set())
+    assert [(args[0].name, args[-1]) for args in started] == [("1", "4"), ("2", "7"), ("3", "4")]
+    del running[1]  # the one on the second GPU has ended
+    runner._start(queue, running, {"first"})
+    assert (started[-1][0].name, started[-1][-1]) == ("0", "7")
+    assert [job.name for job in queue] == ["4", "5"]

@@ -1,0 +1,112 @@
+"""What figures of sweeps are drawn from, and that each is drawn: from made-up runs with known losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from utils import sweep_plots
+from utils.curves import read_dealings, read_last, read_rounds
+from utils.errors import UserError
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a finished run whose loss starts at `loss` and falls by 0.1 a round; a personal one beside it if given."""
+
+    def write_run(kind: str, loss: float, *, personal: bool = False, **args: object) -> Path:
+        given = {"task": "normal", "method": "fedavg", "alpha": 0.1, "rand_seed": 0, "init_lr": 0.1} | args
+        path = tmp_path / "test_federated" / "-".join(map(str, [kind, *given.values()]))
+        path.mkdir(parents=True)
+        rounds = pd.DataFrame({"round": range(3), "test_loss": 9.0})
+        for prefix, start in {"": loss, **({"personal_": loss - 1} if personal else {})}.items():
+            rounds[f"{prefix}train_loss_mean"] = start - 0.1 * rounds["round"]
+            rounds[f"{prefix}train_loss_std"] = 0.5
+        rounds.to_csv(path / "metrics.csv", index=False)
+        np.save(path / "partition.npy", np.array([1, 0, 1, -1, 1]))
+        np.save(path / "groups.npy", np.array([2, 0, 2, 1, 0]))
+        (path / "args.json").write_text(json.dumps(given | {"type": kind}))
+        (path / "summary.json").write_text(json.dumps({"heterogeneity": {"emd": 0.75}}))
+        return path
+
+    return write_run
+
+
+def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write) -> None:
+    write("iid", 2.0)
+    write("iid", 2.0, method="ditto", personal=True)
+    table = read_rounds(tmp_path, "train")
+    losses = {method: part["mean"].tolist() for method, part in table.groupby("method")}
+    assert losses == {"fedavg": pytest.approx([2, 1.9, 1.8]), "ditto": pytest.approx([1, 0.9, 0.8])}
+    assert set(table["std"]) == {0.5}
+    held_out = read_rounds(tmp_path, "test", ["fedavg"])
+    assert held_out["mean"].tolist() == [9.0] * 3 and held_out["std"].isna().all()
+    with pytest.raises(UserError, match="no finished run of moon"):
+        read_rounds(tmp_path, "train", ["moon"])
+
+
+def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, write: Write) -> None:
+    for rate in (0.1, 0.2):
+        write("iid", 2.0, init_lr=rate)
+    with pytest.raises(UserError, match="differ in --init_lr as well"):
+        read_rounds(tmp_path, "train")
+    table = read_last(tmp_path, "train", "init_lr")
+    assert table[["init_lr", "mean"]].sort_values("init_lr").to_numpy().tolist() == [[0.1, 1.8], [0.2, 1.8]]
+    with pytest.raises(UserError, match="no such argument"):
+        read_last(tmp_path, "train", "momentum")
+
+
+def test_what_clients_have(tmp_path: Path, write: Write) -> None:
+    write("class_based", 2.0)
+    write("iid", 2.0)
+    counts, emd = read_dealings(tmp_path)["normal"]["class_based"][0.1]
+    # Client 0 has an image of group 0; client 1 one of group 0 and two of group 2; one image of group 1 is nobody's.
+    assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and emd == 0.75
+    assert not read_dealings(tmp_path)["normal"]["iid"]
+
+
+def write_grid(write: Write, seeds: int, rates: tuple[float, ...] = (0.1,), kinds: tuple[str, ...] = ("iid",)) -> None:
+    for seed in range(seeds):
+        for task in ("normal", "reshading"):
+            for rate in rates:
+                for kind in kinds:
+                    for alpha in (0.1,) if kind == "iid" else (0.1, 10.0):
+                        write(kind, 2.0 + seed / 10, task=task, alpha=alpha, rand_seed=seed, init_lr=rate)
+
+
+KINDS = ("iid", "class_based", "embedding_based")
+
+
+@pytest.mark.parametrize("seeds, kinds", [(1, ("iid",)), (3, KINDS), (2, KINDS[1:])])
+def test_figure_of_rounds(tmp_path: Path, write: Write, seeds: int, kinds: tuple[str, ...]) -> None:
+    write_grid(write, seeds, kinds=kinds)
+    path = sweep_plots.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
+    check(path)
+
+
+@pytest.mark.parametrize("seeds, rates", [(1, (0.1,)), (3, (0.001, 0.01, 0.1))])
+def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: tuple[float, ...]) -> None:
+    write_grid(write, seeds, rates, KINDS)
+    table = read_last(tmp_path, "train", "init_lr")
+    check(sweep_plots.sensitivity(table, "train", "init_lr", tmp_path / "figure.png"))
+
+
+def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
+    write_grid(write, 1, kinds=KINDS)
+    check(sweep_plots.distributions(read_dealings(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
+
+
+def check(path: Path) -> None:
+    """A readable PNG with something on it, and a PDF for print beside it."""
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
+    assert len(np.unique(pixels[::7], axis=0)) > 10
+    assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")

@@ -1,0 +1,145 @@
+"""The figures of whole sweeps: loss by round, and how sensitive it is to an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
+
+from utils.curves import Dealt
+from utils.partition_plots import stack
+from utils.plots import COLOURS, save
+from utils.statistics import interval
+from utils.tables import SPLITS
+
+# What is dealt, its colour and its line.
+_KINDS = {
+    "iid": ("IID", "#555555", "--"),
+    "class_based": ("class-based", COLOURS["class"], "-"),
+    "embedding_based": ("embedding-based", COLOURS["embedding"], "-"),
+}
+_PANEL = (2.5, 1.9)
+
+
+def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
+    """Loss by round, a panel a task (rows) and alpha (columns); `table` comes from `read_rounds`.
+
+    Lines are means over seeds; their bands the spread over seeds, and the wide pale ones that over clients, as
+    standard deviations. The random split knows no alpha, and is the same line in all panels of a task.
+    """
+    table = table[table["method"] == method]
+    tasks = list(dict.fromkeys(table["task"]))
+    alphas = sorted(table.loc[table["type"] != "iid", "alpha"].unique()) or [np.nan]
+    title = f"{method}: loss by round, {SPLITS[split]}, mean over {_seeds(table)}"
+    bands = [Patch(color="black", alpha=0.3, lw=0, label="± std over seeds"),
+             Patch(color="black", alpha=0.12, lw=0, label="± std over clients")]  # fmt: skip
+    figure, axes = _grid(len(tasks), len(alphas), title, bands)
+    tops: dict[int, float] = {}
+    for (row, task), (column, alpha) in product(enumerate(tasks), enumerate(alphas)):
+        axis, highest = axes[row, column], []
+        for kind in _KINDS:
+            part = table[(table["task"] == task) & (table["type"] == kind)]
+            part = part if kind == "iid" else part[part["alpha"] == alpha]
+            if not part.empty:
+                highest.append(_line(axis, part, kind))
+        tops[row] = max([tops.get(row, 0.0), *highest])
+        # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+        axis.set_ylim(top=1.05 * tops[row])
+        axis.set(title=f"α = {alpha:g}" if row == 0 else "", xlabel="round" if row == len(tasks) - 1 else "")
+        axis.set_ylabel(f"{task}\nloss" if column == 0 else "")
+    return save(figure, path, print_too=True)
+
+
+def _line(axis: Any, part: pd.DataFrame, kind: str) -> float:
+    """A split's line with its bands; returns the highest value after the first round."""
+    label, colour, style = _KINDS[kind]
+    seeds = part.pivot_table(index="round", columns="rand_seed", values="mean")
+    clients = part.groupby("round")["std"].mean()
+    mean, spread = seeds.mean(axis=1), seeds.std(axis=1, ddof=1).fillna(0.0)
+    if kind != "iid":
+        axis.fill_between(mean.index, mean - clients, mean + clients, color=colour, alpha=0.12, lw=0)
+    axis.fill_between(mean.index, mean - spread, mean + spread, color=colour, alpha=0.3, lw=0)
+    axis.plot(mean.index, mean, style, color=colour, lw=1.4, label=label)
+    return float((mean + np.fmax(spread, clients.fillna(0.0) if kind != "iid" else 0.0)).iloc[1:].max())
+
+
+def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> Path:
+    """Loss after the last round by the values of an argument, a panel a task (columns) and method with alpha (rows).
+
+    Points are means over seeds with their 95 % t intervals; `table` comes from `read_last`.
+    """
+    tasks = list(dict.fromkeys(table["task"]))
+    dealt = table[table["type"] != "iid"]
+    rows = sorted(set(zip(dealt["method"], dealt["alpha"], strict=True)))
+    title = f"Sensitivity to {argument}: loss after the last round, {SPLITS[split]}, mean over {_seeds(table)}"
+    figure, axes = _grid(len(rows), len(tasks), title, share="col")
+    for (row, (method, alpha)), (column, task) in product(enumerate(rows), enumerate(tasks)):
+        axis = axes[row, column]
+        of_both = table[(table["task"] == task) & (table["method"] == method)]
+        for shift, (kind, (label, colour, style)) in zip((0.97, 1.0, 1.03), _KINDS.items(), strict=True):
+            part = of_both[(of_both["type"] == kind) & ((of_both["type"] == "iid") | (of_both["alpha"] == alpha))]
+            groups = part.groupby(argument)["mean"]
+            x, y = np.array([value for value, _ in groups], float), groups.mean().to_numpy()
+            low, high = np.array([interval(values) for _, values in groups]).reshape(-1, 2).T
+            error = np.nan_to_num([y - low, high - y])
+            # Side by side, so that intervals do not hide each other.
+            axis.errorbar(x * shift, y, error, fmt="o", ls=style, ms=3.5, capsize=2, lw=1.2, color=colour, label=label)
+        values = sorted(of_both[argument].unique())
+        axis.set_xscale("log")
+        axis.set_xticks(values, [f"{value:g}" for value in values])
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set(title=task if row == 0 else "", xlabel=argument if row == len(rows) - 1 else "")
+        axis.set_ylabel(f"{method}, α = {alpha:g}\nloss" if column == 0 else "")
+    return save(figure, path, print_too=True)
+
+
+def distributions(dealt: Dealt, task: str, path: Path) -> Path:
+    """The clusters and classes that clients have, a panel a split (rows) and alpha (columns), as stacked bars.
+
+    `dealt` comes from `read_dealings`; a colour is a cluster or class, in their order.
+    """
+    kinds = [kind for kind in _KINDS if dealt.get(kind)]
+    alphas = sorted({alpha for kind in kinds for alpha in dealt[kind]})
+    figure, axes = _grid(len(kinds), len(alphas), f"{task}: what clients have, a colour a cluster or class", None)
+    for (row, kind), (column, alpha) in product(enumerate(kinds), enumerate(alphas)):
+        axis = axes[row, column]
+        if alpha in dealt[kind]:
+            counts, emd = dealt[kind][alpha]
+            stack(axis, counts)
+            axis.set_title(f"{f'α = {alpha:g}, ' if row == 0 else ''}EMD {emd:.2f}", fontsize="medium")
+        axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(kinds) - 1 else "")
+        axis.set_ylabel(f"{_KINDS[kind][0]}\nimages" if column == 0 else "")
+    return save(figure, path, print_too=True)
+
+
+def _grid(
+    n_rows: int, n_columns: int, title: str, more: Sequence[Patch] | None = (), share: Literal["row", "col"] = "row"
+) -> tuple[Figure, np.ndarray]:
+    """Panels under a title and over a legend of the splits and of `more`; without one for None.
+
+    Those of a row, or of a column, share the scale of values: the ones that show the same task.
+    """
+    width, height = _PANEL
+    figure = Figure((max(5.0, width * n_columns + 0.8), height * n_rows + 1.1), layout="constrained")
+    figure.suptitle(title, fontsize="large")
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=share)
+    for axis in axes.flat:
+        axis.grid(alpha=0.25, lw=0.6)
+        axis.tick_params(labelsize="small")
+    if more is not None:
+        handles = [axes[0, 0].plot([], [], style, color=colour, label=label)[0]
+                   for label, colour, style in _KINDS.values()]  # fmt: skip
+        figure.legend(handles=[*handles, *more], loc="outside lower center", ncols=3, fontsize="small")
+    return figure, axes
+
+
+def _seeds(table: pd.DataFrame) -> str:
+    n = table["rand_seed"].nunique()
+    return f"{n} seed{'s' * (n > 1)}"

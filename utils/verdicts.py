@@ -1,0 +1,89 @@
+"""What the comparison says in words: embedding-based against class-based splits on the same seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from utils.statistics import adjusted, bootstrap, bounds, finite, p_value, verdict, with_interval
+from utils.tables import SPLITS, increase, setting
+
+_VERDICT = "loss under the embedding split"
+
+
+def verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """Whether the loss is higher under the embedding-based than under the class-based split, a row a row of `compare`.
+
+    Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `utils.statistics`);
+    p is adjusted over all rows, because of a hundred differences that are none five would be called one.
+    """
+    rows = []
+    for row in table.to_dict("records"):
+        values = increase(row["embedding"], row["class"])
+        rows.append(
+            setting(row)
+            | {
+                "model": row["model"],
+                "data": SPLITS[row["split"]],
+                "seeds": len(finite(values)),
+                "embedding over class, %": with_interval(values, 1, "+"),
+                "bootstrap, %": bounds(bootstrap(values), 1, "+"),
+                "seeds higher": int((finite(values) > 0).sum()),
+                "p, adjusted": p_value(values),
+                _VERDICT: verdict(values),
+            }
+        )
+    result = pd.DataFrame(rows)
+    p_values = adjusted(result["p, adjusted"])
+    return result.assign(**{"p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_values]})
+
+
+def sentences(said: pd.DataFrame) -> list[str]:
+    """The rows of `verdicts` on the clients' own data, which is the paper's measure, a plain sentence each."""
+    columns = list(said)
+    named = columns[: columns.index("model")]
+    own = said[said["data"] == SPLITS["train"]].to_dict("records")
+    return [
+        f"{', '.join(f'α = {row[name]:g}' if name == 'alpha' else str(row[name]) for name in named)}: "
+        f"{row[_VERDICT]}, {row['embedding over class, %']} %"
+        for row in own
+    ]
+
+
+def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
+    """How much the loss changes with a tenfold alpha, in percent, under either split and between them.
+
+    The slope of 100 ln(loss) over log10(alpha), by least squares for each seed that has all alphas; mean and 95 % t
+    interval over seeds. Less than two alphas give no row. A loss that falls as data become more even has a slope
+    below 0.
+    """
+    measured = ["split", "model"]
+    names = [name for name in setting(table.iloc[0].to_dict()) if name != "alpha"]
+    rows = []
+    for key, group in table.groupby([*names, *measured], sort=False, dropna=False):
+        if group["alpha"].nunique() < 2:
+            continue
+        about = dict(zip([*names, *measured], key, strict=True))
+        slopes = {kind: _slopes(group, kind) for kind in ("class", "embedding")}
+        difference = slopes["embedding"] - slopes["class"]
+        rows.append(
+            {name: about[name] for name in [*names, "model"]}
+            | {"data": SPLITS[about["split"]], "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
+            | {"seeds": len(difference)}
+            | {f"{kind}, % a tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
+            | {"difference": with_interval(difference, 1, "+")}
+            | {"falls with α under the embedding split": verdict(difference, "less", "more", "no difference")}
+        )
+    return pd.DataFrame(rows)
+
+
+def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
+    """A slope for each of the seeds that all of the group's rows have."""
+    records: list[dict[str, Any]] = group.to_dict("records")
+    common = sorted(set.intersection(*(set(record["seeds"]) for record in records)))
+    losses = [[record[kind][record["seeds"].index(seed)] for seed in common] for record in records]
+    if not common:
+        return np.empty(0)
+    return np.polyfit(np.log10(group["alpha"].astype(float)), 100 * np.log(losses), 1)[0]
