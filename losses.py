@@ -41,6 +41,8 @@ def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count have no part in it."""
     # Masked before the logarithm, for the same reason as in `mse`.
     errors = F.cross_entropy(torch.where(valid.unsqueeze(1), output, 0.0), target, reduction="none")
+    if errors.ndim == 1:  # one class an image: there is no mean to take
+        return torch.where(valid, errors, 0.0)
     return masked_mean(errors.reshape(len(errors), -1), valid.reshape(len(errors), -1))
 
 

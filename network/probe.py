@@ -46,7 +46,8 @@ def seconds_a_step(
     n: int, model: nn.Module, data: TaskData, settings: LocalSettings, groups: Tensor, compiled: bool = False
 ) -> float:  # fmt: skip
     """Seconds a client and step of `n` clients at once, by FedAvg; the model is left as it was."""
-    space = workspace(model, n, data.image_size, compiled)
+    image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
+    space = workspace(model, n, image_shape, compiled)
     start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
     settings = replace(settings, n_rounds=1)

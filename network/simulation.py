@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from datasets.task_data import TaskData
+from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings, Turn, copy_into, longest_first
 from network.evaluation import Evaluation
@@ -32,7 +34,7 @@ class Simulation:
     """Clients train in turn, or several at once, on working copies, and the server takes the mean of what they send.
 
     Each process trains the clients that are its own and keeps a running sum of their uploads; one all-reduce a round
-    adds the sums up. They are kept in double precision, so that the mean does not depend on the order of clients.
+    adds the sums up, in double precision, so that the mean does not depend on the order of clients.
     Every random choice comes from a generator seeded by (seed, round, client).
 
     Of a tensor that does not travel, each client keeps its own version. Where there are such tensors, the server has
@@ -85,7 +87,6 @@ class Simulation:
             self.model, data, algorithm, settings, self.states, self.groups, self._shared, seed, clients_per_batch,
             compiled,
         )  # fmt: skip
-        self._sum_type = torch.float32 if accelerator.device.type == "mps" else torch.float64
 
     def train(self) -> list[dict[str, Any]]:
         """All rounds that are still to do; returns the metrics, a row a round, the first before any training.
@@ -133,22 +134,21 @@ class Simulation:
         """Train the clients of a round and update the server's model; returns their weighted mean loss."""
         rng = np.random.default_rng((self.seed, round))
         turns = self.algorithm.turns(self.clients, self.settings, rng)
-        self.algorithm.start_round(self.model, turns, self.server, self.states, self._total)
-        sums: dict[str, Tensor] = {}
+        add_up = partial(total, accelerator=self.accelerator)
+        self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
+        uploads = WeightedSum(self.accelerator)
         first_bad: dict[int, Tensor] = {}
         stopped = False
         try:
             for client, upload, bad_step in self.trainer.train(turns, self.server, round):
                 first_bad[client] = bad_step
                 if self.on_nan == "stop" or bad_step < 0:
-                    _add(sums, upload, turns[client].weight, self._sum_type)
+                    uploads.add(upload, turns[client].weight)
         except interrupt.StopRequested:
             stopped = True
         bad = self._agree(stopped, first_bad)
         self._judge(bad, round, turns)
-        # Divided at the end: sums of whole numbers of images times single-precision values are nearly always exact.
-        whole = sum(turn.weight for client, turn in turns.items() if client not in bad)
-        mean = {name: tensor / whole for name, tensor in self._reduce(sums).items()}
+        mean = uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
         local_loss = float(mean.pop(LOSS))
         self.server = self.algorithm.server_step(self.server, mean)
         return local_loss
@@ -204,22 +204,6 @@ class Simulation:
         state = self.states.load(client)
         copy_into(self._working, self.algorithm.personal_model(self.trainer.start(state, self.server), state))
 
-    def _total(self, tensor: Tensor) -> Tensor:
-        """A tensor added up over all processes, in double precision."""
-        tensor = tensor.to(self._sum_type)
-        return self.accelerator.reduce(tensor, "sum") if self.accelerator.num_processes > 1 else tensor
-
-    def _reduce(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Add up all processes' sums, as one flat vector."""
-        if self.accelerator.num_processes == 1:
-            return sums
-        # A process without a client this round learns the layout from the others.
-        layout = next(filter(None, gather_object([{name: tensor.shape for name, tensor in sums.items()}])))
-        zeros = self.groups.new_zeros(sum(s.numel() for s in layout.values()), dtype=self._sum_type)
-        flat = self._total(torch.cat([sums[name].flatten() for name in layout]) if sums else zeros)
-        pieces = flat.split([shape.numel() for shape in layout.values()])
-        return {name: piece.view(s) for (name, s), piece in zip(layout.items(), pieces, strict=True)}
-
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Evaluate the models, and write metrics and checkpoint."""
         losses = []
@@ -257,14 +241,6 @@ class Simulation:
     def _any(self, mine: bool) -> bool:
         """Whether it is so in any process."""
         return any(gather_object([mine])) if self.accelerator.num_processes > 1 else mine
-
-
-def _add(sums: dict[str, Tensor], upload: Mapping[str, Tensor], weight: float, kind: torch.dtype) -> None:
-    """Add an upload's tensors, times a weight, to sums of this kind."""
-    for name, tensor in upload.items():
-        if name not in sums:
-            sums[name] = torch.zeros(tensor.shape, dtype=kind, device=tensor.device)
-        sums[name].add_(tensor, alpha=weight)
 
 
 def _versions(state: Mapping[str, Any]) -> dict[int, int]:

@@ -48,8 +48,9 @@ class Trainer:
         self.pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
         self._names = list(model.state_dict())
         self._compiled = compiled
+        image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
         # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
-        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(model, n, data.image_size, compiled))
+        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(model, n, image_shape, compiled))
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def measure_pace(self, most: int) -> dict[str, Any]:

@@ -134,21 +134,21 @@ def set_training(module: nn.Module, n_images: int) -> None:
                 each.eval()
 
 
-def workspace(model: nn.Module, n: int, image_size: int, compiled: bool = False) -> Workspace:
+def workspace(model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False) -> Workspace:
     """The model itself for n = 1; else n copies, stacked where the network can be and by vmap where it cannot."""
     if n == 1:
         return OneCopy(model, compiled)
     stacked = stack(model, n)
-    if stacked is not None and _agrees(stacked, model, n, image_size):
+    if stacked is not None and _agrees(stacked, model, n, image_shape):
         return StackedCopies(stacked, n, compiled)
     return VmappedCopies(model, n, compiled)
 
 
 @torch.no_grad()
-def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_size: int) -> bool:
+def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[int]) -> bool:
     """Whether a stacked network gives every copy's own output: a module between its layers may mix channels."""
     device = next(model.parameters()).device
-    images = torch.rand(n, 2, 3, image_size, image_size, generator=torch.Generator().manual_seed(0)).to(device)
+    images = torch.rand(n, 2, *image_shape, generator=torch.Generator().manual_seed(0)).to(device)
     model.eval(), stacked.eval()
     try:
         _, together = StackedCopies(stacked, n).compute(images)

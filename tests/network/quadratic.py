@@ -62,7 +62,6 @@ class QuadraticData:
     device = torch.device("cpu")
     test = np.arange(8, 11)
     labels = torch.zeros(11, dtype=torch.int64)
-    image_size = 1
 
     def batch(self, positions: Tensor) -> Batch:
         target = torch.from_numpy(B)[positions]

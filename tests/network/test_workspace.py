@@ -13,6 +13,8 @@ from network.workspace import OneCopy, StackedCopies, VmappedCopies, workspace
 from tests.network.quadratic import Quadratic
 from utils.errors import UserError
 
+IMAGE = (3, 16, 16)
+
 
 def model_of(norm: str = "batch", **more: object) -> TaskModel:
     torch.manual_seed(0)
@@ -32,20 +34,20 @@ class Mixing(nn.Module):
 
 
 def test_which_workspace_suits_a_model() -> None:
-    assert isinstance(workspace(model_of(), 1, 16), OneCopy)
-    assert isinstance(workspace(model_of(), 2, 16), StackedCopies)
-    assert isinstance(workspace(model_of("group"), 2, 16), StackedCopies)
+    assert isinstance(workspace(model_of(), 1, IMAGE), OneCopy)
+    assert isinstance(workspace(model_of(), 2, IMAGE), StackedCopies)
+    assert isinstance(workspace(model_of("group"), 2, IMAGE), StackedCopies)
     # Attention over the map's channels, a module that mixes channels, and parameters outside of layers:
-    assert isinstance(workspace(model_of(use_cbam=True), 2, 16), VmappedCopies)
-    assert isinstance(workspace(Mixing(), 2, 16), VmappedCopies)
-    assert isinstance(workspace(Quadratic(), 2, 1), VmappedCopies)
+    assert isinstance(workspace(model_of(use_cbam=True), 2, IMAGE), VmappedCopies)
+    assert isinstance(workspace(Mixing(), 2, IMAGE), VmappedCopies)
+    assert isinstance(workspace(Quadratic(), 2, (5,)), VmappedCopies)
 
 
 @pytest.mark.parametrize("kind", ["stacked", "vmapped"])
 @pytest.mark.parametrize("norm", ["batch", "group"])
 def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
     model = model_of(norm)
-    copies = VmappedCopies(model, 2) if kind == "vmapped" else workspace(model, 2, 16)
+    copies = VmappedCopies(model, 2) if kind == "vmapped" else workspace(model, 2, IMAGE)
     one = OneCopy(model)
     start = {name: tensor.clone() for name, tensor in one.tensors[0].items()}
     images = torch.rand(2, 4, 3, 16, 16)
@@ -73,7 +75,7 @@ def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_frozen_parameters_get_no_gradient(n: int) -> None:
-    copies = workspace(model_of(), n, 16)
+    copies = workspace(model_of(), n, IMAGE)
     copies.prepare({"decoder.head.0.weight"})
     copies(torch.rand(n, 2, 3, 16, 16))[1].sum().backward()
     assert [name for name, leaf in copies.leaves.items() if leaf.grad is not None] == ["decoder.head.0.weight"]
@@ -81,7 +83,7 @@ def test_frozen_parameters_get_no_gradient(n: int) -> None:
 
 def test_a_lone_image_is_not_normalised_by_itself() -> None:
     for n in (1, 2):
-        copies = workspace(model_of(), n, 16)
+        copies = workspace(model_of(), n, IMAGE)
         copies.prepare(copies.leaves)
         before = {name: tensor.clone() for name, tensor in copies.tensors[0].items()}
         _, output = copies(torch.rand(n, 1, 3, 16, 16))
@@ -98,7 +100,7 @@ def test_a_compiled_forward_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch,
     # The graph is traced as ever, but not translated to C++, which takes a minute.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     model, images = model_of("group"), torch.rand(n, 2, 3, 16, 16)
-    plain, compiled = workspace(model, n, 16), workspace(model, n, 16, compiled=True)
+    plain, compiled = workspace(model, n, IMAGE), workspace(model, n, IMAGE, compiled=True)
     for copies in (plain, compiled):
         copies.prepare(copies.leaves)
     assert torch.allclose(compiled(images)[1], plain(images)[1], rtol=1e-4, atol=1e-6)

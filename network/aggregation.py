@@ -1,0 +1,51 @@
+"""The weighted mean of what clients send, over all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+
+
+class WeightedSum:
+    """A running sum of uploads times their weights, as one flat vector in double precision.
+
+    So the mean hardly depends on the order in which clients are added, and is the same however they are spread over
+    processes: sums of whole numbers of images times single-precision values are nearly always exact.
+    """
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self._accelerator = accelerator
+        self._kind = torch.float32 if accelerator.device.type == "mps" else torch.float64
+        self._shapes: dict[str, torch.Size] = {}
+        self._sum = torch.zeros(0, dtype=self._kind, device=accelerator.device)
+
+    def add(self, upload: Mapping[str, Tensor], weight: float) -> None:
+        """Add an upload; all have the same tensors, whose values single precision can hold."""
+        flat = torch.cat([tensor.flatten() for tensor in upload.values()])
+        if not self._shapes:
+            self._shapes = {name: tensor.shape for name, tensor in upload.items()}
+            self._sum = flat.new_zeros(flat.shape, dtype=self._kind)
+        self._sum.add_(flat, alpha=weight)
+
+    def mean(self, whole: float) -> dict[str, Tensor]:
+        """The sum over all processes divided by `whole`, by name; every process calls it."""
+        shapes = self._shapes
+        if self._accelerator.num_processes > 1:
+            # A process without a client this round learns the layout from the others.
+            shapes = next(filter(None, gather_object([shapes])))
+            if not self._shapes:
+                self._sum = self._sum.new_zeros(sum(shape.numel() for shape in shapes.values()))
+        flat = total(self._sum, self._accelerator) / whole
+        pieces = flat.split([shape.numel() for shape in shapes.values()])
+        return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+
+
+def total(tensor: Tensor, accelerator: Accelerator) -> Tensor:
+    """A tensor added up over all processes, in double precision; every process calls it."""
+    kind = torch.float32 if accelerator.device.type == "mps" else torch.float64
+    tensor = tensor.to(kind)
+    return accelerator.reduce(tensor, "sum") if accelerator.num_processes > 1 else tensor
