@@ -57,8 +57,8 @@ class Runner:
     def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
         self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
         # One thread each where several run: threads that share a core wait for each other at every operation. Read
-        # when libraries are loaded, and so by the server.
-        os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // n_jobs))
+        # when libraries are loaded, and so by the server. Where others use the cores as well, set it to 1.
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_jobs)))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["sweeps.server"])
