@@ -22,7 +22,17 @@ from network.local_test import deal_held_out
 from network.report import report_run
 from network.simulation import ON_NAN, Simulation, shared_run
 from utils import partition_plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number
+from utils.args import (
+    POSITIVE,
+    POSITIVE_INT,
+    Parser,
+    add_compute,
+    add_data,
+    add_model,
+    add_resume,
+    number,
+    number_or_auto,
+)  # fmt: skip
 from utils.errors import run_script
 from utils.files import write_json
 from utils.runs import Run
@@ -52,7 +62,7 @@ def parse_args() -> Namespace:
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
     add("--batch_norm", choices=BATCH_NORMS, default="averaged", help="local: each client keeps its own; group: none")
-    add("--clients_per_batch", type=clients_per_batch, default=1, help="clients trained at once; auto: what is fastest")
+    add("--clients_per_batch", type=number_or_auto, default=1, help="clients trained at once; auto: what is fastest")
     parser.add_flag("--compile", False, "compile the forward pass of local training")
     add_method_arguments(parser, ALGORITHMS)
     add("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
@@ -65,11 +75,6 @@ def parse_args() -> Namespace:
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
-
-
-def clients_per_batch(text: str) -> int | None:
-    """A number of clients, or None for "auto"."""
-    return None if text == "auto" else POSITIVE_INT(text)
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """A federated round over the bare loop: the same steps on batches that are decoded and in place, and nothing else.
 
     python -m benchmarks.bare_loop                        (two minutes on two CPU cores)
-    python -m benchmarks.bare_loop --scale paper          (CLIP ViT-B/32 at 224 px; a GPU)
+    python -m benchmarks.bare_loop --scale paper --precision bf16 --clients_per_batch 1 5 25
+                                                          (CLIP ViT-B/32 at 224 px; a GPU)
 
 The bare loop is the limit: forward, backward and optimiser step of the same model in the same memory order, precision
 and optimiser. Its time leaves out what joins clients to a federation (decoding, loading and averaging models, losses,
@@ -35,7 +36,7 @@ from models.task_model import TaskModel
 from network.client import copy_into
 from network.simulation import Simulation
 from network.state import in_kind_of
-from utils.args import POSITIVE_INT, Parser
+from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
 
 SCALES = {
@@ -57,17 +58,13 @@ def seconds_of(call: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """What both ways compute under."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
-
-
 class BareLoop:
     """The rounds of a `Simulation` of FedAvg, written out plainly on a model of their own."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation, self.device = simulation, simulation.accelerator.device
         self.model = TaskModel(simulation.model.config).to(self.device).to(memory_format=torch.channels_last)
+        self.model.bf16 = simulation.model.bf16
         self.server = {name: tensor.clone() for name, tensor in simulation.server.items()}
         self.loss_of = LOSSES[simulation.data.task.loss]
 
@@ -141,11 +138,14 @@ def check(simulation: Simulation, bare: BareLoop, start: Mapping[str, np.ndarray
     check_values("loss", *losses, TOLERANCES[precision])
 
 
-def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) -> dict[str, object]:
+def measure(
+    name: str, scale: Scale, at_once: int | None, args: Namespace, accelerator: Accelerator
+) -> dict[str, object]:  # fmt: skip
     """A row of the table."""
     device, n_steps = accelerator.device, scale.n_clients * scale.n_steps
-    with tempfile.TemporaryDirectory() as folder, autocast(args.precision, device):
-        simulation = simulation_of(scale, args.repeats + 1, accelerator, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = simulation_of(scale, args.repeats + 1, accelerator, Path(folder), args.precision, at_once)
+        simulation.settle_pace()
         bare, seconds = BareLoop(simulation), {"ours": [], "bare": []}
         start = {key: tensor.cpu().numpy() for key, tensor in bare.server.items()}
         for round in range(args.repeats + 1):
@@ -160,6 +160,7 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
     rate = flops * n_steps / ours
     return {
         "scale": name,
+        "clients at once": simulation.trainer.pace["clients_per_batch"],
         "parameters": f"{sum(p.numel() for p in bare.model.parameters()):,}",
         "bare, ms a step": middle(1e3 * least / n_steps, 2),
         "ours, ms a step": middle(1e3 * ours / n_steps, 2),
@@ -180,12 +181,17 @@ def main() -> None:
     add("--n_clients", type=POSITIVE_INT, help="instead of the scale's")
     add("--n_steps", type=POSITIVE_INT, help="steps a client and round, instead of the scale's")
     add("--image_size", type=POSITIVE_INT, help="instead of the scale's")
+    add("--clients_per_batch", nargs="+", type=number_or_auto, default=[1], help="of ours; auto: what is fastest")
     add("--repeats", type=POSITIVE_INT, default=9, help="rounds of each way, beside one that is not counted")
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
     args = parser.parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
     given = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
-    rows = [measure(name, replace(SCALES[name], **given), args, accelerator) for name in args.scale]
+    rows = [
+        measure(name, replace(SCALES[name], **given), at_once, args, accelerator)
+        for name in args.scale
+        for at_once in args.clients_per_batch
+    ]
     where = torch.cuda.get_device_name() if accelerator.device.type == "cuda" else f"{torch.get_num_threads()} threads"
     print_table(f"{args.precision}, {where}, median (min to max) of {args.repeats} rounds", rows)
 

@@ -12,6 +12,7 @@ from accelerate import Accelerator
 
 from datasets.task_data import TaskData, as_tensor
 from datasets.tasks import RGB, Task
+from models.precision import set_precision
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.client import LocalSettings
@@ -50,6 +51,7 @@ class NoiseData(TaskData):
 
         self._images = noise(RGB.dtype, RGB.channels)
         self._stored = noise(task.encoding.dtype, task.encoding.channels)
+        self._resident = True
         self.train, self.test = np.arange(n_train), np.arange(n_train, n)
         self.readable = np.ones(n, bool)
         self.labels = torch.zeros(n, dtype=torch.int64, device=device)
@@ -58,10 +60,14 @@ class NoiseData(TaskData):
         return len(self._images)
 
 
-def simulation_of(scale: Scale, n_rounds: int, accelerator: Accelerator, folder: Path) -> Simulation:
+def simulation_of(
+    scale: Scale, n_rounds: int, accelerator: Accelerator, folder: Path, precision: str = "fp32",
+    clients_per_batch: int | None = 1,
+) -> Simulation:  # fmt: skip
     """FedAvg at this scale as `test_fed.py` makes it, before its first round."""
     torch.manual_seed(0)
     model = TaskModel(ModelConfig(scale.task, scale.encoder, scale.image_size, scale.norm))
+    set_precision(model, precision, accelerator.device)
     n_train = scale.n_clients * scale.images_a_client
     data = NoiseData(model.task, n_train, 16, scale.image_size, accelerator.device)
     settings = LocalSettings(
@@ -71,4 +77,5 @@ def simulation_of(scale: Scale, n_rounds: int, accelerator: Accelerator, folder:
     return Simulation(
         model, data, np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients),
         np.zeros(len(data), np.int64), ALGORITHMS["fedavg"](Namespace()), settings, accelerator, Run(folder), seed=0,
+        clients_per_batch=clients_per_batch,
     )  # fmt: skip

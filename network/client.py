@@ -75,6 +75,28 @@ class Phase:
     trained: frozenset[str] | None = None
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What a client sees in a step: images (B, 3, S, S), their embedding (B, E, S, S), and of each its scene class and
+    group (B,), which are looked up where a method asks for them."""
+
+    inputs: Tensor
+    embedding: Tensor
+    positions: Tensor
+    all_labels: Tensor
+    all_groups: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """The images' scene classes (B,)."""
+        return self.all_labels[self.positions]
+
+    @property
+    def groups(self) -> Tensor:
+        """The images' groups (B,)."""
+        return self.all_groups[self.positions]
+
+
 @dataclass
 class Local:
     """One client at work, as the hooks of a method see it. All tensors go by the name that they have in the model.
@@ -83,9 +105,8 @@ class Local:
     where they do not travel. `shared` are the names that do, `tensors` the client's parameters and buffers at work,
     `state` what the client keeps between rounds, `scratch` what the method needs until the round ends. `model` is the
     architecture; its own weights are the client's only while clients train one by one. Within a phase of training,
-    `parameters` are those that it trains. `inputs` (B, 3, S, S), `embedding` (B, E, S, S), `labels` (B,) and `groups`
-    (B,) belong to the batch at hand, `gradient()` to all the client's images. `losses` are what was minimised, step by
-    step.
+    `parameters` are those that it trains. `batch` is what the client sees at the moment, `gradient()` that of its loss
+    over all its images. `losses` are what was minimised, step by step.
 
     `reach` is how far the phase's optimiser goes on a constant gradient of -1, `probe_gradient`: the weight of all
     gradients of the phase together in the way that the client went. That is the |a_i|_1 of FedNova (arXiv 2007.07481):
@@ -108,10 +129,7 @@ class Local:
     parameters: dict[str, Tensor] = field(init=False)
     reach: Tensor = field(init=False)
     probe_gradient: Tensor = field(init=False)
-    inputs: Tensor = field(init=False)
-    embedding: Tensor = field(init=False)
-    labels: Tensor = field(init=False)
-    groups: Tensor = field(init=False)
+    batch: Seen = field(init=False)
     gradient: Callable[[], dict[str, Tensor]] = field(init=False)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:

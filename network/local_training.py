@@ -12,7 +12,7 @@ from torch import Tensor
 
 from datasets.task_data import TaskData
 from losses import LOSSES
-from network.client import Local, Phase, Schedule
+from network.client import Local, Phase, Schedule, Seen
 from network.workspace import Workspace, set_training
 from utils import interrupt
 
@@ -61,14 +61,13 @@ class LocalTraining:
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         for step, (at, batch) in enumerate(self.data.batches(plan)):
             embedding, output = self.workspace(batch.images.unflatten(0, (len(clients), -1)))
-            losses = self._loss_of(output.flatten(0, 1), batch.target, batch.valid)
-            flat = (batch.images, self.data.labels[at], self.groups[at], losses)
-            images, labels, groups, losses = (each.unflatten(0, (len(clients), -1)) for each in flat)
+            losses = self._loss_of(output.flatten(0, 1), batch.target, batch.valid).view(len(clients), -1)
             minimised = []
-            for i, (local, size) in enumerate(zip(clients, sizes, strict=True)):
-                local.inputs, local.embedding = images[i, :size], embedding[i, :size]
-                local.labels, local.groups = labels[i, :size], groups[i, :size]
-                minimised.append(self.algorithm.local_loss(losses[i, :size], local))
+            for i, (local, loss) in enumerate(zip(clients, losses.unbind(), strict=True)):
+                own = slice(i * len(loss), i * len(loss) + sizes[i])
+                local.batch = Seen(batch.images[own], embedding[i, : sizes[i]], at[own], self.data.labels, self.groups)
+                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # a slice costs a step backward
+                minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())
             torch.autograd.backward(minimised)
             for local, gradients in zip(clients, optimizer.gradients(), strict=True):

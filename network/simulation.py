@@ -94,8 +94,7 @@ class Simulation:
         Ctrl-C or SIGTERM give up the round at the end of a step, save the last finished one and raise `Interrupted`.
         """
         with interrupt.deferred():
-            if not self.trainer.pace:
-                self.trainer.pace = self._measure_pace()
+            self.settle_pace()
             if not self.rows:
                 self._finish_round(0, {LOSS: float("nan"), "seconds": 0.0})
             with tqdm(
@@ -129,6 +128,21 @@ class Simulation:
         if not self.trainer.pace:  # measured once more, it might come out differently, and with it the rounding
             self.trainer.pace = state["pace"]
             torch.set_num_threads(state["pace"]["threads"])
+
+    def settle_pace(self) -> None:
+        """Measure how many clients to train at once, if that was left open; the main process chooses for all."""
+        if self.trainer.pace:
+            return
+        turns = self.algorithm.turns(self.clients, self.settings, np.random.default_rng(0))
+        pace = [self.trainer.measure_pace(-(-len(turns) // self.accelerator.num_processes))]
+        if self.accelerator.num_processes > 1:
+            broadcast_object_list(pace)
+        if self.accelerator.is_main_process:
+            write_json(self.run.path / "pace.json", pace[0])
+            times = ", ".join(f"{n}: {ms}" for n, ms in pace[0]["ms_by_clients"].items())
+            print(f"clients at once: {pace[0]['clients_per_batch']} (ms a client and step of {times})")
+        torch.set_num_threads(pace[0]["threads"])
+        self.trainer.pace = pace[0]
 
     def _train_round(self, round: int) -> float:
         """Train the clients of a round and update the server's model; returns their weighted mean loss."""
@@ -185,19 +199,6 @@ class Simulation:
         self.states.roll_back()
         if self._n_saved < len(self.rows):
             self._save()
-
-    def _measure_pace(self) -> dict[str, Any]:
-        """How many clients to train at once, as the main process finds it, for all processes."""
-        turns = self.algorithm.turns(self.clients, self.settings, np.random.default_rng(0))
-        pace = [self.trainer.measure_pace(-(-len(turns) // self.accelerator.num_processes))]
-        if self.accelerator.num_processes > 1:
-            broadcast_object_list(pace)
-        if self.accelerator.is_main_process:
-            write_json(self.run.path / "pace.json", pace[0])
-            times = ", ".join(f"{n}: {ms}" for n, ms in pace[0]["ms_by_clients"].items())
-            print(f"clients at once: {pace[0]['clients_per_batch']} (ms a client and step of {times})")
-        torch.set_num_threads(pace[0]["threads"])
-        return pace[0]
 
     def _load_personal(self, client: int) -> None:
         """Copy a client's own model into the working copy."""

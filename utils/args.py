@@ -67,6 +67,11 @@ POSITIVE_INT = number(int, least=1)
 POSITIVE = number(float, above=0)
 
 
+def number_or_auto(text: str) -> int | None:
+    """An argparse type: a whole number of at least 1, or None for "auto"."""
+    return None if text == "auto" else POSITIVE_INT(text)
+
+
 def add_model(parser: Parser) -> None:
     """`--task` and `--use_cbam`, which name the model."""
     parser.add_argument("--task", required=True, help="name of the task, e.g. depth_euclidean")

@@ -54,7 +54,8 @@ class Federation:
     """Clients of equal size that all take part in each round, with equal weights.
 
     In a round a client goes once over its images, in batches of `batch_size` in their order, by SGD without momentum.
-    `cores` processes compute at once, with a thread each.
+    `cores` processes compute at once, with a thread each. `at_once` is how many clients ours trains side by side, None
+    for the number that it measures to be the fastest.
     """
 
     model: str
@@ -63,6 +64,7 @@ class Federation:
     batch_size: int
     lr: float
     cores: int = 1
+    at_once: int | None = None
     seed: int = 0
 
     @classmethod

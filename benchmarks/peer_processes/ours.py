@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,9 @@ from utils.runs import Run
 class InOrder(FedAvg):
     """FedAvg whose clients go through their images in the order in which they lie."""
 
-    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
         """Batches of positions, one after the other."""
-        return np.split(np.arange(n_images), range(batch_size, n_images, batch_size))
+        return np.arange(n_images).reshape(n_steps, batch_size)
 
 
 class WithEmbedding(nn.Module):
@@ -50,11 +51,17 @@ class Arrays:
     def __init__(self, federation: Federation) -> None:
         self.images, self.labels = federation.data
         self.valid = torch.ones_like(self.labels, dtype=torch.bool)
-        self.test = np.arange(len(self.labels))
+        self.train = self.test = np.arange(len(self.labels))
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at these positions."""
-        return Batch(self.images[positions], self.labels[positions], self.valid[positions])
+        images = self.images[positions].contiguous(memory_format=torch.channels_last)
+        return Batch(images, self.labels[positions], self.valid[positions])
+
+    def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
+        """Batch after batch, with its positions."""
+        for at in map(torch.from_numpy, plan):
+            yield at, self.batch(at)
 
 
 def simulation_of(federation: Federation, folder: Path) -> Simulation:
@@ -68,7 +75,7 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     groups = np.zeros(len(data.test), np.int64)
     return Simulation(
         WithEmbedding(federation.initial_model()), data, clients, clients, groups, InOrder(Namespace()), settings,
-        Accelerator(cpu=True), Run(folder), federation.seed,
+        Accelerator(cpu=True), Run(folder), federation.seed, clients_per_batch=federation.at_once,
     )  # fmt: skip
 
 
@@ -77,6 +84,7 @@ def main() -> None:
     federation = Federation.of_text(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         simulation, round = simulation_of(federation, Path(folder)), 0
+        simulation.settle_pace()
         pace = Pace()  # behind the simulation, which has joined the processes
         while pace.go():
             simulation._train_round(round)

@@ -52,9 +52,9 @@ class MOON(FedAvg):
         with torch.no_grad():
             local.model.eval()
             of_models = [
-                torch.func.functional_call(local.model, dict(tensors), local.inputs)[0].flatten(1)
+                torch.func.functional_call(local.model, dict(tensors), local.batch.inputs)[0].flatten(1)
                 for tensors in (local.start, local.scratch)
             ]
             local.model.train()
-        to_server, to_last = (F.cosine_similarity(local.embedding.flatten(1), z) for z in of_models)
+        to_server, to_last = (F.cosine_similarity(local.batch.embedding.flatten(1), z) for z in of_models)
         return (loss + self.mu * F.softplus((to_last - to_server) / self.temperature)).mean()

@@ -92,8 +92,9 @@ def test_losses_are_of_the_steps_of_all_phases() -> None:
 def test_what_hooks_see_belongs_to_the_batch() -> None:
     class Watching(FedAvg):
         def local_loss(self, loss: Tensor, local: Local) -> Tensor:
-            assert len(loss) == len(local.inputs) == len(local.embedding) == len(local.labels) == len(local.groups)
-            assert torch.equal(local.embedding.flatten(1), local.inputs * local.model.weight)
+            assert len(loss) == len(local.batch.inputs) == len(local.batch.embedding)
+            assert len(loss) == len(local.batch.labels) == len(local.batch.groups)
+            assert torch.equal(local.batch.embedding.flatten(1), local.batch.inputs * local.model.weight)
             return loss.mean()
 
         def correct(self, gradients: list[Tensor], local: Local) -> None:

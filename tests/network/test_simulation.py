@@ -273,7 +273,7 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
         def local_loss(self, loss: Tensor, local: Local) -> Tensor:
             local.state["turns"] += 1
             turns[local.client] = int(local.state["turns"])
-            assert local.embedding.shape[0] == len(local.labels) == len(local.groups) == len(loss)
+            assert len(local.batch.embedding) == len(local.batch.labels) == len(local.batch.groups) == len(loss)
             return super().local_loss(loss, local)
 
         def server_step(self, server: dict[str, Tensor], mean: dict[str, Tensor]) -> dict[str, Tensor]:
