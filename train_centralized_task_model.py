@@ -62,9 +62,9 @@ def main() -> None:
 
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    run.write_summary({"test": values, "trivial": trivial, "best_model": best_path})
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
+    run.write_summary({"test": values, "trivial": trivial, "best_model": best_path})
     print(f"best model in {best_path}, figures in {run.figures}")
 
 
