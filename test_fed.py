@@ -13,7 +13,7 @@ from models.training import best_file, early_file
 from network.algorithms import ALGORITHMS
 from network.algorithms.arguments import add_method_arguments
 from network.batch_norm import BATCH_NORMS, batch_norm_tensors, with_group_norm
-from network.client import LR_SCHEDULES, LocalSettings
+from network.client import LocalSettings, add_local_settings
 from network.dealing import add_partition, check_unchanged
 from network.dispersion import measure
 from network.groups import GROUP_NAMES, dealing_of, within
@@ -22,17 +22,7 @@ from network.local_test import deal_held_out
 from network.report import report_run
 from network.simulation import ON_NAN, Simulation, shared_run
 from utils import partition_plots
-from utils.args import (
-    POSITIVE,
-    POSITIVE_INT,
-    Parser,
-    add_compute,
-    add_data,
-    add_model,
-    add_resume,
-    number,
-    number_or_auto,
-)  # fmt: skip
+from utils.args import POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number_or_auto
 from utils.errors import run_script
 from utils.files import write_json
 from utils.runs import Run
@@ -49,18 +39,7 @@ def parse_args() -> Namespace:
     add_partition(parser)
     add("--partition_file", type=Path, help="take this saved partition: a run's partition.json or its folder")
     add("--n_clusters", type=POSITIVE_INT, default=10, help="clusters that the assignments must have")
-    add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
-    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="steps a client takes in a local epoch")
-    add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
-    add("--local_epochs", type=POSITIVE_INT, help="epochs over a client's own images a round, in place of these two")
-    add("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
-    add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
-    add("--momentum", type=number(float, least=0, most=0.999), default=0.0, help="of local SGD, within a round")
-    add("--weight_decay", type=number(float, least=0), default=0.0, help="of the local optimiser")
-    parser.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
-    add("--lr_schedule", choices=LR_SCHEDULES, default="plateau", help="plateau is the published rule")
-    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
-    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
+    add_local_settings(parser)
     add("--batch_norm", choices=BATCH_NORMS, default="averaged", help="local: each client keeps its own; group: none")
     add("--clients_per_batch", type=number_or_auto, default=1, help="clients trained at once; auto: what is fastest")
     parser.add_flag("--compile", False, "compile the forward pass of local training")

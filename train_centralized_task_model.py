@@ -68,10 +68,10 @@ def main() -> None:
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
     values, trivial = report_held_out(best, data, accelerator, run.figures)
-    summary = {"test": values, "trivial": trivial, "best_model": best_path}
-    run.write_summary(summary, digests(files, args.result_path))
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
+    summary = {"test": values, "trivial": trivial, "best_model": best_path}
+    run.write_summary(summary, digests(files, args.result_path))
     print(f"best model in {best_path}, figures in {run.figures}")
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from utils.args import POSITIVE, POSITIVE_INT, Parser, number
+
 LR_SCHEDULES = ("plateau", "cosine", "none")
 _PLATEAU_WINDOW = 5
 
@@ -44,6 +46,23 @@ class LocalSettings:
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
         return round(self.local_epochs * n_images / min(self.batch_size, n_images))
+
+
+def add_local_settings(parser: Parser) -> None:
+    """The arguments that `LocalSettings` are made of."""
+    add = parser.add_argument
+    add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
+    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="steps a client takes in a local epoch")
+    add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
+    add("--local_epochs", type=POSITIVE_INT, help="epochs over a client's own images a round, in place of these two")
+    add("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
+    add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
+    add("--momentum", type=number(float, least=0, most=0.999), default=0.0, help="of local SGD, within a round")
+    add("--weight_decay", type=number(float, least=0), default=0.0, help="of the local optimiser")
+    parser.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
+    add("--lr_schedule", choices=LR_SCHEDULES, default="plateau", help="plateau is the published rule")
+    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
+    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
 
 
 @dataclass(frozen=True)

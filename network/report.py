@@ -34,10 +34,10 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     run, rows = simulation.run, simulation.rows
     losses = {split: values["loss"] for split, values in trivial.items()}
     summary = {"last": rows[-1], "trivial_loss": losses, "trivial": trivial, "heterogeneity": heterogeneity}
-    run.write_summary(summary)
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
     plots.federated_loss(rows, losses, title, run.figures / "loss.png")
+    run.write_summary(summary)  # last, because it marks the run as finished
     names = metric_names(simulation.data.task)
     values = {
         label: {name: rows[-1][column.format(name)] for name in names}

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -84,6 +85,7 @@ def _run_forked(folder: Path, command: str, hook: Callable[[], None] | None, env
     os.chdir(folder)
     os.environ |= {"OMP_NUM_THREADS": "1"} | environment
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
     rank = environment.get("RANK", "0")
     output = os.open("output.txt" if rank == "0" else f"output{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
@@ -97,10 +99,19 @@ def _run_forked(folder: Path, command: str, hook: Callable[[], None] | None, env
 
 @pytest.fixture
 def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Run a script in a working folder of the test's own; the test fails where the script does."""
+    """Run a script in a working folder of the test's own; the test fails where the script does.
+
+    Without the seconds of imports where one process is enough; its output and errors are then both in `stdout`.
+    """
 
     def run(command: str, processes: int = 1) -> subprocess.CompletedProcess:
-        done = run_in(tmp_path, command, processes)
+        if processes > 1 or not (ROOT / command.split()[0]).is_file():
+            done = run_in(tmp_path, command, processes)
+        else:
+            process = start_in(tmp_path, command)
+            process.join()
+            output = (tmp_path / "output.txt").read_text(encoding="utf-8")
+            done = subprocess.CompletedProcess(command, process.exitcode or 0, output, output)
         assert done.returncode == 0, done.stderr[-3000:]
         return done
 

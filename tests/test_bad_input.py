@@ -410,7 +410,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         return place
 
     yield make
-    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+    subprocess.run(["umount", "--lazy", str(place)], capture_output=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_no_permission(
     try:
         line = refused(work, command, monkeypatch, capfd)
     finally:
-        subprocess.run(["umount", str(place)], capture_output=True, check=False)
+        subprocess.run(["umount", "--lazy", str(place)], capture_output=True, check=False)
         place.chmod(0o700)
     assert str(place) in line and re.search("Read-only file system|Permission denied", line)
     assert [path.name for path in place.iterdir()] == ["old"]

@@ -119,24 +119,10 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [
-        ("test_fed.py --task normal --n_clusters 7", "--n_clusters 10"),
-        ("test_fed.py --task normal --n_clients 5000 --type class_based", "--n_clients"),
+    [  # others are in test_bad_input.py; these three are processes of their own
         ("test_fed.py --task normal --method fedwrong", "fedwrong"),
-        ("test_fed.py --task normal --alpha -1", "--alpha"),
-        ("test_fed.py --task depth", "model_initialization.py"),
-        ("test_fed.py --task normal --resume_training True", "checkpoint"),
-        ("test_fed.py --task normal --data_path nowhere", "nowhere"),
-        ("test_fed.py --task normal --partition_file nowhere", "nowhere"),
-        ("test_fed.py --task normal --type building_based --partition by_building", "--n_clients 2"),
-        ("extract_embeddings.py --task reshading", "train_centralized_task_model.py"),
-        ("extract_embeddings.py --task normal --n_clusters 1000", "--n_clusters"),
+        ("test_fed.py --task normal --n_clusters 7", "--n_clusters 10"),
         ("train_centralized_task_model.py --task reshading", "model_initialization.py"),
-        ("model_initialization.py --task sculpture", "sculpture"),
-        ("model_initialization.py --task normal --encoder tiny --pretrained True", "--pretrained"),
-        ("model_initialization.py --task normal --image_size 50", "--image_size"),
-        ("make_tables.py --result_path empty", "test_fed.py"),
-        ("extract_datapoints_for_experiments.py --client_file_name no.csv --data_path {data}", "no.csv"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(trained_once: Callable, command: str, text: str) -> None:

@@ -75,9 +75,10 @@ def tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def result(folder: Path) -> tuple[list, dict[str, dict[str, torch.Tensor]]]:
-    """The metrics of the one finished run in a folder, and all the weights and states that it leaves."""
-    [summary] = [path for stage in ("test_federated", "train_centralized")
-                 for path in folder.glob(f"results/{stage}/**/summary.json")]  # fmt: skip
+    """The metrics of the last finished run in a folder, and all the weights and states that it leaves."""
+    finished = [path for stage in ("test_federated", "train_centralized")
+                for path in folder.glob(f"results/{stage}/**/summary.json")]  # fmt: skip
+    summary = max(finished, key=lambda path: path.stat().st_mtime_ns)
     run = summary.parent
     rows = pd.read_csv(run / "metrics.csv").drop(columns="seconds", errors="ignore").to_dict("records")
     models = folder.glob("trained_models/*.safetensors")
@@ -356,8 +357,9 @@ def test_runs_started_at_once_do_not_meet(prepared: Path, tmp_path: Path) -> Non
     assigned = np.load(folder / "assignments" / "assignments_normal.npy")
     about = json.loads((folder / "assignments" / "assignments_normal.json").read_text())
     assert assigned.max() + 1 == about["n_clusters"] and digest(assigned) == about["assignments_sha256"]
-    for path in (prepared / "data" / "packed" / "32").glob("*.npy"):
-        assert (folder / "data" / "packed" / "32" / path.name).read_bytes() == path.read_bytes()
+    for name in ("rgb.npy", "normal.npy"):
+        packed = [place / "data" / "packed" / "32" / name for place in (folder, prepared)]
+        assert packed[0].read_bytes() == packed[1].read_bytes()
 
 
 def test_every_stage_has_a_test_mode(prepared: Path, tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ def deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    handlers = {number: signal.signal(number, _note) for number in _SIGNALS}
+    # What is ignored, as Ctrl-C is in the background of a shell, stays so.
+    taken = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, _note) for number in taken}
     try:
         yield
         if _asked:

@@ -269,7 +269,7 @@ def test_training_interrupted_in_the_middle_of_an_epoch_ends_the_same(
 
     def backward(loss: torch.Tensor) -> None:
         if next(steps) == step:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
         torch.autograd.backward(loss)
 
     with monkeypatch.context() as patch, pytest.raises(interrupt.Interrupted, match=f"step {(step - 1) % 3 + 1} of 3"):
