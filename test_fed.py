@@ -105,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main, smaller="--batch_size")
+    run_script(main, smaller="--batch_size or --clients_per_batch")

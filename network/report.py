@@ -33,7 +33,7 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
         return
     run, rows = simulation.run, simulation.rows
     losses = {split: values["loss"] for split, values in trivial.items()}
-    summary = {"last": rows[-1], "trivial_loss": losses, "trivial": trivial, "heterogeneity": heterogeneity}
+    summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
     plots.federated_loss(rows, losses, title, run.figures / "loss.png")

@@ -68,13 +68,13 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     Empty if there is no finished run.
     """
     rows = []
-    for run in finished_runs(result_path / "test_federated", "last", "trivial_loss", "heterogeneity"):
+    for run in finished_runs(result_path / "test_federated", "last", "trivial", "heterogeneity"):
         args, summary = run.args, run.summary
         row = {name: value for name, value in args.items() if name not in ASIDE}
         for split, columns in LOSS_COLUMNS.items():
             found = [column for column in columns if column in summary["last"]]
             row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
-            row[f"{split}_trivial"] = summary["trivial_loss"].get(split, np.nan)
+            row[f"{split}_trivial"] = summary["trivial"].get(split, {}).get("loss", np.nan)
             row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
         rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in _SKEW})
     return pd.DataFrame(rows)

@@ -35,7 +35,7 @@ def write_run(tmp_path: Path) -> Write:
         args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed, **others}
         summary = {
             "last": {"round": 20, "train_loss_mean": own, "test_loss": held_out},
-            "trivial_loss": {"train": trivial, "test": trivial + 1},
+            "trivial": {"train": {"loss": trivial}, "test": {"loss": trivial + 1}},
             "heterogeneity": {"emd": emd},
         }
         (path / "args.json").write_text(json.dumps(args))
@@ -182,7 +182,7 @@ def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_
             path = write_run(kind, 0.0, method=method)
             summary = json.loads((path / "summary.json").read_text())
             summary["last"] = {"round": 20} | {name: factor * value for name, value in columns.items()}
-            summary["trivial_loss"]["local_test"] = 6.0
+            summary["trivial"]["local_test"] = {"loss": 6.0}
             (path / "summary.json").write_text(json.dumps(summary))
     table = table_of(tmp_path)
     rows = {(row["method"], row["data"]): row for row in table.to_dict("records")}
