@@ -169,7 +169,7 @@ def as_tensor(packed: np.ndarray) -> Tensor:
 
 def decode_batch(task: Task, images: Tensor, stored: Tensor) -> Batch:
     """A batch from packed images (B, 3, S, S) uint8 and packed values of the task, on their device."""
-    images = images.float().div_(255.0).contiguous(memory_format=torch.channels_last)
+    images = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
     return Batch(images, *task.decode(*_values(task, stored)))
 
 
