@@ -3,7 +3,7 @@
 # simulates federated learning on embedding-based, class-based and random splits, and makes tables, figure and report.
 #
 #   bash run_pipeline.sh               under ten minutes on two cores
-#   bash run_pipeline.sh --test_mode   the same in two or three minutes, with too little training to mean anything
+#   bash run_pipeline.sh --test_mode   the same in about a minute, with too little training to mean anything
 TASKS=${TASKS:-depth_euclidean normal class_scene} METHODS=${METHODS:-fedavg}
 if [ "${1:-}" = "--test_mode" ]; then SEEDS=${SEEDS:-0}; else SEEDS=${SEEDS:-0 1}; fi
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/scale.sh" "$@"
