@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from utils.errors import UserError
 from utils.runs import data_path_or_default
 
 _READ_AHEAD = 2  # batches, where they are read beside the training
+_DECODED_BYTES = 256 << 20  # of decoded images and targets that a process holds, on the CPU
+_DECODED_AT_ONCE = 256
 _TEST_MODE = (256, 64)  # training and held-out images that --test_mode works on
 
 
@@ -104,7 +107,10 @@ class TaskData:
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
-        return decode_batch(self.task, *self._read(positions))
+        if self._decoded is None:
+            return decode_batch(self.task, *self._read(positions))
+        images, target, valid = (tensor[positions] for tensor in self._decoded)
+        return Batch(images.permute(0, 3, 1, 2), target, valid)
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
         """Batch after batch of the images at these positions (int64): the positions on `device`, and the images.
@@ -133,6 +139,24 @@ class TaskData:
             return maps
         values, valid = _values(self.task, self._take(self._stored, positions))
         return tuple(self.task.physical(each, values, valid) for each in maps)
+
+    @cached_property
+    def _decoded(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """All images (N, S, S, 3), targets and what counts in them, decoded once and for all, if that is little enough.
+
+        Only on the CPU, where decoding a batch costs several per cent of a small network's step; a GPU has time for it.
+        """
+        if self.device.type != "cpu":
+            return None
+        one = decode_batch(self.task, *self._read(torch.zeros(1, dtype=torch.int64)))
+        size = sum(tensor.nbytes for tensor in (one.images, one.target, one.valid)) * len(self._images)
+        if size > _DECODED_BYTES:
+            return None
+        parts = [
+            decode_batch(self.task, *self._read(at)) for at in torch.arange(len(self._images)).split(_DECODED_AT_ONCE)
+        ]
+        images = torch.cat([part.images.permute(0, 2, 3, 1) for part in parts])
+        return images, torch.cat([part.target for part in parts]), torch.cat([part.valid for part in parts])
 
     def _read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         return self._take(self._images, positions), self._take(self._stored, positions)

@@ -166,6 +166,27 @@ def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
     assert list(data.batches([])) == []
 
 
+@pytest.mark.parametrize("task", ["normal", "depth_euclidean", "segment_semantic", "class_scene"])
+def test_images_that_are_decoded_once_are_those_decoded_each_time(
+    selection: Selection, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:  # fmt: skip
+    once = TaskData(selection, get_task(task), 16, torch.device("cpu"))
+    monkeypatch.setattr("datasets.task_data._DECODED_BYTES", 0)
+    each = TaskData(selection, get_task(task), 16, torch.device("cpu"))
+    positions = torch.from_numpy(np.concatenate([once.test, once.train[::-1]]))
+    assert each._decoded is None
+    expected = each.batch(positions)
+    monkeypatch.undo()
+    assert once._decoded is not None
+    found = once.batch(positions)
+    for name in ("images", "target", "valid"):
+        one, other = getattr(found, name), getattr(expected, name)
+        assert one.dtype == other.dtype and torch.equal(one, other)
+    assert found.images.is_contiguous(memory_format=torch.channels_last)
+    found.images.zero_()  # a batch is a copy
+    assert torch.equal(once.batch(positions).images, expected.images)
+
+
 def test_reading_ahead_passes_on_what_goes_wrong(selection: Selection) -> None:
     data = TaskData(selection, get_task("normal"), 16, torch.device("cpu"))
     data._resident = False
