@@ -116,20 +116,27 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
     folder = data_path / "packed" / str(size)
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
     fingerprint = _fingerprint(data_path, views, encoding, size)
-    manifest = _read_manifest(manifest_path)
-    array = _map(array_path) if manifest.get("fingerprint") == fingerprint and "sha256" in manifest else None
+    manifest, array = _packed_before(manifest_path, array_path, fingerprint)
     if array is not None:
         return array, manifest["unreadable"]
     with locked(folder / f".{encoding.domain}.lock"):  # who waits here finds it packed
-        manifest = _read_manifest(manifest_path)
-        if manifest.get("fingerprint") != fingerprint or _map(array_path) is None:
+        manifest, array = _packed_before(manifest_path, array_path, fingerprint)
+        if array is None:
             fresh = folder / f"{encoding.domain}.new.npy"
             manifest = _pack(data_path, views, encoding, size, fresh, fingerprint)
             manifest_path.unlink(missing_ok=True)  # it must never speak of another array
             fresh.replace(array_path)
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
             fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
-        return np.load(array_path, mmap_mode="c", allow_pickle=False), manifest["unreadable"]
+            array = np.load(array_path, mmap_mode="c", allow_pickle=False)
+        return array, manifest["unreadable"]
+
+
+def _packed_before(manifest_path: Path, array_path: Path, fingerprint: str) -> tuple[dict, np.ndarray | None]:
+    """The manifest, and the packed array, None where it is not of this fingerprint or says no version of itself."""
+    manifest = _read_manifest(manifest_path)
+    current = manifest.get("fingerprint") == fingerprint and "sha256" in manifest
+    return manifest, _map(array_path) if current else None
 
 
 def packed_version(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str | None:

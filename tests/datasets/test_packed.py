@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from fractions import Fraction
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from datasets.packed import load_packed, pack_view, read_image, resize
+from datasets.packed import load_packed, pack_view, packed_version, read_image, resize
 from datasets.selection import Selection, read_selection
 from datasets.task_data import TaskData
 from datasets.taskonomy import View
@@ -318,3 +319,17 @@ def test_batches_of_every_task_are_finite_and_have_its_shapes(selection: Selecti
     assert batch.target.shape == shape and batch.target.isfinite().all()
     assert batch.valid.dtype == torch.bool and batch.valid.any()
     assert torch.broadcast_shapes(batch.valid.shape, shape) == shape
+
+
+def test_an_array_that_says_no_version_is_packed_once_more(tmp_path: Path) -> None:
+    selection = small_selection(tmp_path, 2)
+    for view in selection.views:
+        write(tmp_path / view.path("rgb"), np.full((20, 20, 3), view.point, np.uint8))
+    before, _ = load_packed(tmp_path, selection.views, RGB, SIZE)
+    version = packed_version(tmp_path, selection.views, RGB, SIZE)
+    manifest = tmp_path / "packed" / str(SIZE) / "rgb.json"
+    said = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({name: value for name, value in said.items() if name != "sha256"}))
+    assert packed_version(tmp_path, selection.views, RGB, SIZE) is None
+    after, _ = load_packed(tmp_path, selection.views, RGB, SIZE)
+    assert (after == before).all() and packed_version(tmp_path, selection.views, RGB, SIZE) == version is not None
