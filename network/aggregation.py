@@ -19,16 +19,15 @@ class WeightedSum:
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
-        self._kind = torch.float32 if accelerator.device.type == "mps" else torch.float64
         self._shapes: dict[str, torch.Size] = {}
-        self._sum = torch.zeros(0, dtype=self._kind, device=accelerator.device)
+        self._sum = torch.zeros(0, dtype=sum_type(accelerator.device), device=accelerator.device)
 
     def add(self, upload: Mapping[str, Tensor], weight: float) -> None:
         """Add an upload; all have the same tensors, whose values single precision can hold."""
         flat = torch.cat([tensor.flatten() for tensor in upload.values()])
         if not self._shapes:
             self._shapes = {name: tensor.shape for name, tensor in upload.items()}
-            self._sum = flat.new_zeros(flat.shape, dtype=self._kind)
+            self._sum = self._sum.new_zeros(flat.shape)
         self._sum.add_(flat, alpha=weight)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
@@ -44,8 +43,12 @@ class WeightedSum:
         return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
 
 
+def sum_type(device: torch.device) -> torch.dtype:
+    """The type that sums are kept in: double precision, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def total(tensor: Tensor, accelerator: Accelerator) -> Tensor:
     """A tensor added up over all processes, in double precision; every process calls it."""
-    kind = torch.float32 if accelerator.device.type == "mps" else torch.float64
-    tensor = tensor.to(kind)
+    tensor = tensor.to(sum_type(accelerator.device))
     return accelerator.reduce(tensor, "sum") if accelerator.num_processes > 1 else tensor

@@ -15,6 +15,7 @@ from datasets.task_data import TaskData
 from losses import LOSSES
 from models.task_model import load_model
 from models.training import early_file
+from network.aggregation import sum_type
 from network.dealing import Dealing
 from network.groups import read_projection
 from network.heterogeneity import report
@@ -60,7 +61,7 @@ def gradient_dispersion(
     model.eval()
     loss_of = LOSSES[data.task.loss]
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    kind = torch.float32 if data.device.type == "mps" else torch.float64
+    kind = sum_type(data.device)
     mean = [torch.zeros_like(parameter, dtype=kind) for parameter in parameters]
     square = torch.zeros(1, dtype=kind, device=data.device)
     n_images = sum(map(len, clients))

@@ -16,7 +16,7 @@ from datasets.task_data import TaskData
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn, copy_into
 from network.local_training import LocalTraining
-from network.workspace import workspace
+from network.workspace import Workspace
 
 _STEPS, _REPEATS = 3, 2
 _CLEARLY = 0.95  # what is not faster by this is not worth its memory
@@ -43,11 +43,10 @@ def fastest(most: int, seconds: Callable[[int], float]) -> tuple[int, dict[int, 
 
 
 def seconds_a_step(
-    n: int, model: nn.Module, data: TaskData, settings: LocalSettings, groups: Tensor, compiled: bool = False
+    n: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings, groups: Tensor
 ) -> float:  # fmt: skip
-    """Seconds a client and step of `n` clients at once, by FedAvg; the model is left as it was."""
-    image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
-    space = workspace(model, n, image_shape, compiled)
+    """Seconds a client and step of `n` clients at once, by FedAvg, in what `build` makes; the model stays as it was."""
+    space = build(n)
     start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
     settings = replace(settings, n_rounds=1)
@@ -85,10 +84,11 @@ def fastest_threads(seconds: Callable[[], float]) -> tuple[int, dict[int, float]
 
 
 def measure(
-    most: int, model: nn.Module, data: TaskData, settings: LocalSettings, groups: Tensor, compiled: bool
+    most: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings,
+    groups: Tensor,
 ) -> dict[str, Any]:  # fmt: skip
     """The choice of `clients_per_batch` and `threads`, and the milliseconds a client and step that it rests on."""
-    seconds = partial(seconds_a_step, model=model, data=data, settings=settings, groups=groups, compiled=compiled)
+    seconds = partial(seconds_a_step, build=build, model=model, data=data, settings=settings, groups=groups)
     n, of_clients = fastest(most, seconds)
     choice: dict[str, Any] = {"clients_per_batch": n, "threads": torch.get_num_threads()}
     choice["ms_by_clients"] = {clients: round(1e3 * value, 3) for clients, value in of_clients.items()}

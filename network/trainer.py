@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -47,15 +47,16 @@ class Trainer:
         self.states, self.groups, self.shared, self.seed = states, groups, frozenset(shared), seed
         self.pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
         self._names = list(model.state_dict())
-        self._compiled = compiled
+        self._kept = [name for name in self._names if name not in self.shared]
         image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
+        self._build = partial(workspace, model, image_shape=image_shape, compiled=compiled)
         # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
-        self._workspace = lru_cache(maxsize=2)(lambda n: workspace(model, n, image_shape, compiled))
+        self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def measure_pace(self, most: int) -> dict[str, Any]:
         """How many clients, up to `most`, are best trained at once; see `network/probe.py`."""
-        return measure(most, self.model, self.data, self.settings, self.groups, self._compiled)
+        return measure(most, self._build, self.model, self.data, self.settings, self.groups)
 
     def lots(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
         """This process's clients of a round, in lots that can train at once."""
@@ -79,8 +80,7 @@ class Trainer:
         """
         for clients in self.lots(turns):
             for local in self._train(clients, turns, server, round):
-                own = [name for name in self._names if name not in self.shared]
-                local.state |= under("own", local.copy(own))
+                local.state |= under("own", local.copy(self._kept))
                 self.states.save(local.client, local.state)
                 losses = torch.stack(local.losses)
                 upload = self.algorithm.upload(local) | {LOSS: losses.mean()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from network.probe import fastest, fastest_threads, measure
+from network.workspace import workspace
 from tests.network import quadratic as q
 
 
@@ -53,7 +55,8 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     data = q.QuadraticData()
     data.train = q.CLIENTS[1]
-    choice = measure(4, model, data, q.SETTINGS, torch.zeros(11).long(), False)
+    build = partial(workspace, model, image_shape=(5,))
+    choice = measure(4, build, model, data, q.SETTINGS, torch.zeros(11).long())
     assert choice["clients_per_batch"] in (1, 2, 4) and set(choice["ms_by_clients"]) >= {1, 2}
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
