@@ -50,6 +50,7 @@ def parse_args() -> Namespace:
     add("--trained_model_dir", type=Path, default=Path("trained_models"), help="of the central model")
     parser.add_flag("--plot_distribution", True, "draw what each client has")
     add("--on_nan", choices=ON_NAN, default="stop", help="what to do where a client's loss is not finite")
+    add("--evaluate_every", type=POSITIVE_INT, default=1, help="rounds between evaluations of the models")
     add_resume(parser, "rounds", "continue the newest run with these arguments")
     add_data(parser)
     add_compute(parser)
@@ -95,8 +96,8 @@ def main() -> None:
 
     simulation = Simulation(
         model, data, dealing.clients, held_out, dealing.groups, method, LocalSettings.of(args), accelerator, run,
-        args.rand_seed, kept, checkpoint_every=args.checkpoint_every, on_nan=args.on_nan,
-        clients_per_batch=args.clients_per_batch, compiled=args.compile,
+        args.rand_seed, kept, evaluate_every=args.evaluate_every, checkpoint_every=args.checkpoint_every,
+        on_nan=args.on_nan, clients_per_batch=args.clients_per_batch, compiled=args.compile,
     )  # fmt: skip
     if args.resume_training:
         simulation.resume()

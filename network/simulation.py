@@ -54,6 +54,7 @@ class Simulation:
         seed: of all randomness.
         kept: names of tensors that stay with the clients, whatever the method.
         memory: bytes of clients' states to hold in memory, a process.
+        evaluate_every: rounds between evaluations of the models; there is one before the first and after the last, too.
         checkpoint_every: rounds between checkpoints; there is one at the end, and whenever training stops, too.
         on_nan: what to do about a client whose loss is not finite: "stop", or "skip_client" in the round's mean.
         clients_per_batch: how many clients train side by side, at most; None to measure what is fastest.
@@ -63,14 +64,14 @@ class Simulation:
     def __init__(
         self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
         groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
-        kept: Collection[str] = (), memory: int = MEMORY, checkpoint_every: int = 1, on_nan: str = "stop",
-        clients_per_batch: int | None = 1, compiled: bool = False,
+        kept: Collection[str] = (), memory: int = MEMORY, evaluate_every: int = 1, checkpoint_every: int = 1,
+        on_nan: str = "stop", clients_per_batch: int | None = 1, compiled: bool = False,
     ) -> None:  # fmt: skip
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
         self.groups = torch.from_numpy(groups).to(accelerator.device)
         self.accelerator, self.run, self.seed = accelerator, run, seed
-        self.checkpoint_every, self.on_nan = checkpoint_every, on_nan
+        self.evaluate_every, self.checkpoint_every, self.on_nan = evaluate_every, checkpoint_every, on_nan
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
         self.server |= algorithm.server_state(self.model)
@@ -106,9 +107,7 @@ class Simulation:
                     start = time.perf_counter()
                     local_loss = self._train_round(round)
                     self._finish_round(round + 1, {LOSS: local_loss, "seconds": time.perf_counter() - start})
-                    kind = "personal_" if self.has_personal else ""
-                    shown = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
-                    bar.set_postfix({label: f"{self.rows[-1][column]:.4f}" for label, column in shown.items()})
+                    bar.set_postfix(self._shown())
         copy_into(self._working, self.server)
         return self.rows
 
@@ -205,8 +204,32 @@ class Simulation:
         state = self.states.load(client)
         copy_into(self._working, self.algorithm.personal_model(self.trainer.start(state, self.server), state))
 
+    def _shown(self) -> dict[str, str]:
+        """The losses on the progress bar: of the last round's training, and of the newest evaluation."""
+        kind = "personal_" if self.has_personal else ""
+        columns = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
+        evaluated = next(row for row in reversed(self.rows) if columns["clients"] in row)
+        values = {"train": self.rows[-1][LOSS]} | {label: evaluated[column] for label, column in columns.items()}
+        return {label: f"{value:.4f}" for label, value in values.items()}
+
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
-        """Evaluate the models, and write metrics and checkpoint."""
+        """Evaluate the models, and write metrics and checkpoint, where it is time for them."""
+        if self._is_due(round, self.evaluate_every):
+            row |= self._evaluate(round)
+        self.rows.append({"round": round, **row})
+        if self.accelerator.is_main_process:
+            self.run.write_metrics(self.rows)
+        if self._is_due(round, self.checkpoint_every):
+            self._save()
+        else:
+            self.states.finish_round()
+
+    def _is_due(self, round: int, every: int) -> bool:
+        return round % every == 0 or round == self.settings.n_rounds
+
+    def _evaluate(self, round: int) -> dict[str, float]:
+        """The columns of the models there are; UserError where one has diverged."""
+        row: dict[str, float] = {}
         losses = []
         if self.has_global:
             copy_into(self._working, self.server)
@@ -218,13 +241,7 @@ class Simulation:
         # A client with nothing to count has no loss; a model that diverged has none on any client.
         if not np.isfinite(losses).all():
             raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
-        self.rows.append({"round": round, **row})
-        if self.accelerator.is_main_process:
-            self.run.write_metrics(self.rows)
-        if round % self.checkpoint_every == 0 or round == self.settings.n_rounds:
-            self._save()
-        else:
-            self.states.finish_round()
+        return row
 
     def _save(self) -> None:
         """Write the clients' states, then the checkpoint that names them, and only then let go of the old ones."""

@@ -167,6 +167,7 @@ ARGUMENTS = [
     (f"{FED} --partition cake", "--partition: invalid choice: 'cake'"),
     (f"{FED} --batch_norm none", "--batch_norm: invalid choice: 'none'"),
     (f"{FED} --on_nan ignore", "--on_nan: invalid choice: 'ignore'"),
+    (f"{FED} --evaluate_every 0", "--evaluate_every: 0 must be at least 1"),
     (f"{FED} --checkpoint_every 0", "--checkpoint_every: 0 must be at least 1"),
     (f"{FED} --clients_per_round 0", "--clients_per_round: 0 must be at least 1"),
     (f"{FED} --client_sampling luck", "--client_sampling: invalid choice: 'luck'"),

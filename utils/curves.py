@@ -19,7 +19,7 @@ _GRID = ["task", "method", "type", "alpha", "rand_seed"]
 
 
 def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) -> pd.DataFrame:
-    """The loss in every round of the finished runs of some methods, or of all: a row a run and round.
+    """The loss by round of the finished runs of some methods, or of all: a row a run and round that was evaluated.
 
     Columns: task, method, type, alpha, rand_seed, round, `mean` and `std` over clients on the part of the data
     `split` (see `utils.tables.SPLITS`; of clients' own models where they have some; no `std` on the common held-out
@@ -77,6 +77,7 @@ def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
 
 def _rounds(run: Finished, split: str) -> pd.DataFrame:
     metrics = pd.read_csv(run.path / "metrics.csv")
+    metrics = metrics[metrics.filter(regex="train_loss_mean$").notna().any(axis=1)]  # the others were not evaluated
     column = next((name for name in LOSS_COLUMNS[split] if name in metrics), None)
     mean = metrics[column] if column else np.nan
     std = metrics[column.removesuffix("mean") + "std"] if column and column.endswith("mean") else np.nan

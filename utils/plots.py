@@ -183,10 +183,12 @@ def federated_loss(
 
     The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
     the global model all of them. Bands are the standard deviation over clients; dotted lines the trivial predictor.
+    Rounds without an evaluation are left out.
     """
     figure = Figure((10, 4.2), layout="constrained")
     figure.suptitle(title)
     panels = dict(zip(("train", "local_test"), figure.subplots(1, 2, sharey=True), strict=True))
+    rows = [row for row in rows if rows[0].keys() <= row.keys()]
     rounds = [row["round"] for row in rows]
     highest = []
     for (split, axes), (prefix, label, colour) in product(

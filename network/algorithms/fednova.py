@@ -30,9 +30,7 @@ class FedNova(FedProx):
     proximal steps the paper's code takes sum_i p_i tau_i for tau_eff.) Buffers are averaged.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {
-        "mu": replace(FedProx.arguments["mu"], default=0.0)
-    }
+    arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add mu (w - w_t), and to the probe what that is for it."""

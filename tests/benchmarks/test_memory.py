@@ -32,9 +32,7 @@ def test_fedavg_keeps_nothing() -> None:
     assert kept_state("fedavg", {}) == {}
 
 
-def test_table_compares_with_the_fewest_clients(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_table_compares_with_the_fewest_clients(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     losses = {1 << 40: 2.0}
 
     def found(method: str, n_clients: int, bound: int = memory.BOUND) -> dict[str, float]:

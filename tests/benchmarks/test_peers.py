@@ -55,7 +55,7 @@ def test_plain_loop_and_ours_are_federated_averaging_by_hand(cores: int) -> None
         assert found.keys() == expected.keys()
         assert all(np.allclose(found[name], expected[name], rtol=1e-4, atol=1e-6) for name in expected)
     peers.check(federation, weights)
-    row, = peers.rows(federation, {"bare steps": np.array([2.0, 4.0]), "ours": np.array([3.0, 8.0])})
+    (row,) = peers.rows(federation, {"bare steps": np.array([2.0, 4.0]), "ours": np.array([3.0, 8.0])})
     assert row["over the bare steps"] == {1: "1.75 (1.50 to 2.00)", 2: "3.50 (3.00 to 4.00)"}[cores]
 
 

@@ -8,9 +8,7 @@ from benchmarks import scaling
 from utils.errors import UserError
 
 
-def test_table_has_a_row_a_number_of_processes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_table_has_a_row_a_number_of_processes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     command = "scaling --repeats 1 --rounds 2 --scale smallest"
     monkeypatch.setattr("sys.argv", command.split())
     scaling.main()

@@ -284,9 +284,7 @@ def test_training_interrupted_in_the_middle_of_an_epoch_ends_the_same(
         assert_same(load_file(getattr(resumed, file)), load_file(getattr(whole, file)))
 
 
-def test_checkpoint_every_so_many_epochs_and_after_the_last(
-    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_every_so_many_epochs_and_after_the_last(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[int] = []
     trained = trainer("a", replace(SETTINGS, n_epochs=5))
     trained.checkpoint_every = 2

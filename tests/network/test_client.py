@@ -67,4 +67,3 @@ def test_local_epochs_become_whole_batches() -> None:
 def test_clients_are_spread_the_longest_first() -> None:
     # 9 | 7 -> 9 | 7+4 -> 9+3 | 11 -> 12 | 11+2: loads 12 and 13
     assert longest_first([4, 9, 2, 7, 3], 2) == [[1, 4], [3, 0, 2]]
-

@@ -462,6 +462,17 @@ def test_checkpoints_come_every_so_many_rounds_and_at_the_end(tmp_path: Path, mo
         assert saved == rounds
 
 
+@pytest.mark.parametrize("name", ["fedavg", "ditto", "fedrep"])
+def test_evaluations_come_every_so_many_rounds_and_change_nothing(tmp_path: Path, name: str) -> None:
+    always, seldom = (federation(name, tmp_path / str(every), evaluate_every=every) for every in (1, 2))
+    expected, rows = always.train(), seldom.train()
+    assert [row["round"] for row in rows if len(row) == len(rows[0])] == [0, 2, 3]
+    assert rows[1].keys() == {"round", "local_loss", "seconds"}
+    for row, other in zip(rows, expected, strict=True):
+        assert all(row[name] == other[name] for name in row.keys() - {"seconds", "local_loss"})
+    assert all(torch.equal(always.server[name], seldom.server[name]) for name in always.server)
+
+
 @pytest.mark.parametrize("broken", ["checkpoint", "state", "both"])
 def test_a_broken_checkpoint_falls_back_to_the_one_before(
     tmp_path: Path, broken: str, capsys: pytest.CaptureFixture[str]

@@ -53,6 +53,15 @@ def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write)
         read_rounds(tmp_path, "train", ["moon"])
 
 
+def test_rounds_without_an_evaluation_are_left_out(tmp_path: Path, write: Write) -> None:
+    path = write("iid", 2.0) / "metrics.csv"
+    rows = pd.read_csv(path)
+    rows.loc[1, [name for name in rows if name != "round"]] = np.nan
+    rows.to_csv(path, index=False)
+    table = read_rounds(tmp_path, "train")
+    assert table["round"].tolist() == [0, 2] and table["mean"].tolist() == pytest.approx([2, 1.8])
+
+
 def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, write: Write) -> None:
     for rate in (0.1, 0.2):
         write("iid", 2.0, init_lr=rate)
