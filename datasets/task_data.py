@@ -109,7 +109,8 @@ class TaskData:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
         if self._decoded is None:
             return decode_batch(self.task, *self._read(positions))
-        images, target, valid = (tensor[positions] for tensor in self._decoded)
+        # On a CPU three to five times as fast as `tensor[positions]`.
+        images, target, valid = (tensor.index_select(0, positions) for tensor in self._decoded)
         return Batch(images.permute(0, 3, 1, 2), target, valid)
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:

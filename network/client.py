@@ -96,24 +96,35 @@ class Phase:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a client sees in a step: images (B, 3, S, S), their embedding (B, E, S, S), and of each its scene class and
-    group (B,), which are looked up where a method asks for them."""
+    """What a client sees in a step, looked up where a method asks for it: the rows `own` of what all clients that train
+    side by side see."""
 
-    inputs: Tensor
-    embedding: Tensor
-    positions: Tensor
-    all_labels: Tensor
-    all_groups: Tensor
+    own: slice
+    all_inputs: Tensor
+    all_embeddings: Tensor
+    all_positions: Tensor
+    labels_of_data: Tensor
+    groups_of_data: Tensor
+
+    @property
+    def inputs(self) -> Tensor:
+        """The images (B, 3, S, S)."""
+        return self.all_inputs[self.own]
+
+    @property
+    def embedding(self) -> Tensor:
+        """The images' embedding (B, E, S, S)."""
+        return self.all_embeddings[self.own]
 
     @property
     def labels(self) -> Tensor:
         """The images' scene classes (B,)."""
-        return self.all_labels[self.positions]
+        return self.labels_of_data[self.all_positions[self.own]]
 
     @property
     def groups(self) -> Tensor:
         """The images' groups (B,)."""
-        return self.all_groups[self.positions]
+        return self.groups_of_data[self.all_positions[self.own]]
 
 
 @dataclass

@@ -60,12 +60,12 @@ class LocalTraining:
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         for step, (at, batch) in enumerate(self.data.batches(plan)):
-            embedding, output = self.workspace(batch.images.unflatten(0, (len(clients), -1)))
-            losses = self._loss_of(output.flatten(0, 1), batch.target, batch.valid).view(len(clients), -1)
+            embedding, output = self.workspace(batch.images)
+            losses = self._loss_of(output, batch.target, batch.valid)
             minimised = []
-            for i, (local, loss) in enumerate(zip(clients, losses.unbind(), strict=True)):
+            for i, (local, loss) in enumerate(zip(clients, losses.chunk(len(clients)), strict=True)):
                 own = slice(i * len(loss), i * len(loss) + sizes[i])
-                local.batch = Seen(batch.images[own], embedding[i, : sizes[i]], at[own], self.data.labels, self.groups)
+                local.batch = Seen(own, batch.images, embedding, at, self.data.labels, self.groups)
                 counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # a slice costs a step backward
                 minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())

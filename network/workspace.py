@@ -37,8 +37,8 @@ class Workspace(ABC):
         self._forward: Callable[[Tensor], Outputs] = torch.compile(self.compute) if compiled else self.compute
 
     def __call__(self, images: Tensor) -> Outputs:
-        """Embeddings (N, B, E, S, S) and outputs (N, B, …) of each copy's own images (N, B, 3, S, S), in training."""
-        if images.shape[1] == 1:
+        """Embeddings (N * B, E, S, S) and outputs (N * B, …), copy after copy, of their own images, in training."""
+        if len(images) == self.n:
             set_training(self._module, 1)
         try:
             return self._forward(images)
@@ -70,8 +70,7 @@ class OneCopy(Workspace):
 
     def compute(self, images: Tensor) -> Outputs:
         """The model's forward pass."""
-        embedding, output = self._model(images[0])
-        return embedding[None], output[None]
+        return self._model(images)
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """The tensor."""
@@ -87,7 +86,7 @@ class StackedCopies(Workspace):
 
     def compute(self, images: Tensor) -> Outputs:
         """One forward pass of the stacked network."""
-        embedding, output = self._stacked(images.transpose(0, 1).flatten(1, 2))
+        embedding, output = self._stacked(images.unflatten(0, (self.n, -1)).transpose(0, 1).flatten(1, 2))
         return self._apart(embedding), self._apart(output)
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
@@ -95,7 +94,7 @@ class StackedCopies(Workspace):
         return tensor.unbind()
 
     def _apart(self, maps: Tensor) -> Tensor:
-        return maps.unflatten(1, (self.n, -1)).transpose(0, 1)
+        return maps.unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1)
 
 
 class VmappedCopies(Workspace):
@@ -112,7 +111,9 @@ class VmappedCopies(Workspace):
     def compute(self, images: Tensor) -> Outputs:
         """The model's forward pass, over parameters and images together."""
         with sdpa_kernel(SDPBackend.MATH):  # vmap has no rule for the fused kernels and would go through them in a loop
-            return torch.func.vmap(self._one, randomness="different")(self._values, images)
+            of_copies = torch.func.vmap(self._one, randomness="different")
+            embedding, output = of_copies(self._values, images.unflatten(0, (self.n, -1)))
+        return embedding.flatten(0, 1), output.flatten(0, 1)
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Its rows."""
@@ -151,9 +152,9 @@ def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[
     images = torch.rand(n, 2, *image_shape, generator=torch.Generator().manual_seed(0)).to(device)
     model.eval(), stacked.eval()
     try:
-        _, together = StackedCopies(stacked, n).compute(images)
+        _, together = StackedCopies(stacked, n).compute(images.flatten(0, 1))
     except (RuntimeError, IndexError):  # shapes that do not fit
         return False
-    alone = torch.stack([model(each)[1] for each in images])
+    alone = torch.cat([model(each)[1] for each in images])
     # A mixture is far off; rounding, in half precision too, is not.
     return bool((together - alone).abs().max() <= 0.05 * alone.abs().max())

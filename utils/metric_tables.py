@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from utils.finished import ASIDE, finished_runs
-from utils.tables import SPLITS, differing, spread
+from utils.statistics import with_spread
+from utils.tables import SPLITS, differing
 
 # What is measured on, whose models, and the columns of a federated run's last round that hold it.
 _COLUMNS = {
@@ -67,7 +68,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
         row["data"], row["alpha"] = SPLITS[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
         # One value a seed: the trivial predictor's comes with every run.
         by_seed = group.groupby("seed")[names].mean()
-        rows.append(row | {"seeds": len(by_seed)} | {name: spread(by_seed[name], 4) for name in names})
+        rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})
     return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,11 +83,20 @@ def verdict(values: ArrayLike, above: str = "higher", below: str = "lower", neit
 
 def with_interval(values: ArrayLike, digits: int, sign: str = "") -> str:
     """`mean [low, high]` with the t interval; only the mean for one value, a dash for none."""
+    return _with_mean(values, digits, sign, lambda numbers: bounds(interval(numbers), digits, sign))
+
+
+def with_spread(values: ArrayLike, digits: int, sign: str = "") -> str:
+    """`mean ± standard deviation` (of a sample); only the mean for one value, a dash for none."""
+    return _with_mean(values, digits, sign, lambda numbers: f"± {numbers.std(ddof=1):.{digits}f}")
+
+
+def _with_mean(values: ArrayLike, digits: int, sign: str, beside: Callable[[np.ndarray], str]) -> str:
     numbers = finite(values)
     if not len(numbers):
         return "–"
     mean = f"{numbers.mean():{sign}.{digits}f}"
-    return mean if len(numbers) == 1 else f"{mean} {bounds(interval(numbers), digits, sign)}"
+    return mean if len(numbers) == 1 else f"{mean} {beside(numbers)}"
 
 
 def bounds(of: tuple[float, float], digits: int, sign: str = "") -> str:

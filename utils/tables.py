@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from utils.errors import UserError
 from utils.finished import ASIDE, finished_runs
-from utils.statistics import finite, with_interval
+from utils.statistics import with_interval, with_spread
 
 SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
 # The columns of a split's loss; where clients have models of their own, these are what the method offers them.
@@ -51,12 +50,12 @@ def read_central(result_path: Path) -> pd.DataFrame:
             dict(zip(["task", *varying], key, strict=True))
             | {
                 "seeds": len(part),
-                "trivial loss": spread(reference, 4),
-                "model loss": spread(loss, 4),
-                "lower by, %": spread(-increase(loss, reference), 1),
+                "trivial loss": with_spread(reference, 4),
+                "model loss": with_spread(loss, 4),
+                "lower by, %": with_spread(-increase(loss, reference), 1),
                 "metric": last,
-                "trivial": spread([value[last] for value in trivial], 3),
-                "model": spread([value[last] for value in model], 3),
+                "trivial": with_spread([value[last] for value in trivial], 3),
+                "model": with_spread([value[last] for value in model], 3),
             }
         )
     return pd.DataFrame(rows)
@@ -145,15 +144,6 @@ def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return 100.0 * (loss / reference - 1.0)
 
 
-def spread(values: ArrayLike, digits: int, sign: str = "") -> str:
-    """`mean ± standard deviation` (of a sample; only the mean for one value), or a dash for none."""
-    numbers = finite(values)
-    if not len(numbers):
-        return "–"
-    mean = f"{numbers.mean():{sign}.{digits}f}"
-    return mean if len(numbers) == 1 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
-
-
 def readable(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison as text, with mean ± standard deviation over seeds."""
     rows = []
@@ -169,13 +159,13 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
                 "model": row["model"],
                 "data": SPLITS[row["split"]],
                 "seeds": len(row["seeds"]),
-                "trivial": spread(row["trivial"][:1], 4),
-                "IID": spread(row["iid"], 4),
-                "class": spread(row["class"], 4),
-                "embedding": spread(row["embedding"], 4),
-                "class over IID, %": spread(increase(row["class"], row["iid"]), 1, "+"),
-                "embedding over IID, %": spread(increase(row["embedding"], row["iid"]), 1, "+"),
-                "embedding over class, %": spread(increase(row["embedding"], row["class"]), 1, "+"),
+                "trivial": with_spread(row["trivial"][:1], 4),
+                "IID": with_spread(row["iid"], 4),
+                "class": with_spread(row["class"], 4),
+                "embedding": with_spread(row["embedding"], 4),
+                "class over IID, %": with_spread(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_spread(increase(row["embedding"], row["iid"]), 1, "+"),
+                "embedding over class, %": with_spread(increase(row["embedding"], row["class"]), 1, "+"),
             }
             | skew
         )
@@ -192,8 +182,8 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         fixed = {name: value for name, value in setting(row).items() if name != "alpha"}
         about = fixed | {"model": row["model"], "data": SPLITS[row["split"]]}
-        cells = rows.setdefault(tuple(about.values()), about | {"trivial": spread(row["trivial"][:1], 3)})
-        cells |= {"IID": spread(row["iid"], 3)}
+        cells = rows.setdefault(tuple(about.values()), about | {"trivial": with_spread(row["trivial"][:1], 3)})
+        cells |= {"IID": with_spread(row["iid"], 3)}
         for kind in ("class", "embedding"):
             cells[f"{kind}, α = {row['alpha']:g}"] = with_interval(increase(row[kind], row["iid"]), 1, "+")
     return pd.DataFrame(rows.values())

@@ -49,14 +49,15 @@ class Arrays:
     task = get_task("class_scene")
 
     def __init__(self, federation: Federation) -> None:
-        self.images, self.labels = federation.data
+        images, self.labels = federation.data
+        self.images = images.permute(0, 2, 3, 1).contiguous()  # as `TaskData` has them: channels last
         self.valid = torch.ones_like(self.labels, dtype=torch.bool)
         self.train = self.test = np.arange(len(self.labels))
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at these positions."""
-        images = self.images[positions].contiguous(memory_format=torch.channels_last)
-        return Batch(images, self.labels[positions], self.valid[positions])
+        images, labels, valid = (values.index_select(0, positions) for values in (self.images, self.labels, self.valid))
+        return Batch(images.permute(0, 3, 1, 2), labels, valid)
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
         """Batch after batch, with its positions."""

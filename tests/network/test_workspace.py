@@ -56,15 +56,15 @@ def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
         for name, tensor in tensors.items():
             tensor.copy_(values[name])
     copies.prepare(copies.leaves)
-    _, outputs = copies(images)
+    outputs = copies(images.flatten(0, 1))[1].unflatten(0, (2, -1))
     outputs.square().mean((1, 2, 3, 4)).sum().backward()
     gradients = {name: copies.parts(leaf.grad) for name, leaf in copies.leaves.items()}
     for i, values in enumerate((start, other)):
         for name, tensor in one.tensors[0].items():
             tensor.copy_(values[name])
         one.prepare(one.leaves)
-        _, output = one(images[i : i + 1])
-        assert torch.allclose(outputs[i], output[0], rtol=1e-4, atol=1e-5)
+        _, output = one(images[i])
+        assert torch.allclose(outputs[i], output, rtol=1e-4, atol=1e-5)
         output.square().mean().backward()
         largest = max(float(leaf.grad.abs().max()) for leaf in one.leaves.values())
         for name, leaf in one.leaves.items():
@@ -77,7 +77,7 @@ def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
 def test_frozen_parameters_get_no_gradient(n: int) -> None:
     copies = workspace(model_of(), n, IMAGE)
     copies.prepare({"decoder.head.0.weight"})
-    copies(torch.rand(n, 2, 3, 16, 16))[1].sum().backward()
+    copies(torch.rand(n * 2, 3, 16, 16))[1].sum().backward()
     assert [name for name, leaf in copies.leaves.items() if leaf.grad is not None] == ["decoder.head.0.weight"]
 
 
@@ -86,11 +86,11 @@ def test_a_lone_image_is_not_normalised_by_itself() -> None:
         copies = workspace(model_of(), n, IMAGE)
         copies.prepare(copies.leaves)
         before = {name: tensor.clone() for name, tensor in copies.tensors[0].items()}
-        _, output = copies(torch.rand(n, 1, 3, 16, 16))
+        _, output = copies(torch.rand(n, 3, 16, 16))
         assert torch.isfinite(output).all()
         assert all(torch.equal(tensor, before[name]) for name, tensor in copies.tensors[0].items())
         copies.prepare(copies.leaves)
-        copies(torch.rand(n, 2, 3, 16, 16))
+        copies(torch.rand(n * 2, 3, 16, 16))
         counts = [name for name in before if name.endswith("num_batches_tracked")]
         assert all(int(copies.tensors[0][name]) == 1 for name in counts)
 
@@ -99,7 +99,7 @@ def test_a_lone_image_is_not_normalised_by_itself() -> None:
 def test_a_compiled_forward_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
     # The graph is traced as ever, but not translated to C++, which takes a minute.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    model, images = model_of("group"), torch.rand(n, 2, 3, 16, 16)
+    model, images = model_of("group"), torch.rand(n * 2, 3, 16, 16)
     plain, compiled = workspace(model, n, IMAGE), workspace(model, n, IMAGE, compiled=True)
     for copies in (plain, compiled):
         copies.prepare(copies.leaves)
@@ -114,4 +114,4 @@ def test_what_cannot_be_compiled_is_one_clear_line(monkeypatch: pytest.MonkeyPat
     copies = OneCopy(model_of(), compiled=True)
     copies.prepare(copies.leaves)
     with pytest.raises(UserError, match=r"--compile True: .*no C\+\+ compiler.*; leave it away"):
-        copies(torch.rand(1, 2, 3, 16, 16))
+        copies(torch.rand(2, 3, 16, 16))

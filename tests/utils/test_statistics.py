@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from utils.statistics import adjusted, bootstrap, bounds, interval, p_value, verdict, with_interval
+from utils.statistics import (
+    adjusted,
+    bootstrap,
+    bounds,
+    interval,
+    p_value,
+    verdict,
+    with_interval,
+    with_spread,
+)
 
 
 def test_t_interval_by_hand() -> None:
@@ -70,3 +79,14 @@ def test_text() -> None:
     assert with_interval([1, 2, 3, 4, 5], 1, "+") == "+3.0 [+1.0, +5.0]"
     assert with_interval([2.0], 1) == "2.0" and with_interval([np.nan], 1) == "–"
     assert bounds((np.nan, np.nan), 1) == "–"
+
+
+@pytest.mark.parametrize(
+    "values, text",
+    [
+        ([], "–"), ([np.nan], "–"), ([2.0], "2.00"), ([2.0, np.nan], "2.00"),
+        ([1.0, 2.0, 3.0], "2.00 ± 1.00"),  # deviations -1, 0, 1: the root of (1 + 0 + 1) / 2
+    ],
+)  # fmt: skip
+def test_spread(values: list[float], text: str) -> None:
+    assert with_spread(values, 2) == text

@@ -14,7 +14,8 @@ import pytest
 
 import make_tables
 from utils.errors import UserError
-from utils.tables import compare, increase, read_central, read_runs, readable, spread
+from utils.statistics import with_spread
+from utils.tables import compare, increase, read_central, read_runs, readable
 
 Write = Callable[..., Path]
 
@@ -279,17 +280,6 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
 # Numbers as text
 
 
-@pytest.mark.parametrize(
-    "values, text",
-    [
-        ([], "–"), ([np.nan], "–"), ([2.0], "2.00"), ([2.0, np.nan], "2.00"),
-        ([1.0, 2.0, 3.0], "2.00 ± 1.00"),  # deviations -1, 0, 1: the root of (1 + 0 + 1) / 2
-    ],
-)  # fmt: skip
-def test_spread(values: list[float], text: str) -> None:
-    assert spread(values, 2) == text
-
-
 def test_sign_of_an_increase() -> None:
-    assert spread(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
-    assert spread(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
+    assert with_spread(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
+    assert with_spread(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
