@@ -19,28 +19,32 @@ class WeightedSum:
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
-        self._shapes: dict[str, torch.Size] = {}
-        self._sum = torch.zeros(0, dtype=sum_type(accelerator.device), device=accelerator.device)
+        self._lay_out({})
 
     def add(self, upload: Mapping[str, Tensor], weight: float) -> None:
         """Add an upload; all have the same tensors, whose values single precision can hold."""
-        flat = torch.cat([tensor.flatten() for tensor in upload.values()])
         if not self._shapes:
-            self._shapes = {name: tensor.shape for name, tensor in upload.items()}
-            self._sum = self._sum.new_zeros(flat.shape)
-        self._sum.add_(flat, alpha=weight)
+            self._lay_out({name: tensor.shape for name, tensor in upload.items()})
+        pieces = self._pieces(self._sum)
+        torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=weight)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
         """The sum over all processes divided by `whole`, by name; every process calls it."""
-        shapes = self._shapes
         if self._accelerator.num_processes > 1:
             # A process without a client this round learns the layout from the others.
-            shapes = next(filter(None, gather_object([shapes])))
+            shapes = next(filter(None, gather_object([self._shapes])))
             if not self._shapes:
-                self._sum = self._sum.new_zeros(sum(shape.numel() for shape in shapes.values()))
-        flat = total(self._sum, self._accelerator) / whole
-        pieces = flat.split([shape.numel() for shape in shapes.values()])
-        return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+                self._lay_out(shapes)
+        return self._pieces(total(self._sum, self._accelerator) / whole)
+
+    def _lay_out(self, shapes: dict[str, torch.Size]) -> None:
+        device, size = self._accelerator.device, sum(shape.numel() for shape in shapes.values())
+        self._shapes, self._sum = shapes, torch.zeros(size, dtype=sum_type(device), device=device)
+
+    def _pieces(self, flat: Tensor) -> dict[str, Tensor]:
+        """The tensors that lie in a flat vector, by name."""
+        pieces = flat.split([shape.numel() for shape in self._shapes.values()])
+        return {name: piece.view(shape) for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)}
 
 
 def sum_type(device: torch.device) -> torch.dtype:
