@@ -20,10 +20,10 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def masked_mean(values: Tensor, valid: Tensor) -> Tensor:
     """Mean of `values` (B, …) over each example's counted entries; `valid` broadcasts to it. Shape (B,)."""
-    weight = valid.to(values.dtype).expand_as(values).flatten(1)
     # where, not a product: an infinite value that does not count must not become NaN.
-    counted = torch.where(weight > 0, values.flatten(1), 0.0)
-    return counted.sum(1) / weight.sum(1).clamp(min=1.0)
+    counted, which = torch.where(valid, values, 0.0).flatten(1), valid.flatten(1)
+    n_counted = which.sum(1) * (counted.shape[1] // which.shape[1])
+    return counted.sum(1) / n_counted.clamp(min=1)
 
 
 def l1(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
