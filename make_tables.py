@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from datasets.selection import read_selection
+from datasets.tasks import TASKS
 from network.similarity import read_clusterings, similarity_tables
 from utils import partition_plots, plots
 from utils.args import Parser
@@ -43,7 +44,7 @@ def main() -> None:
         comparison = compare(runs)
         write_table(increases(comparison), folder / "increases", show=False)
         write_table(readable(comparison), folder / "comparison")
-        said = verdicts(comparison)
+        said = verdicts(comparison, [task.name for task in TASKS.values() if task.dense])
         write_table(said, folder / "verdicts", show=False)
         slopes = alpha_slopes(comparison)
         if not slopes.empty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,31 +14,44 @@ from utils.tables import SPLITS, increase, setting
 _VERDICT = "loss under the embedding split"
 
 
-def verdicts(table: pd.DataFrame) -> pd.DataFrame:
+def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """Whether the loss is higher under the embedding-based than under the class-based split, a row a row of `compare`.
 
     Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `utils.statistics`);
-    p is adjusted over all rows, because of a hundred differences that are none five would be called one.
+    p is adjusted over all rows, because of a hundred differences that are none five would be called one. The last rows
+    are of the tasks in `dense` together: each seed's mean increase over them, one question in place of many.
     """
-    rows = []
-    for row in table.to_dict("records"):
-        values = increase(row["embedding"], row["class"])
-        rows.append(
-            setting(row)
-            | {
-                "model": row["model"],
-                "data": SPLITS[row["split"]],
-                "seeds": len(finite(values)),
-                "embedding over class, %": with_interval(values, 1, "+"),
-                "bootstrap, %": bounds(bootstrap(values), 1, "+"),
-                "seeds higher": int((finite(values) > 0).sum()),
-                "p, adjusted": p_value(values),
-                _VERDICT: verdict(values),
-            }
-        )
+    judged = [(_about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
+    rows = [
+        about
+        | {
+            "seeds": len(finite(values)),
+            "embedding over class, %": with_interval(values, 1, "+"),
+            "bootstrap, %": bounds(bootstrap(values), 1, "+"),
+            "seeds higher": int((finite(values) > 0).sum()),
+            "p, adjusted": p_value(values),
+            _VERDICT: verdict(values),
+        }
+        for about, values in [*judged, *_together(table[table["task"].isin(dense)])]
+    ]
     result = pd.DataFrame(rows)
     p_values = adjusted(result["p, adjusted"])
     return result.assign(**{"p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_values]})
+
+
+def _about(row: Mapping[str, Any]) -> dict[str, Any]:
+    return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
+
+
+def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """Settings that several tasks have, with each seed's mean increase over the tasks."""
+    if table.empty:
+        return
+    shared = [name for name in setting(table.iloc[0].to_dict()) if name != "task"]
+    for _, group in table.groupby([*shared, "split", "model"], sort=False, dropna=False):
+        if len(group) > 1:
+            increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
+            yield _about(group.iloc[0].to_dict()) | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -81,9 +95,14 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
 
 def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
     """A slope for each of the seeds that all of the group's rows have."""
-    records: list[dict[str, Any]] = group.to_dict("records")
-    common = sorted(set.intersection(*(set(record["seeds"]) for record in records)))
-    losses = [[record[kind][record["seeds"].index(seed)] for seed in common] for record in records]
-    if not common:
+    losses = _by_seed(group, kind)
+    if not losses.size:
         return np.empty(0)
     return np.polyfit(np.log10(group["alpha"].astype(float)), 100 * np.log(losses), 1)[0]
+
+
+def _by_seed(group: pd.DataFrame, kind: str) -> np.ndarray:
+    """(rows, seeds): the losses of the seeds that all of the group's rows have."""
+    records: list[dict[str, Any]] = group.to_dict("records")
+    common = sorted(set.intersection(*(set(record["seeds"]) for record in records)))
+    return np.array([[record[kind][record["seeds"].index(seed)] for seed in common] for record in records])

@@ -32,6 +32,20 @@ def test_paired_by_seed() -> None:
     assert neither["loss under the embedding split"] == "no difference"
 
 
+def test_dense_tasks_are_judged_together_by_the_seeds_that_all_have() -> None:
+    rows = [
+        row(0.1, [1.0, 1.0, 1.0], [1.1, 1.2, 9.0]),
+        row(0.1, [2.0, 2.0], [2.6, 2.8], task="reshading"),
+        row(0.1, [1.0, 1.0], [9.0, 9.0], task="class_scene"),
+        row(10, [1.0], [2.0]),  # which no other task has
+    ]
+    said = verdicts(pd.DataFrame(rows), ["normal", "reshading"]).to_dict("records")
+    assert [each["task"] for each in said] == ["normal", "reshading", "class_scene", "normal", "2 dense tasks"]
+    # Seed by seed 10 and 30, and 20 and 40 %: 20 and 30; the mean is 25, the standard error 5, t(0.975; 1) = 12.71.
+    assert (said[-1]["seeds"], said[-1]["alpha"]) == (2, 0.1)
+    assert said[-1]["embedding over class, %"] == "+25.0 [-38.5, +88.5]"
+
+
 def test_sentences_are_of_the_clients_own_data() -> None:
     table = pd.DataFrame(
         [row(0.1, [1.0] * 3, [1.1, 1.2, 1.3]), row(0.1, [1.0] * 3, [1.0] * 3, "test"), row(10, [1.0], [1.5])]
