@@ -178,6 +178,7 @@ ARGUMENTS = [
     (f"{FED} --method fedamp --sigma 0", "--sigma: 0 must be above 0"),
     (f"{FED} --method moon --temperature 0", "--temperature: 0 must be above 0"),
     (f"{FED} --method scaffold --scaffold_option 3", "--scaffold_option: invalid choice: 3"),
+    (f"{FED} --method scaffold --scaffold_option 2 --use_adam True", "--scaffold_option 2 takes a client's way"),
     (f"{FED} --method fedrep --head_steps -1", "--head_steps: -1 must be at least 0"),
     (f"{FED} --method fedper --personal_part tail", "--personal_part: invalid choice: 'tail'"),
     (f"{FED} --min_client_ds_len 0", "--min_client_ds_len: 0 must be at least 1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE
+from utils.errors import UserError
 
 
 class Scaffold(FedAvg):
@@ -21,12 +23,13 @@ class Scaffold(FedAvg):
     | symbol | argument |
     |---|---|
     | eta_g | `--server_lr` (1, as in the paper's experiments) |
-    | option I or II for c_i | `--scaffold_option` (2: no further pass over the data) |
+    | option I or II for c_i | `--scaffold_option` (2: no further pass over the data; 1 with `--use_adam True`) |
     | K, eta_l | the local work and `--init_lr` |
 
     Clients follow g_i(y) - c_i + c. Option I sets c_i to the gradient over all images of the client at the server's
     model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. In place of K eta_l stands
-    the reach of the local optimiser, which is the same for plain SGD and right under momentum and changing rates.
+    the reach of the local optimiser, which is the same for plain SGD and right under momentum and changing rates. The
+    way of Adam is no multiple of its gradients, so that with Adam there is option I only (UserError for II).
 
     The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
     that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's.
@@ -34,10 +37,17 @@ class Scaffold(FedAvg):
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
-        "scaffold_option": Argument(2, "how c_i is found", int, choices=(1, 2)),
+        "scaffold_option": Argument(None, "how c_i is found (default 2, with Adam 1)", int, choices=(1, 2)),
     }
     server_lr: float
     scaffold_option: int
+
+    def __init__(self, args: Namespace) -> None:
+        super().__init__(args)
+        adam = getattr(args, "use_adam", False)
+        if adam and self.scaffold_option == 2:
+            raise UserError("--scaffold_option 2 takes a client's way for its gradient; with --use_adam True give 1")
+        self.scaffold_option = args.scaffold_option = self.scaffold_option or (1 if adam else 2)
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """c, at first 0."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from network.algorithms.scaffold import Scaffold
 from network.sampling import uniform
 from tests.network import quadratic as q
 
@@ -74,3 +76,9 @@ def test_option_2_is_the_mean_gradient_under_momentum_and_schedules(
         c += q.SHARES[client] * np.tensordot(weights / weights.sum(), gradients, 1)
     names = ("control.weight", "control.decoder.head.shift")
     assert q.close(np.stack([federation.server[name].numpy() for name in names]), c)
+
+
+@pytest.mark.parametrize("adam, option", [(False, 2), (True, 1)])
+def test_with_adam_controls_are_gradients_and_not_ways(adam: bool, option: int) -> None:
+    args = Namespace(use_adam=adam)
+    assert Scaffold(args).scaffold_option == args.scaffold_option == option
