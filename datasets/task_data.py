@@ -109,7 +109,6 @@ class TaskData:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
         if self._decoded is None:
             return decode_batch(self.task, *self._read(positions))
-        # On a CPU three to five times as fast as `tensor[positions]`.
         images, target, valid = (tensor.index_select(0, positions) for tensor in self._decoded)
         return Batch(images.permute(0, 3, 1, 2), target, valid)
 
@@ -163,7 +162,7 @@ class TaskData:
         return self._take(self._images, positions), self._take(self._stored, positions)
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
-        taken = array[positions.to(array.device)]
+        taken = array.index_select(0, positions.to(array.device))  # on a CPU three to five times as fast as array[…]
         if not self._resident and self.device.type == "cuda":
             taken = taken.pin_memory()
         return taken.to(self.device, non_blocking=True)

@@ -18,7 +18,7 @@ from models.evaluation import evaluate, mean_values
 from models.task_model import ModelConfig, TaskModel, save_model
 from utils import interrupt
 from utils.errors import UserError
-from utils.runs import load_checkpoint, load_newest, save_checkpoint
+from utils.runs import is_due, load_checkpoint, load_newest, save_checkpoint
 
 # How long the model trains that is kept for measuring how far clients' gradients point apart.
 EARLY_STEPS = 200
@@ -131,7 +131,7 @@ class CentralTraining:
             save_model(self.model, self.best)
         if len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance:
             self.scheduler.step()
-        if (epoch + 1) % self.checkpoint_every == 0 or epoch + 1 == self.settings.n_epochs:
+        if is_due(epoch + 1, self.checkpoint_every, self.settings.n_epochs):
             self._save()
         return self.history[-1]
 

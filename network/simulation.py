@@ -25,7 +25,7 @@ from network.trainer import LOSS, Trainer
 from utils import interrupt
 from utils.errors import UserError
 from utils.files import write_json
-from utils.runs import Run, load_checkpoint, load_newest, previous, save_checkpoint
+from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save_checkpoint
 
 ON_NAN = ("stop", "skip_client")
 
@@ -214,18 +214,15 @@ class Simulation:
 
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Evaluate the models, and write metrics and checkpoint, where it is time for them."""
-        if self._is_due(round, self.evaluate_every):
+        if is_due(round, self.evaluate_every, self.settings.n_rounds):
             row |= self._evaluate(round)
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)
-        if self._is_due(round, self.checkpoint_every):
+        if is_due(round, self.checkpoint_every, self.settings.n_rounds):
             self._save()
         else:
             self.states.finish_round()
-
-    def _is_due(self, round: int, every: int) -> bool:
-        return round % every == 0 or round == self.settings.n_rounds
 
     def _evaluate(self, round: int) -> dict[str, float]:
         """The columns of the models there are; UserError where one has diverged."""

@@ -145,6 +145,11 @@ class Run:
         write_json(self.path / "summary.json", plain | ({"outputs": dict(outputs)} if outputs else {}))
 
 
+def is_due(done: int, every: int, last: int) -> bool:
+    """Whether what comes every so many rounds or epochs, and after the last, comes after so many."""
+    return done % every == 0 or done == last
+
+
 def previous(path: Path) -> Path:
     """Where the checkpoint before the one in `path` is kept."""
     return path.with_name(f"{path.stem}_previous{path.suffix}")

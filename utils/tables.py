@@ -154,10 +154,8 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             if np.isfinite(row[f"class_{name}"])
         }
         rows.append(
-            setting(row)
+            about(row)
             | {
-                "model": row["model"],
-                "data": SPLITS[row["split"]],
                 "seeds": len(row["seeds"]),
                 "trivial": with_spread(row["trivial"][:1], 4),
                 "IID": with_spread(row["iid"], 4),
@@ -180,13 +178,17 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     """
     rows: dict[tuple, dict[str, str]] = {}
     for row in table.to_dict("records"):
-        fixed = {name: value for name, value in setting(row).items() if name != "alpha"}
-        about = fixed | {"model": row["model"], "data": SPLITS[row["split"]]}
-        cells = rows.setdefault(tuple(about.values()), about | {"trivial": with_spread(row["trivial"][:1], 3)})
+        fixed = {name: value for name, value in about(row).items() if name != "alpha"}
+        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": with_spread(row["trivial"][:1], 3)})
         cells |= {"IID": with_spread(row["iid"], 3)}
         for kind in ("class", "embedding"):
             cells[f"{kind}, α = {row['alpha']:g}"] = with_interval(increase(row[kind], row["iid"]), 1, "+")
     return pd.DataFrame(rows.values())
+
+
+def about(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting of a row of `compare`, whose models it is of and on which data, as tables say it."""
+    return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
 
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from utils.statistics import adjusted, bootstrap, bounds, finite, p_value, verdict, with_interval
-from utils.tables import SPLITS, increase, setting
+from utils.tables import SPLITS, about, increase, setting
 
 _VERDICT = "loss under the embedding split"
 
@@ -21,9 +21,9 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     p is adjusted over all rows, because of a hundred differences that are none five would be called one. The last rows
     are of the tasks in `dense` together: each seed's mean increase over them, one question in place of many.
     """
-    judged = [(_about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
+    judged = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
     rows = [
-        about
+        said
         | {
             "seeds": len(finite(values)),
             "embedding over class, %": with_interval(values, 1, "+"),
@@ -32,15 +32,11 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
             "p, adjusted": p_value(values),
             _VERDICT: verdict(values),
         }
-        for about, values in [*judged, *_together(table[table["task"].isin(dense)])]
+        for said, values in [*judged, *_together(table[table["task"].isin(dense)])]
     ]
     result = pd.DataFrame(rows)
     p_values = adjusted(result["p, adjusted"])
     return result.assign(**{"p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_values]})
-
-
-def _about(row: Mapping[str, Any]) -> dict[str, Any]:
-    return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
 
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
@@ -51,7 +47,7 @@ def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]
     for _, group in table.groupby([*shared, "split", "model"], sort=False, dropna=False):
         if len(group) > 1:
             increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
-            yield _about(group.iloc[0].to_dict()) | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
+            yield about(group.iloc[0].to_dict()) | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -79,12 +75,12 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     for key, group in table.groupby([*names, *measured], sort=False, dropna=False):
         if group["alpha"].nunique() < 2:
             continue
-        about = dict(zip([*names, *measured], key, strict=True))
+        fixed = dict(zip([*names, *measured], key, strict=True))
         slopes = {kind: _slopes(group, kind) for kind in ("class", "embedding")}
         difference = slopes["embedding"] - slopes["class"]
         rows.append(
-            {name: about[name] for name in [*names, "model"]}
-            | {"data": SPLITS[about["split"]], "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
+            {name: fixed[name] for name in [*names, "model"]}
+            | {"data": SPLITS[fixed["split"]], "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
             | {"seeds": len(difference)}
             | {f"{kind}, % a tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
             | {"difference": with_interval(difference, 1, "+")}

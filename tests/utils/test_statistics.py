@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from utils.statistics import (
-    adjusted,
-    bootstrap,
-    bounds,
-    interval,
-    p_value,
-    verdict,
-    with_interval,
-    with_spread,
-)
+from utils.statistics import adjusted, bootstrap, bounds, interval, p_value, verdict, with_interval, with_spread
 
 
 def test_t_interval_by_hand() -> None:
