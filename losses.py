@@ -16,6 +16,7 @@ from torch import Tensor
 from datasets.tasks import get_task
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+_IGNORED = -100  # no class has this id
 
 
 def masked_mean(values: Tensor, valid: Tensor) -> Tensor:
@@ -39,11 +40,13 @@ def mse(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 
 def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count have no part in it."""
-    # Masked before the logarithm, for the same reason as in `mse`.
-    errors = F.cross_entropy(torch.where(valid.unsqueeze(1), output, 0.0), target, reduction="none")
-    if errors.ndim == 1:  # one class an image: there is no mean to take
-        return torch.where(valid, errors, 0.0)
-    return masked_mean(errors.reshape(len(errors), -1), valid.reshape(len(errors), -1))
+    target = target.where(valid, _IGNORED)
+    if target.ndim == 1:  # one class an image: there is no mean to take
+        return F.cross_entropy(output, target, ignore_index=_IGNORED, reduction="none")
+    # A row of logits a pixel: where channels lie last in memory, as they do here, that is a view, and twice as fast.
+    rows = output.movedim(1, -1).flatten(0, -2)
+    errors = F.cross_entropy(rows, target.flatten(), ignore_index=_IGNORED, reduction="none").view(len(output), -1)
+    return errors.sum(1) / valid.flatten(1).sum(1).clamp(min=1)
 
 
 LOSSES: dict[str, Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy}

@@ -63,10 +63,11 @@ class LocalTraining:
             embedding, output = self.workspace(batch.images)
             losses = self._loss_of(output, batch.target, batch.valid)
             minimised = []
-            for i, (local, loss) in enumerate(zip(clients, losses.chunk(len(clients)), strict=True)):
+            of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs a step backward
+            for i, (local, loss) in enumerate(zip(clients, of_clients, strict=True)):
                 own = slice(i * len(loss), i * len(loss) + sizes[i])
                 local.batch = Seen(own, batch.images, embedding, at, self.data.labels, self.groups)
-                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # a slice costs a step backward
+                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # and so does a slice
                 minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())
             torch.autograd.backward(minimised)
