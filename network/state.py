@@ -58,7 +58,7 @@ class ClientStates:
         self, folder: Path, own: Collection[int], n_clients: int, device: torch.device, memory: int = MEMORY
     ) -> None:  # fmt: skip
         self.own, self.n_clients = sorted(own), n_clients
-        self._folder, self._device, self._memory = folder, device, memory
+        self._folder, self._device, self.memory = folder, device, memory
         self._version = 0
         self._held: OrderedDict[_Key, dict[str, Tensor]] = OrderedDict()
         self._held_bytes = 0
@@ -158,7 +158,7 @@ class ClientStates:
         self._release(key)
         self._held[key] = state
         self._held_bytes += _bytes(state)
-        while self._held_bytes > self._memory and len(self._held) > 1:
+        while self._held_bytes > self.memory and len(self._held) > 1:
             oldest = next(iter(self._held))
             if oldest not in self._on_disk:
                 self._write(oldest)

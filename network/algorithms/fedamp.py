@@ -29,8 +29,8 @@ class FedAMP(FedAvg):
     others' weights exceed (N - 1) / N together (alpha_k is then too large a step), they are scaled down to that: no
     client counts less in its own u_i than in a plain mean. There is no global model.
 
-    Models are mixed one at a time, each read by the process that has it: |S| N models read and 2 |S| summed over the
-    processes a round, three models in double precision of memory a process.
+    As many clients of the round get their u_i together as three models in double precision for each fit into the memory
+    that a process has for states, one at least. For them all, the process that has it reads each model once.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
@@ -61,22 +61,27 @@ class FedAMP(FedAvg):
             own = part("own", states.load(client))
             return torch.cat([own.get(name, server[name]).flatten() for name in names])
 
-        for client in turns:
-            at_home = client in states.own
-            mine = total(model_of(client) if at_home else server[names[0]].new_zeros(sum(sizes)))
-            others = mine.new_zeros(len(mine) + 1)  # their weighted sum, and behind it the sum of the weights
+        at_once, everyone = max(1, states.memory // (3 * 8 * sum(sizes))), list(turns)
+        for first in range(0, len(everyone), at_once):
+            rows = {client: row for row, client in enumerate(everyone[first : first + at_once])}
+            nothing = server[names[0]].new_zeros(sum(sizes))
+            mine = total(torch.stack([model_of(client) if client in states.own else nothing for client in rows]))
+            others = mine.new_zeros(len(rows), sum(sizes) + 1)  # weighted sums, and behind each the sum of its weights
             for other in states.own:
-                if other != client:
-                    theirs = model_of(other).to(mine.dtype)
-                    distance = (mine - theirs)[:n_weights].square().sum()
-                    attention = self.alpha_k / self.sigma * torch.exp(-distance / self.sigma)
-                    others += attention * torch.cat([theirs, theirs.new_ones(1)])
+                theirs = model_of(other).to(mine.dtype)
+                distance = (mine - theirs)[:, :n_weights].square().sum(1)
+                attention = self.alpha_k / self.sigma * torch.exp(-distance / self.sigma)
+                if other in rows:
+                    attention[rows[other]] = 0.0
+                others.addr_(attention, torch.cat([theirs, theirs.new_ones(1)]))
             others = total(others)
-            if at_home:
-                others *= (most / others[-1].clamp(min=1e-30)).clamp(max=1.0)
-                mixed = (others[:-1] + (1.0 - others[-1]) * mine).split(sizes)
-                cloud = {n: in_kind_of(u.view_as(server[n]), server[n]) for n, u in zip(names, mixed, strict=True)}
-                states.save(client, states.load(client) | under("cloud", cloud))
+            others *= (most / others[:, -1:].clamp(min=1e-30)).clamp(max=1.0)
+            mixed = others[:, :-1] + (1.0 - others[:, -1:]) * mine
+            for client, row in rows.items():
+                if client in states.own:
+                    parts = zip(names, mixed[row].split(sizes), strict=True)
+                    cloud = {name: in_kind_of(u.view_as(server[name]), server[name]) for name, u in parts}
+                    states.save(client, states.load(client) | under("cloud", cloud))
 
     def local_update(self, local: Local) -> Iterator[Phase]:
         """Train towards u_i, which is not kept."""

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from network.sampling import uniform
+from network.state import ClientStates
 from tests.network import quadratic as q
 
 
@@ -52,6 +54,34 @@ def test_the_last_models_of_those_who_sit_out_count(tmp_path: Path) -> None:
         seen.add(i)
     assert seen == {0, 1}
     assert all(q.close(q.model_of(federation, client), models[client]) for client in range(2))
+
+
+def test_little_memory_mixes_fewer_clients_at_once_to_the_same_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    clients, held_out = [np.arange(2), np.arange(2, 4), np.arange(4, 6), np.arange(6, 8)], [np.arange(8, 10)] * 4
+    one_client = 3 * 8 * 2 * q.DIM  # bytes: its model, the sum of the others' and their difference, in double precision
+    models: dict[int, list[np.ndarray]] = {}
+    reads: dict[int, int] = {}
+    load = ClientStates.load
+    for at_once in (1, 3, 4):
+        federation = q.simulation(
+            q.method("fedamp", sigma=9.0), tmp_path / str(at_once), clients=clients, held_out=held_out,
+            memory=at_once * one_client,
+        )  # fmt: skip
+        read: list[int] = []
+
+        def counted(states: ClientStates, client: int, read: list[int] = read) -> dict[str, Tensor]:
+            read.append(client)
+            return load(states, client)
+
+        monkeypatch.setattr(ClientStates, "load", counted)
+        federation.train()
+        models[at_once], reads[at_once] = [q.model_of(federation, client) for client in range(4)], len(read)
+    for at_once in (3, 4):
+        assert all(q.close(one, many) for one, many in zip(models[1], models[at_once], strict=True))
+    # In each of the two rounds the four models are read once for each lot: for four, two and one of them.
+    assert reads[1] - reads[4] == 2 * 4 * 3 and reads[3] - reads[4] == 2 * 4
 
 
 def test_far_clients_learn_alone(tmp_path: Path) -> None:
