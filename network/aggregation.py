@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+import torch.distributed
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
 
 class WeightedSum:
-    """A running sum of uploads times their weights, as one flat vector in double precision.
+    """A running sum of uploads times their weights, as one flat vector in double precision that every round reuses.
 
     So the mean hardly depends on the order in which clients are added, and is the same however they are spread over
     processes: sums of whole numbers of images times single-precision values are nearly always exact.
@@ -19,31 +20,40 @@ class WeightedSum:
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
+        self._known = accelerator.num_processes == 1  # whether all processes have the layout
         self._lay_out({})
+
+    def clear(self) -> None:
+        """Begin a round; what `mean` has returned is gone."""
+        self._sum.zero_()
 
     def add(self, upload: Mapping[str, Tensor], weight: float) -> None:
         """Add an upload; all have the same tensors, whose values single precision can hold."""
         if not self._shapes:
             self._lay_out({name: tensor.shape for name, tensor in upload.items()})
-        pieces = self._pieces(self._sum)
+        pieces = self._pieces()
         torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=weight)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
-        """The sum over all processes divided by `whole`, by name; every process calls it."""
-        if self._accelerator.num_processes > 1:
-            # A process without a client this round learns the layout from the others.
+        """The sum over all processes divided by `whole`, by name, as views; every process calls it, once a round."""
+        if not self._known:
+            # A process that has had no client yet learns the layout from the others.
             shapes = next(filter(None, gather_object([self._shapes])))
             if not self._shapes:
                 self._lay_out(shapes)
-        return self._pieces(total(self._sum, self._accelerator) / whole)
+            self._known = True
+        if self._accelerator.num_processes > 1:
+            torch.distributed.all_reduce(self._sum)
+        self._sum /= whole
+        return self._pieces()
 
     def _lay_out(self, shapes: dict[str, torch.Size]) -> None:
         device, size = self._accelerator.device, sum(shape.numel() for shape in shapes.values())
         self._shapes, self._sum = shapes, torch.zeros(size, dtype=sum_type(device), device=device)
 
-    def _pieces(self, flat: Tensor) -> dict[str, Tensor]:
-        """The tensors that lie in a flat vector, by name."""
-        pieces = flat.split([shape.numel() for shape in self._shapes.values()])
+    def _pieces(self) -> dict[str, Tensor]:
+        """The tensors that lie in the vector, by name."""
+        pieces = self._sum.split([shape.numel() for shape in self._shapes.values()])
         return {name: piece.view(shape) for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)}
 
 

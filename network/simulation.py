@@ -84,6 +84,7 @@ class Simulation:
         self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
         self._n_saved = 0  # of these rows
+        self._uploads = WeightedSum(accelerator)
         self.trainer = Trainer(
             self.model, data, algorithm, settings, self.states, self.groups, self._shared, seed, clients_per_batch,
             compiled,
@@ -149,19 +150,19 @@ class Simulation:
         turns = self.algorithm.turns(self.clients, self.settings, rng)
         add_up = partial(total, accelerator=self.accelerator)
         self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
-        uploads = WeightedSum(self.accelerator)
+        self._uploads.clear()
         first_bad: dict[int, Tensor] = {}
         stopped = False
         try:
             for client, upload, bad_step in self.trainer.train(turns, self.server, round):
                 first_bad[client] = bad_step
                 if self.on_nan == "stop" or bad_step < 0:
-                    uploads.add(upload, turns[client].weight)
+                    self._uploads.add(upload, turns[client].weight)
         except interrupt.StopRequested:
             stopped = True
         bad = self._agree(stopped, first_bad)
         self._judge(bad, round, turns)
-        mean = uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
+        mean = self._uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
         local_loss = float(mean.pop(LOSS))
         self.server = self.algorithm.server_step(self.server, mean)
         return local_loss

@@ -32,8 +32,8 @@ def part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def in_kind_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """A tensor of computed values in the type of another, rounded where that holds whole numbers."""
-    return (tensor if like.dtype.is_floating_point else tensor.round()).to(like.dtype)
+    """A copy of a tensor of computed values in the type of another, rounded where that holds whole numbers."""
+    return (tensor if like.dtype.is_floating_point else tensor.round()).to(like.dtype, copy=True)
 
 
 class ClientStates:

@@ -46,3 +46,17 @@ def test_channels_last_tensors_are_added_element_by_element() -> None:
     sums.add({"w": plain}, 1.0)
     sums.add({"w": plain.contiguous(memory_format=torch.channels_last)}, 1.0)
     assert torch.allclose(sums.mean(2.0)["w"].float(), plain)
+
+
+def test_a_round_knows_nothing_of_the_one_before() -> None:
+    sums, means = WeightedSum(Accelerator(cpu=True)), []
+    for values in ([1.0, 3.0], [10.0, 30.0]):
+        sums.clear()
+        for value in values:
+            sums.add({"w": torch.full((2,), value)}, 2.0)
+        means.append(sums.mean(4.0)["w"].tolist())
+    assert means == [[2.0, 2.0], [20.0, 20.0]]
+    sums.add({"w": torch.ones(2)}, 1.0)  # a round that is given up
+    sums.clear()
+    sums.add({"w": torch.ones(2)}, 1.0)
+    assert sums.mean(1.0)["w"].tolist() == [1.0, 1.0]
