@@ -18,7 +18,8 @@ from network.client import Local, LocalSettings, Turn, copy_into
 from network.local_training import LocalTraining
 from network.workspace import Workspace
 
-_STEPS, _REPEATS = 3, 2
+# Short steps are measured more often than `_REPEATS`, for so many seconds: one disturbance must not decide.
+_STEPS, _REPEATS, _SECONDS = 3, 2, 0.1
 _CLEARLY = 0.95  # what is not faster by this is not worth its memory
 
 
@@ -63,12 +64,14 @@ def seconds_a_step(
         begin = time.perf_counter()
         training(clients)
         _wait(data.device)
-        return (time.perf_counter() - begin) / n / n_steps
+        return time.perf_counter() - begin
 
     run(1)  # what the first step alone pays for: kernels to be chosen, memory, a compiled graph
-    result = min(run(_STEPS) for _ in range(_REPEATS))
+    taken: list[float] = []
+    while len(taken) < _REPEATS or sum(taken) < _SECONDS:
+        taken.append(run(_STEPS))
     copy_into(model.state_dict(), start)
-    return result
+    return min(taken) / n / _STEPS
 
 
 def fastest_threads(seconds: Callable[[], float]) -> tuple[int, dict[int, float]]:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from network.probe import fastest, fastest_threads, measure
+from network.client import Local
+from network.local_training import LocalTraining
+from network.probe import fastest, fastest_threads, measure, seconds_a_step
 from network.workspace import workspace
 from tests.network import quadratic as q
 
@@ -59,6 +61,27 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     choice = measure(4, build, model, data, q.SETTINGS, torch.zeros(11).long())
     assert choice["clients_per_batch"] in (1, 2, 4) and set(choice["ms_by_clients"]) >= {1, 2}
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("seconds, measured", [(1 / 64, 4), (0.25, 2)])
+def test_short_steps_are_measured_for_a_tenth_of_a_second_and_the_fastest_counts(
+    seconds: float, measured: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, trainings = 0.0, 0
+
+    def train(_: LocalTraining, clients: list[Local]) -> None:
+        nonlocal now, trainings
+        trainings += 1
+        now += seconds * (4.0 if trainings == 2 else 1.0)  # the first that is measured is disturbed
+
+    monkeypatch.setattr(LocalTraining, "__call__", train)
+    monkeypatch.setattr("network.probe.time.perf_counter", lambda: now)
+    model, data = q.Quadratic(), q.QuadraticData()
+    data.train = q.CLIENTS[1]
+    build = partial(workspace, model, image_shape=(5,))
+    found = seconds_a_step(2, build, model, data, q.SETTINGS, torch.zeros(11).long())
+    assert found == pytest.approx(seconds / 2 / 3)  # two clients, three steps
+    assert trainings == 1 + measured  # the first of all is not
 
 
 def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
