@@ -67,9 +67,10 @@ class FedAMP(FedAvg):
             nothing = server[names[0]].new_zeros(sum(sizes))
             mine = total(torch.stack([model_of(client) if client in states.own else nothing for client in rows]))
             others = mine.new_zeros(len(rows), sum(sizes) + 1)  # weighted sums, and behind each the sum of its weights
+            apart = torch.empty_like(mine)  # once for all: allocated for every model, it would fragment the memory
             for other in states.own:
                 theirs = model_of(other).to(mine.dtype)
-                distance = (mine - theirs)[:, :n_weights].square().sum(1)
+                distance = torch.sub(mine, theirs, out=apart)[:, :n_weights].square_().sum(1)
                 attention = self.alpha_k / self.sigma * torch.exp(-distance / self.sigma)
                 if other in rows:
                     attention[rows[other]] = 0.0
