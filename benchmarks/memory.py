@@ -1,6 +1,6 @@
 """Peak memory against the number of clients, of which ten take part in a round.
 
-    python -m benchmarks.memory          (four minutes on one core)
+    python -m benchmarks.memory          (two minutes on one core)
 
 The same 20,000 images are dealt to 10, 100, 1,000 and 10,000 clients, and each federation is a process of its own. At
 the start every client has a state already, as if all had taken part before, so that the states of 10,000 clients are

@@ -1,6 +1,6 @@
 """The same federation by this project, by Apple's pfl and by Flower's simulation engines.
 
-    python -m benchmarks.peers          (about four minutes; systems that are not installed are left out)
+    python -m benchmarks.peers          (about six minutes; systems that are not installed are left out)
 
 Every system runs in processes of its own, in turn with the others. All have the same model, clients, batches in the
 same order, plain SGD and equal weights, and must end with the weights of the plain loop. With one core, each is one
