@@ -23,7 +23,7 @@ def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) ->
 
     Columns: task, method, type, alpha, rand_seed, round, `mean` and `std` over clients on the part of the data
     `split` (see `utils.tables.SPLITS`; of clients' own models where they have some; no `std` on the common held-out
-    images). UserError without runs, or where they differ in more than these.
+    images), and `trivial`, the trivial predictor's loss there. UserError without runs, or where they differ in more.
     """
     runs = _runs(result_path, methods)
     _settings(runs, ())
@@ -31,15 +31,16 @@ def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) ->
 
 
 def read_last(result_path: Path, split: str, argument: str) -> pd.DataFrame:
-    """The loss after the last round of all finished runs, a row each: task, method, …, the argument, and `mean`.
+    """The loss after the last round of all finished runs, a row each: task, method, …, the argument, `mean`, `trivial`.
 
-    UserError without runs, or where they differ in more than that.
+    UserError without runs, or where they differ in more than the argument.
     """
     runs = _runs(result_path, ())
     if any(argument not in run.args for run in runs):
         raise UserError(f"--argument {argument}: the runs in {result_path} have no such argument")
     settings = _settings(runs, (argument,))
-    return settings.assign(mean=[_rounds(run, split)["mean"].iloc[-1] for run in runs])
+    last = [_rounds(run, split).iloc[-1] for run in runs]
+    return settings.assign(**{name: [row[name] for row in last] for name in ("mean", "trivial")})
 
 
 def read_dealings(result_path: Path) -> dict[str, Dealt]:
@@ -58,7 +59,7 @@ def read_dealings(result_path: Path) -> dict[str, Dealt]:
 
 
 def _runs(result_path: Path, methods: Collection[str]) -> list[Finished]:
-    runs = finished_runs(result_path / "test_federated", "heterogeneity")
+    runs = finished_runs(result_path / "test_federated", "heterogeneity", "trivial")
     chosen = [run for run in runs if not methods or run.args["method"] in methods]
     if not chosen:
         of = f" of {', '.join(methods)}" if methods else ""
@@ -81,5 +82,6 @@ def _rounds(run: Finished, split: str) -> pd.DataFrame:
     column = next((name for name in LOSS_COLUMNS[split] if name in metrics), None)
     mean = metrics[column] if column else np.nan
     std = metrics[column.removesuffix("mean") + "std"] if column and column.endswith("mean") else np.nan
-    values = {"round": metrics["round"], "mean": mean, "std": std}
+    trivial = run.summary["trivial"].get(split, {}).get("loss", np.nan)
+    values = {"round": metrics["round"], "mean": mean, "std": std, "trivial": trivial}
     return pd.DataFrame({name: run.args[name] for name in _GRID} | values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ _KINDS = {
     "class_based": ("class-based", COLOURS["class"], "-"),
     "embedding_based": ("embedding-based", COLOURS["embedding"], "-"),
 }
+_TRIVIAL = ("trivial predictor", "#555555", ":")
 _PANEL = (2.5, 1.9)
 
 
@@ -32,7 +33,8 @@ def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
     """Loss by round, a panel a task (rows) and alpha (columns); `table` comes from `read_rounds`.
 
     Lines are means over seeds; their bands the spread over seeds, and the wide pale ones that over clients, as
-    standard deviations. The random split knows no alpha, and is the same line in all panels of a task.
+    standard deviations. The random split and the trivial predictor know no alpha: their lines are the same in all
+    panels of a task.
     """
     table = table[table["method"] == method]
     tasks = list(dict.fromkeys(table["task"]))
@@ -41,33 +43,46 @@ def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
     bands = [Patch(color="black", alpha=0.3, lw=0, label="± std over seeds"),
              Patch(color="black", alpha=0.12, lw=0, label="± std over clients")]  # fmt: skip
     figure, axes = _grid(len(tasks), len(alphas), title, bands)
-    tops: dict[int, float] = {}
-    for (row, task), (column, alpha) in product(enumerate(tasks), enumerate(alphas)):
-        axis, highest = axes[row, column], []
-        for kind in _KINDS:
-            part = table[(table["task"] == task) & (table["type"] == kind)]
+    for row, task in enumerate(tasks):
+        of_task = table[table["task"] == task]
+        # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+        in_view = [_trivial(axes[row], of_task)]
+        for (column, alpha), kind in product(enumerate(alphas), _KINDS):
+            part = of_task[of_task["type"] == kind]
             part = part if kind == "iid" else part[part["alpha"] == alpha]
             if not part.empty:
-                highest.append(_line(axis, part, kind))
-        tops[row] = max([tops.get(row, 0.0), *highest])
-        # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
-        axis.set_ylim(top=1.05 * tops[row])
-        axis.set(title=f"α = {alpha:g}" if row == 0 else "", xlabel="round" if row == len(tasks) - 1 else "")
-        axis.set_ylabel(f"{task}\nloss" if column == 0 else "")
+                in_view.extend(_line(axes[row, column], part, kind))
+        low, high = np.nanmin(in_view), np.nanmax(in_view)
+        margin = 0.05 * (high - low)
+        axes[row, 0].set(ylabel=f"{task}\nloss", ylim=(low - margin, high + margin))
+    for axis, alpha in zip(axes[0], alphas, strict=True):
+        axis.set_title(f"α = {alpha:g}")
+    for axis in axes[-1]:
+        axis.set_xlabel("round")
     return save(figure, path, print_too=True)
 
 
-def _line(axis: Any, part: pd.DataFrame, kind: str) -> float:
-    """A split's line with its bands; returns the highest value after the first round."""
+def _line(axis: Any, part: pd.DataFrame, kind: str) -> tuple[float, float]:
+    """A split's line with its bands; returns the lowest and highest value after the first evaluation."""
     label, colour, style = _KINDS[kind]
     seeds = part.pivot_table(index="round", columns="rand_seed", values="mean")
-    clients = part.groupby("round")["std"].mean()
+    clients = part.groupby("round")["std"].mean().fillna(0.0)
     mean, spread = seeds.mean(axis=1), seeds.std(axis=1, ddof=1).fillna(0.0)
-    if kind != "iid":
-        axis.fill_between(mean.index, mean - clients, mean + clients, color=colour, alpha=0.12, lw=0)
-    axis.fill_between(mean.index, mean - spread, mean + spread, color=colour, alpha=0.3, lw=0)
+    bands = [(spread, 0.3)] if kind == "iid" else [(clients, 0.12), (spread, 0.3)]
+    for band, opacity in bands:
+        axis.fill_between(mean.index, mean - band, mean + band, color=colour, alpha=opacity, lw=0)
     axis.plot(mean.index, mean, style, color=colour, lw=1.4, label=label)
-    return float((mean + np.fmax(spread, clients.fillna(0.0) if kind != "iid" else 0.0)).iloc[1:].max())
+    widest = np.max([band for band, _ in bands], axis=0)
+    return float((mean - widest).iloc[1:].min()), float((mean + widest).iloc[1:].max())
+
+
+def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
+    """The trivial predictor's line in all panels of a task; returns its loss, a mean over runs."""
+    label, colour, style = _TRIVIAL
+    loss = float(of_task["trivial"].mean())
+    for axis in axes:
+        axis.axhline(loss, color=colour, ls=style, lw=1.2, label=label)
+    return loss
 
 
 def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> Path:
@@ -80,6 +95,8 @@ def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> P
     rows = sorted(set(zip(dealt["method"], dealt["alpha"], strict=True)))
     title = f"Sensitivity to {argument}: loss after the last round, {SPLITS[split]}, mean over {_seeds(table)}"
     figure, axes = _grid(len(rows), len(tasks), title, share="col")
+    for column, task in enumerate(tasks):
+        _trivial(axes[:, column], table[table["task"] == task])
     for (row, (method, alpha)), (column, task) in product(enumerate(rows), enumerate(tasks)):
         axis = axes[row, column]
         of_both = table[(table["task"] == task) & (table["method"] == method)]
@@ -122,7 +139,7 @@ def distributions(dealt: Dealt, task: str, path: Path) -> Path:
 def _grid(
     n_rows: int, n_columns: int, title: str, more: Sequence[Patch] | None = (), share: Literal["row", "col"] = "row"
 ) -> tuple[Figure, np.ndarray]:
-    """Panels under a title and over a legend of the splits and of `more`; without one for None.
+    """Panels under a title and over a legend of the splits, the trivial predictor and `more`; without one for None.
 
     Those of a row, or of a column, share the scale of values: the ones that show the same task.
     """
@@ -135,7 +152,7 @@ def _grid(
         axis.tick_params(labelsize="small")
     if more is not None:
         handles = [axes[0, 0].plot([], [], style, color=colour, label=label)[0]
-                   for label, colour, style in _KINDS.values()]  # fmt: skip
+                   for label, colour, style in (*_KINDS.values(), _TRIVIAL)]  # fmt: skip
         figure.legend(handles=[*handles, *more], loc="outside lower center", ncols=3, fontsize="small")
     return figure, axes
 

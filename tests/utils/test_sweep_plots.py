@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from utils import sweep_plots
@@ -34,7 +35,9 @@ def write(tmp_path: Path) -> Write:
         np.save(path / "partition.npy", np.array([1, 0, 1, -1, 1]))
         np.save(path / "groups.npy", np.array([2, 0, 2, 1, 0]))
         (path / "args.json").write_text(json.dumps(given | {"type": kind}))
-        (path / "summary.json").write_text(json.dumps({"heterogeneity": {"emd": 0.75}}))
+        (path / "summary.json").write_text(
+            json.dumps({"heterogeneity": {"emd": 0.75}, "trivial": {"train": {"loss": 3.0}}})
+        )
         return path
 
     return write_run
@@ -46,7 +49,7 @@ def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write)
     table = read_rounds(tmp_path, "train")
     losses = {method: part["mean"].tolist() for method, part in table.groupby("method")}
     assert losses == {"fedavg": pytest.approx([2, 1.9, 1.8]), "ditto": pytest.approx([1, 0.9, 0.8])}
-    assert set(table["std"]) == {0.5}
+    assert set(table["std"]) == {0.5} and set(table["trivial"]) == {3.0}
     held_out = read_rounds(tmp_path, "test", ["fedavg"])
     assert held_out["mean"].tolist() == [9.0] * 3 and held_out["std"].isna().all()
     with pytest.raises(UserError, match="no finished run of moon"):
@@ -68,7 +71,8 @@ def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, writ
     with pytest.raises(UserError, match="differ in --init_lr as well"):
         read_rounds(tmp_path, "train")
     table = read_last(tmp_path, "train", "init_lr")
-    assert table[["init_lr", "mean"]].sort_values("init_lr").to_numpy().tolist() == [[0.1, 1.8], [0.2, 1.8]]
+    columns = table[["init_lr", "mean", "trivial"]].sort_values("init_lr")
+    assert columns.to_numpy().tolist() == [[0.1, 1.8, 3.0], [0.2, 1.8, 3.0]]
     with pytest.raises(UserError, match="no such argument"):
         read_last(tmp_path, "train", "momentum")
 
@@ -99,6 +103,23 @@ def test_figure_of_rounds(tmp_path: Path, write: Write, seeds: int, kinds: tuple
     write_grid(write, seeds, kinds=kinds)
     path = sweep_plots.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
     check(path)
+
+
+def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_model(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_grid(write, 2, kinds=KINDS)
+    table = read_rounds(tmp_path, "train")
+    table.loc[table["round"] == 0, "mean"] = 50.0
+    figures: list[Figure] = []
+    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
+    sweep_plots.rounds(table, "train", "fedavg", tmp_path / "figure.png")
+    for axis in figures[0].axes:
+        levels = [list(line.get_ydata()) for line in axis.lines if line.get_label() == "trivial predictor"]
+        assert [3.0, 3.0] in levels
+        low, high = axis.get_ylim()
+        # From 1.85 after the last round, less 0.5 over clients, to the trivial predictor's 3, and a little more.
+        assert 1.2 < low < 1.35 and 3.0 < high < 3.1
 
 
 @pytest.mark.parametrize("seeds, rates", [(1, (0.1,)), (3, (0.001, 0.01, 0.1))])
