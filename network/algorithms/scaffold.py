@@ -32,8 +32,8 @@ class Scaffold(FedAvg):
     way of Adam is no multiple of its gradients, so that with Adam there is option I only (UserError for II).
 
     The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
-    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. Where a client is
-    left out of a round because its loss is not finite, c changes as if that client's c_i had changed like the others'.
+    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. Where a client
+    is left out of a round because its loss is not finite, c changes as if its c_i had changed like the others'.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
