@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,8 @@ _KINDS = {
     "embedding_based": ("embedding-based", COLOURS["embedding"], "-"),
 }
 _TRIVIAL = ("trivial predictor", "#555555", ":")
-_PANEL = (2.5, 1.9)
+_PANEL = (2.5, 1.9)  # inches
+_LETTERS_AN_INCH = 10  # of a title, at least
 
 
 def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
@@ -143,9 +145,10 @@ def _grid(
 
     Those of a row, or of a column, share the scale of values: the ones that show the same task.
     """
-    width, height = _PANEL
-    figure = Figure((max(5.0, width * n_columns + 0.8), height * n_rows + 1.1), layout="constrained")
-    figure.suptitle(title, fontsize="large")
+    panel_width, panel_height = _PANEL
+    width = max(5.0, panel_width * n_columns + 0.8)
+    figure = Figure((width, panel_height * n_rows + 1.1), layout="constrained")
+    figure.suptitle(fill(title, int(_LETTERS_AN_INCH * width)), fontsize="large")
     axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=share)
     for axis in axes.flat:
         axis.grid(alpha=0.25, lw=0.6)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -127,6 +128,23 @@ def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: 
     write_grid(write, seeds, rates, KINDS)
     table = read_last(tmp_path, "train", "init_lr")
     check(sweep_plots.sensitivity(table, "train", "init_lr", tmp_path / "figure.png"))
+
+
+@pytest.mark.parametrize("argument", ["init_lr", "no_improvement_tolerance"])
+def test_title_fits_a_narrow_figure(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch, argument: str
+) -> None:  # fmt: skip
+    for value in (1, 2):
+        write("iid", 2.0, **{argument: value})
+        write("class_based", 2.0, **{argument: value})
+    figures: list[Figure] = []
+    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
+    sweep_plots.sensitivity(
+        read_last(tmp_path, "local_test", argument), "local_test", argument, tmp_path / "figure.png"
+    )
+    FigureCanvasAgg(figures[0]).draw()
+    [title] = figures[0].texts
+    assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= figures[0].bbox.x1
 
 
 def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
