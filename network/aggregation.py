@@ -42,9 +42,7 @@ class WeightedSum:
             if not self._shapes:
                 self._lay_out(shapes)
             self._known = True
-        if self._accelerator.num_processes > 1:
-            torch.distributed.all_reduce(self._sum)
-        self._sum /= whole
+        total(self._sum, self._accelerator).div_(whole)
         return self._pieces()
 
     def _lay_out(self, shapes: dict[str, torch.Size]) -> None:
@@ -63,6 +61,11 @@ def sum_type(device: torch.device) -> torch.dtype:
 
 
 def total(tensor: Tensor, accelerator: Accelerator) -> Tensor:
-    """A tensor added up over all processes, in double precision; every process calls it."""
+    """A tensor added up over all processes, in double precision; every process calls it.
+
+    One that is in double precision already is added up in place.
+    """
     tensor = tensor.to(sum_type(accelerator.device))
-    return accelerator.reduce(tensor, "sum") if accelerator.num_processes > 1 else tensor
+    if accelerator.num_processes > 1:
+        torch.distributed.all_reduce(tensor)
+    return tensor

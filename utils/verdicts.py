@@ -41,13 +41,10 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Settings that several tasks have, with each seed's mean increase over the tasks."""
-    if table.empty:
-        return
-    shared = [name for name in setting(table.iloc[0].to_dict()) if name != "task"]
-    for _, group in table.groupby([*shared, "split", "model"], sort=False, dropna=False):
+    for said, group in _alike_but(table, "task"):
         if len(group) > 1:
             increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
-            yield about(group.iloc[0].to_dict()) | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
+            yield said | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -69,24 +66,30 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     interval over seeds. Less than two alphas give no row. A loss that falls as data become more even has a slope
     below 0.
     """
-    measured = ["split", "model"]
-    names = [name for name in setting(table.iloc[0].to_dict()) if name != "alpha"]
     rows = []
-    for key, group in table.groupby([*names, *measured], sort=False, dropna=False):
+    for said, group in _alike_but(table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
-        fixed = dict(zip([*names, *measured], key, strict=True))
         slopes = {kind: _slopes(group, kind) for kind in ("class", "embedding")}
         difference = slopes["embedding"] - slopes["class"]
         rows.append(
-            {name: fixed[name] for name in [*names, "model"]}
-            | {"data": SPLITS[fixed["split"]], "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
+            {name: value for name, value in said.items() if name != "alpha"}
+            | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
             | {"seeds": len(difference)}
             | {f"{kind}, % a tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
             | {"difference": with_interval(difference, 1, "+")}
             | {"falls with α under the embedding split": verdict(difference, "less", "more", "no difference")}
         )
     return pd.DataFrame(rows)
+
+
+def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of `compare` in groups that differ in this part of the setting only, with what is said of the first."""
+    if table.empty:
+        return
+    fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
+    for _, group in table.groupby([*fixed, "split", "model"], sort=False, dropna=False):
+        yield about(group.iloc[0].to_dict()), group
 
 
 def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:

@@ -61,10 +61,10 @@ class FedAMP(FedAvg):
             own = part("own", states.load(client))
             return torch.cat([own.get(name, server[name]).flatten() for name in names])
 
+        nothing = server[names[0]].new_zeros(sum(sizes))
         at_once, everyone = max(1, states.memory // (3 * 8 * sum(sizes))), list(turns)
         for first in range(0, len(everyone), at_once):
             rows = {client: row for row, client in enumerate(everyone[first : first + at_once])}
-            nothing = server[names[0]].new_zeros(sum(sizes))
             mine = total(torch.stack([model_of(client) if client in states.own else nothing for client in rows]))
             others = mine.new_zeros(len(rows), sum(sizes) + 1)  # weighted sums, and behind each the sum of its weights
             apart = torch.empty_like(mine)  # once for all: allocated for every model, it would fragment the memory
@@ -77,7 +77,7 @@ class FedAMP(FedAvg):
                 others.addr_(attention, torch.cat([theirs, theirs.new_ones(1)]))
             others = total(others)
             others *= (most / others[:, -1:].clamp(min=1e-30)).clamp(max=1.0)
-            mixed = others[:, :-1] + (1.0 - others[:, -1:]) * mine
+            mixed = mine.mul_(1.0 - others[:, -1:]).add_(others[:, :-1])
             for client, row in rows.items():
                 if client in states.own:
                     parts = zip(names, mixed[row].split(sizes), strict=True)

@@ -44,6 +44,14 @@ def write(tmp_path: Path) -> Write:
     return write_run
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn, in place of files."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
+    return figures
+
+
 def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0)
     write("iid", 2.0, method="ditto", personal=True)
@@ -107,15 +115,13 @@ def test_figure_of_rounds(tmp_path: Path, write: Write, seeds: int, kinds: tuple
 
 
 def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_model(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, write: Write, drawn: list[Figure]
 ) -> None:
     write_grid(write, 2, kinds=KINDS)
     table = read_rounds(tmp_path, "train")
     table.loc[table["round"] == 0, "mean"] = 50.0
-    figures: list[Figure] = []
-    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
     sweep_plots.rounds(table, "train", "fedavg", tmp_path / "figure.png")
-    for axis in figures[0].axes:
+    for axis in drawn[0].axes:
         levels = [list(line.get_ydata()) for line in axis.lines if line.get_label() == "trivial predictor"]
         assert [3.0, 3.0] in levels
         low, high = axis.get_ylim()
@@ -131,20 +137,16 @@ def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: 
 
 
 @pytest.mark.parametrize("argument", ["init_lr", "no_improvement_tolerance"])
-def test_title_fits_a_narrow_figure(
-    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch, argument: str
-) -> None:  # fmt: skip
+def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Figure], argument: str) -> None:
     for value in (1, 2):
         write("iid", 2.0, **{argument: value})
         write("class_based", 2.0, **{argument: value})
-    figures: list[Figure] = []
-    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
     sweep_plots.sensitivity(
         read_last(tmp_path, "local_test", argument), "local_test", argument, tmp_path / "figure.png"
     )
-    FigureCanvasAgg(figures[0]).draw()
-    [title] = figures[0].texts
-    assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= figures[0].bbox.x1
+    FigureCanvasAgg(drawn[0]).draw()
+    [title] = drawn[0].texts
+    assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= drawn[0].bbox.x1
 
 
 def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
