@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from datasets.tasks import get_task
+from utils.registry import Registry
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 _IGNORED = -100  # no class has this id
@@ -52,7 +53,7 @@ def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     return masked_mean(errors.view_as(target), valid)
 
 
-LOSSES: dict[str, Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy}
+LOSSES: Registry[Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy}
 
 
 def return_task_loss(task: str) -> Loss:

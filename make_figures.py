@@ -4,36 +4,47 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from utils import sweep_plots
-from utils.args import Parser
-from utils.curves import read_dealings, read_last, read_rounds
+from utils.args import Parser, add_result_path
 from utils.errors import run_script
-from utils.tables import SPLITS
 
 
 def parse_args() -> Namespace:
     """The command line."""
+    from network.algorithms import ALGORITHMS
+    from utils.runs import SPLITS
+
     parser = Parser(__doc__)
-    add = parser.add_argument
+    add, add_output = parser.add_argument, parser.group("output").add_argument
     add("figure", choices=FIGURES, help="what to draw")
-    add("--result_path", type=Path, default=Path("results"), help="where the run directories are")
-    add("--figure_path", type=Path, help="where figures go; default: figures/ in the result path")
-    add("--methods", nargs="+", default=[], help="of rounds, a figure each; default: all found")
-    add("--argument", default="init_lr", help="of sensitivity: the argument that the runs differ in")
+    add_result_path(parser)
+    add_output("--figure_path", type=Path, help="folder for the figures; default: figures/ in the result path")
+    add("--methods", nargs="+", choices=ALGORITHMS, default=[],
+        help="federated methods of rounds, a figure each; default: all found")  # fmt: skip
+    add("--argument", default="init_lr", help="argument of sensitivity, in which the runs differ")
     add("--data", choices=SPLITS, default="train", help="what losses are measured on; the paper's are on train")
+    text = "only warn where runs of one line differ in the version of code or data"
+    parser.group("running").add_flag("--mixed_versions", False, text)
     return parser.parse_args()
 
 
 def main() -> None:
     """Draw what is asked for and print where it is."""
     args = parse_args()
+    from reports.console import wrapped
+    from reports.finished import check_versions
+
     args.figure_path = args.figure_path or args.result_path / "figures"
+    for line in check_versions(args.result_path, args.mixed_versions):
+        print(wrapped(line))
     for path in FIGURES[args.figure](args):
         print(path)
 
 
 def rounds(args: Namespace) -> Iterator[Path]:
     """A figure for each method."""
+    from reports import sweep_plots
+    from reports.curves import read_rounds
+
     table = read_rounds(args.result_path, args.data, args.methods)
     for method in args.methods or dict.fromkeys(table["method"]):
         yield sweep_plots.rounds(table, args.data, method, args.figure_path / f"rounds_{method}_{args.data}.png")
@@ -41,6 +52,9 @@ def rounds(args: Namespace) -> Iterator[Path]:
 
 def sensitivity(args: Namespace) -> Iterator[Path]:
     """One figure."""
+    from reports import sweep_plots
+    from reports.curves import read_last
+
     table = read_last(args.result_path, args.data, args.argument)
     path = args.figure_path / f"sensitivity_{args.argument}_{args.data}.png"
     yield sweep_plots.sensitivity(table, args.data, args.argument, path)
@@ -48,6 +62,9 @@ def sensitivity(args: Namespace) -> Iterator[Path]:
 
 def distributions(args: Namespace) -> Iterator[Path]:
     """A figure for each task."""
+    from reports import sweep_plots
+    from reports.curves import read_dealings
+
     for task, dealt in read_dealings(args.result_path).items():
         yield sweep_plots.distributions(dealt, task, args.figure_path / f"distributions_{task}.png")
 

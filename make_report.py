@@ -3,23 +3,24 @@
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import Parser
+from utils.args import Parser, add_result_path
 from utils.errors import UserError, run_script
-from utils.files import write_atomically
-from utils.report_page import report_page
 
 
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    parser.add_argument("--result_path", type=Path, default=Path("results"), help="the results folder")
-    parser.add_argument("--report_file", type=Path, help="the page; default: report.html in the results folder")
+    add_result_path(parser)
+    parser.add_argument("--report_file", type=Path, help="file of the page; default: report.html in the result path")
     return parser.parse_args()
 
 
 def main() -> None:
     """Write the page; it needs no network, no server and no file beside it."""
     args = parse_args()
+    from reports.page import report_page
+    from utils.files import write_atomically
+
     if not args.result_path.is_dir():
         raise UserError(f"{args.result_path}: no such folder; see --result_path")
     path = args.report_file or args.result_path / "report.html"

@@ -1,82 +1,106 @@
 """Stage 5: tables and figures from the finished runs: what splits cost, and how alike the tasks' clusters are."""
 
+from __future__ import annotations
+
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from datasets.selection import read_selection
-from datasets.tasks import TASKS
-from network.similarity import read_clusterings, similarity_tables
-from utils import partition_plots, plots
-from utils.args import Parser
+from utils.args import Parser, add_assignments, add_data_path, add_result_path
 from utils.errors import UserError, run_script
-from utils.files import write_atomically
-from utils.metric_tables import metric_table, read_metrics
-from utils.runs import data_path_or_default
-from utils.tables import compare, increases, read_central, read_runs, readable
-from utils.verdicts import alpha_slopes, sentences, verdicts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    parser.add_argument("--result_path", type=Path, default=Path("results"), help="where the run directories are")
-    parser.add_argument("--table_path", type=Path, help="where the tables go; default: tables/ in the result path")
-    parser.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help="of the clusters")
-    parser.add_argument("--data_path", type=Path, help="data folder; default: the one last selected from")
+    add_result_path(parser)
+    text = "folder for the tables; default: tables/ in the result path"
+    parser.group("output").add_argument("--table_path", type=Path, help=text)
+    add_assignments(parser)
+    add_data_path(parser)
+    text = "only warn where runs of one row differ in the version of code or data"
+    parser.group("running").add_flag("--mixed_versions", False, text)
     return parser.parse_args()
 
 
 def main() -> None:
     """Write the tables of central models, of metrics, of what splits cost, and of how alike clusters are."""
     args = parse_args()
+    from reports.console import narrow, wrapped
+    from reports.finished import check_versions
+    from reports.metric_tables import metric_table, read_metrics
+    from reports.tables import compare, read_central, read_runs
+
     folder = args.table_path or args.result_path / "tables"
+    notes = check_versions(args.result_path, args.mixed_versions)
     central, runs = read_central(args.result_path), read_runs(args.result_path)
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     if not central.empty:
         write_table(central, folder / "central")
+        print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
     metrics = read_metrics(args.result_path)
     for task in dict.fromkeys(metrics.get("task", [])):
-        write_table(metric_table(metrics, task), folder / f"metrics_{task}", show=False)
+        write_table(metric_table(metrics, task), folder / f"metrics_{task}")
     if not runs.empty:
-        comparison = compare(runs)
-        write_table(increases(comparison), folder / "increases", show=False)
-        write_table(readable(comparison), folder / "comparison")
-        said = verdicts(comparison, [task.name for task in TASKS.values() if task.dense])
-        write_table(said, folder / "verdicts", show=False)
-        slopes = alpha_slopes(comparison)
-        if not slopes.empty:
-            write_table(slopes, folder / "alpha_slopes", show=False)
-        question = "Is the loss on clients' own data higher under the embedding-based than under the class-based split?"
-        print(question, *sentences(said), "", sep="\n")
-        figure = plots.comparison(comparison, folder / "comparison.png")
-        print(f"{len(runs)} federated runs, figure in {figure}")
+        compare_splits(compare(runs), folder)
+        print(f"{len(runs)} federated runs")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)
-    print(f"tables in {folder}, as .md, .tex and .csv")
+    print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv", sep="\n")
+
+
+def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
+    """Write what splits cost, in full and in words, and draw it; in short on the console."""
+    from datasets.tasks import TASKS
+    from reports import sweep_plots
+    from reports.console import narrow, wrapped
+    from reports.tables import in_short, increases, readable
+    from reports.verdicts import WORDS, alpha_slopes, sentences, verdicts
+
+    said, slopes = verdicts(comparison, [task.name for task in TASKS.values() if task.dense]), alpha_slopes(comparison)
+    write_table(increases(comparison), folder / "increases")
+    write_table(readable(comparison), folder / "comparison")
+    write_table(said, folder / "verdicts")
+    if not slopes.empty:
+        write_table(slopes, folder / "alpha_slopes")
+    for heading, table in in_short(comparison):
+        print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
+    question = "Is the loss on clients' own data higher under the embedding-based than under the class-based split?"
+    print(question, *map(wrapped, [*sentences(said), f"({WORDS})"]), "", sep="\n")
+    print(f"figure in {sweep_plots.comparison(comparison, folder / 'comparison.png')}")
 
 
 def compare_tasks(args: Namespace, folder: Path) -> None:
-    """Write how alike the clusters of the tasks are to each other and to the scene classes, and draw it."""
-    selection = read_selection(data_path_or_default(args.data_path, args.result_path))
-    information, transport = similarity_tables(read_clusterings(args.assignment_files_path, selection))
+    """Write how alike the clusters of the tasks are to each other and to the classes, and draw it."""
+    from datasets.table import read_table
+    from network.partition.similarity import read_clusterings, similarity_tables
+    from reports.console import narrow
+    from utils import partition_plots
+    from utils.runs import data_path_or_default
+
+    images = read_table(data_path_or_default(args.data_path, args.result_path))
+    information, transport = similarity_tables(read_clusterings(args.assignment_files_path, images))
     for table, name in ((information, "ami"), (transport, "transport")):
-        write_table(table.round(4).rename_axis("clusters of").reset_index(), folder / f"task_similarity_{name}")
+        rows = table.round(4).rename_axis("clusters of").reset_index()
+        write_table(rows, folder / f"task_similarity_{name}")
+        print(f"task similarity, {name}\n{narrow(rows, ['clusters of'])}\n")
     panels = {"adjusted mutual information": (information, "Blues"), "transport distance": (transport, "Blues_r")}
     print(f"figure in {partition_plots.similarity(panels, folder / 'task_similarity.png')}")
 
 
-def write_table(table: pd.DataFrame, path: Path, show: bool = True) -> None:
-    """Write a table as Markdown, LaTeX and CSV, and show it on the console if asked."""
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as Markdown, LaTeX and CSV."""
+    from utils.files import write_atomically
+
     markdown = table.to_markdown(index=False)
     latex, csv = table.to_latex(index=False, escape=True), table.to_csv(index=False)
     for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):
         with write_atomically(path.with_suffix(ending)) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    if show:
-        print(f"{markdown}\n")
 
 
 if __name__ == "__main__":

@@ -1,50 +1,45 @@
 """Stage 2a: make a task's initial model, the common start of the central and the federated trainings."""
 
 from argparse import Namespace
-from pathlib import Path
 
-import torch
-
-from datasets.tasks import DEPTH_TARGETS, get_task
-from models.encoders import ENCODERS
-from models.layers import NORMS
-from models.task_model import ModelConfig, TaskModel, init_file, save_model
-from utils.args import POSITIVE_INT, Parser, add_model, number
+from utils.args import POSITIVE_INT, Parser, add_data, add_init_model, add_model
 from utils.errors import run_script
 
 
 def parse_args() -> Namespace:
     """The command line."""
+    from datasets.tasks import DEPTH_TARGETS, TASKS
+    from models.encoders import ENCODERS
+    from models.layers import NORMS
+
     parser = Parser(__doc__)
-    add_model(parser)
-    parser.add_argument("--encoder", choices=ENCODERS, default="tiny", help="the paper's is clip_vit_b32")
-    parser.add_argument("--image_size", type=POSITIVE_INT, help="default: 64 for tiny, 224 for the others")
-    parser.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
-    parser.add_argument("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
-    parser.add_argument("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
-    parser.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
-    parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="where the model goes")
-    parser.add_argument("--rand_seed", type=number(int, least=0), default=42, help="seed of the weights")
+    add_model(parser, TASKS)
+    group = parser.group("model")
+    add = group.add_argument
+    add("--encoder", choices=ENCODERS, default="tiny", help="image encoder; the paper's is clip_vit_b32")
+    add("--image_size", type=POSITIVE_INT, help="pixels of a side; default: 64 for tiny, 224 for the others")
+    group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
+    add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
+    add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
+    group.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
+    add_init_model(parser)
+    add_data(parser)
     return parser.parse_args()
 
 
 def main() -> None:
     """Build the model and save it with its settings."""
     args = parse_args()
-    task = get_task(args.task)
-    entry = ENCODERS[args.encoder]
-    pretrained = bool(entry.weight_norms) if args.pretrained is None else args.pretrained
+    from datasets.table import classes_for
+    from models.encoders import ENCODERS
+    from models.task_model import ModelConfig, init_file, make_initial_model
+
     config = ModelConfig(
-        task.name, args.encoder, args.image_size or entry.image_size, args.norm, args.use_cbam, args.depth_target,
-        args.published_quirks,
+        args.task, args.encoder, args.image_size or ENCODERS[args.encoder].image_size, args.norm, args.use_cbam,
+        args.depth_target, args.published_quirks, classes_for(args.task, args.data_path, args.result_path),
     )  # fmt: skip
-    torch.manual_seed(args.rand_seed)
-    model = TaskModel(config, pretrained)
-    path = init_file(args.init_model_dir, task.name, args.use_cbam)
-    save_model(model, path)
-    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
-    start = "pretrained" if pretrained else "random"
-    print(f"{task.name}: {args.encoder} ({start}) at {config.image_size} px, {millions:.2f} M parameters, in {path}")
+    path = init_file(args.init_model_dir, args.task, args.use_cbam)
+    print(make_initial_model(path, config, args.rand_seed, args.pretrained))
 
 
 if __name__ == "__main__":

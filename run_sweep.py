@@ -8,9 +8,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from sweeps import work
-from sweeps.grid import COMPARISON, SCALES, SWEEP_TYPES, Grid, read_axes
-from sweeps.runner import Runner
 from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import run_script
 
@@ -19,39 +16,56 @@ PARTS = ("selection", "clusters", "federated")
 
 def parse_args() -> tuple[Namespace, list[str]]:
     """The command line, and what of it are arguments of test_fed.py."""
+    from datasets.tasks import TASKS
+    from network.algorithms import ALGORITHMS
+    from network.partition.groups import split_type
+    from sweeps.grid import COMPARISON, SCALES, SWEEP_TYPES
+
     parser = Parser(__doc__)
-    add = parser.add_argument
-    add("--scale", choices=SCALES, default="builtin", help="the settings, a folder of scripts/args")
+    grid, data, running = (parser.group(title) for title in ("grid", "data", "running"))
+    add = grid.add_argument
+    add("--scale", choices=SCALES, default="builtin", help="settings of the stages, a folder of scripts/args")
+    add("--type", choices=SWEEP_TYPES, default=COMPARISON, help="what varies besides the grid: a file of the scale's")
+    add("--tasks", nargs="+", choices=TASKS, default=["depth_euclidean", "normal", "class_scene"],
+        help="tasks, each with its own model")  # fmt: skip
+    add("--methods", nargs="+", choices=ALGORITHMS, default=["fedavg"], help="federated methods")
+    add("--splits", nargs="+", type=split_type, default=["iid", "class_based", "embedding_based"],
+        help="what is dealt to clients, the --type of test_fed.py")  # fmt: skip
+    add("--alphas", nargs="+", default=["0.1", "10"], help="Dirichlet concentrations")
+    add("--seeds", nargs="+", type=number(int, least=0), default=[0, 1, 2, 3, 4],
+        help="seeds of models, clusters and runs")  # fmt: skip
+    add("--n_clusters", nargs="+", type=POSITIVE_INT, default=[16], help="numbers of clusters, each a K of K-means")
+    add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE",
+        help="further arguments of model_initialization.py")  # fmt: skip
+    add = data.add_argument
     add("--data_path", type=Path, required=True, help="data folder, in Taskonomy's layout")
     add("--client_file_name", default="rooms.csv", help="csv of the buildings, in the data folder")
-    add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="the first n buildings")
-    add("--result_path", type=Path, default=Path("results"), help="where models and run directories go")
-    add("--type", choices=SWEEP_TYPES, default=COMPARISON, help="what varies besides the grid: a file of the scale's")
+    add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="how many buildings, the first of the csv")
+    text = "folder for models and run directories"
+    parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
+    add = running.add_argument
     add("--until", choices=PARTS, default="federated", help="the last part to run")
-    add("--tasks", nargs="+", default=["depth_euclidean", "normal", "class_scene"], help="tasks")
-    add("--methods", nargs="+", default=["fedavg"], help="federated methods")
-    add("--splits", nargs="+", default=["iid", "class_based", "embedding_based"], help="--type of test_fed.py")
-    add("--alphas", nargs="+", default=["0.1", "10"], help="Dirichlet concentrations")
-    add("--seeds", nargs="+", type=number(int, least=0), default=[0, 1, 2, 3, 4], help="of models, clusters and runs")
-    add("--n_clusters", nargs="+", type=POSITIVE_INT, default=[16], help="K of K-means")
-    add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE", help="of model_initialization.py")
-    parser.add_flag("--test_mode", False, "trainings of seconds, to see that everything works")
-    add("--jobs", type=POSITIVE_INT, help="processes at once; default: one a GPU of --gpus, or one a core")
+    add("--jobs", type=POSITIVE_INT, help="processes at once; default: one per GPU of --gpus, or one per core")
     add("--gpus", nargs="+", help="GPUs that jobs are spread over, e.g. 0 1 2 3")
+    running.add_flag("--test_mode", False, "trainings of seconds, to see that everything works")
     return parser.parse_known_args()
 
 
 def main() -> None:
     """Select the images, then run what the grid asks for; exit code 1 if a job failed."""
     args, further = parse_args()
+    from sweeps import work
+    from sweeps.grid import Grid, read_axes
+    from sweeps.runner import Runner
+
+    n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
+    runner = Runner(args.result_path / "logs", n_jobs, args.gpus)
     grid = Grid(
         args.scale, args.data_path, args.result_path, args.tasks, args.methods, args.splits, args.alphas, args.seeds,
         args.n_clusters, args.type, tuple(f"--{pair}" for pair in args.init_arguments),
-        ("--test_mode", "True") if args.test_mode else (), read_axes(further),
+        ("--test_mode", "True") if args.test_mode else (), read_axes(further), runner.ask(work.method_arguments),
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
-    n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
-    runner = Runner(args.result_path / "logs", n_jobs, args.gpus)
     # Every time: only the first stage sees what has been added to a data folder.
     runner.ask(work.call, grid.selection(args.client_file_name, args.taskonomy_clients_to_include))
     if args.until == "selection":

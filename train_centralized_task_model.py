@@ -4,36 +4,41 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from accelerate import Accelerator
-
-from datasets.task_data import TaskData
-from models.precision import set_precision
-from models.report import report_held_out
-from models.task_model import init_file, load_model
-from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
-from utils import plots
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, add_model, add_resume, number
+from utils.args import (
+    POSITIVE,
+    POSITIVE_INT,
+    Parser,
+    add_compute,
+    add_data,
+    add_init_model,
+    add_model,
+    add_progress,
+    number,
+)
 from utils.errors import UserError, run_script
-from utils.files import locked
-from utils.runs import Run
-from utils.versions import digests, provenance
 
 
 def parse_args() -> Namespace:
     """The command line."""
+    from datasets.tasks import TASKS
+
     parser = Parser(__doc__)
-    add_model(parser)
-    parser.add_argument("--n_epochs", type=POSITIVE_INT, default=100, help="epochs in all")
-    parser.add_argument("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
-    parser.add_argument("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
-    parser.add_argument("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay an epoch")
-    parser.add_argument("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs before the decay")
-    parser.add_flag("--use_adam", False, "Adam instead of SGD")
-    parser.add_argument("--val_fraction", type=number(float, above=0, most=0.9), default=0.1, help="for validation")
-    parser.add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help="of the initial model")
-    parser.add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help="where models go")
-    add_resume(parser, "epochs", "continue from the checkpoint")
+    add_model(parser, TASKS)
+    add_init_model(parser)
+    text = "folder for the trained models and their checkpoints"
+    parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
+    group = parser.group("training")
+    add = group.add_argument
+    add("--n_epochs", type=POSITIVE_INT, default=100, help="number of epochs in all")
+    add("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
+    add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
+    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay per epoch on a plateau")
+    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs without improvement before the decay")
+    group.add_flag("--use_adam", False, "Adam instead of SGD")
+    add("--val_fraction", type=number(float, above=0, most=0.9), default=0.1,
+        help="share of the training images to validate on")  # fmt: skip
     add_data(parser)
+    add_progress(parser, "epochs", "continue from the checkpoint")
     add_compute(parser)
     return parser.parse_args()
 
@@ -41,14 +46,33 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Train, and measure the best model on the held-out images next to the trivial predictor."""
     args = parse_args()
-    accelerator = Accelerator(cpu=not args.use_accelerator)
+    from datasets.table import classes_for
+    from datasets.task_data import TaskData
+    from models.precision import set_precision
+    from models.report import measure_trivial, report_held_out
+    from models.task_model import ModelConfig, init_file, load_model, make_initial_model
+    from models.threads import set_threads
+    from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
+    from utils import plots
+    from utils.files import locked
+    from utils.runs import Run
+    from utils.tracking import accelerator_of
+    from utils.versions import digests, provenance
+
+    accelerator = accelerator_of(args)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     start = init_file(args.init_model_dir, args.task, args.use_cbam)
+    if not start.is_file():
+        classes = classes_for(args.task, args.data_path, args.result_path)
+        config = ModelConfig(args.task, use_cbam=args.use_cbam, classes=classes)
+        made = make_initial_model(start, config, args.rand_seed)
+        print(f"made the default initial model, because there is none yet: {made}")
     model = load_model(start, args.task, "model_initialization.py")
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
+    set_threads(model, data, args.batch_size)
     settings = TrainSettings(
         n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
@@ -58,20 +82,23 @@ def main() -> None:
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]
     training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
-    made_with = provenance(args.result_path, data.version, [start])
+    trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
+    made_with = provenance(args, data.version, [start])
     with locked(last.with_suffix(".lock"), f"another training writes {last}; see --checkpoint_path"):
         if args.resume_training:
             training.resume()
         run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
+        run.track(accelerator, len(training.history) + 1)
         training.run(on_epoch=run.write_metrics)
 
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
-    values, trivial = report_held_out(best, data, accelerator, run.figures)
+    values = report_held_out(best, data, trivial, accelerator, run.figures)
     title = f"{args.task}, central training"
     plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
     summary = {"test": values, "trivial": trivial, "best_model": best_path}
     run.write_summary(summary, digests(files, args.result_path))
+    accelerator.end_training()
     print(f"best model in {best_path}, figures in {run.figures}")
 
 

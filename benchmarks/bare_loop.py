@@ -38,6 +38,7 @@ from network.simulation import Simulation
 from network.state import in_kind_of
 from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
+from utils.streams import generator
 
 SCALES = {
     "smallest": Scale("tiny", 16, "group", n_clients=2, n_steps=2, batch_size=4, images_a_client=8),  # for trying out
@@ -72,7 +73,7 @@ class BareLoop:
         """What the client sees in a round, decoded."""
         federation, settings = self.simulation, self.simulation.settings
         images = federation.clients[client]
-        rng = np.random.default_rng((federation.seed, round, client))
+        rng = generator("batches", federation.seed, round, client, "")
         plan = federation.algorithm.batches(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
         return [federation.data.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
 

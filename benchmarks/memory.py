@@ -36,11 +36,7 @@ from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 from utils.runs import Run
 
-# By method: rounds, and arguments. FedAMP reads all clients' models for each client of a round, and gets an attention
-# that falls off slowly enough for models that are this far apart.
-METHODS: dict[str, tuple[int, dict[str, float]]] = {
-    "fedavg": (5, {}), "scaffold": (5, {}), "fedamp": (1, {"alpha_k": 1e-4, "lam": 1e-4}),
-}  # fmt: skip
+METHODS = {"fedavg": 5, "scaffold": 5, "fedamp": 1}  # rounds; in each FedAMP reads the models of all clients
 CLIENTS_A_ROUND, BOUND = 10, 16 << 20
 _IMAGES, _HELD_OUT = 20_000, 1000
 
@@ -57,18 +53,17 @@ def kept_state(method: str, server: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simulation:
     """The federation, all of whose clients have a state."""
-    n_rounds, arguments = METHODS[method]
     whole = Federation("dense", n_clients=1, n_steps=1, batch_size=_IMAGES + _HELD_OUT, lr=0.05)
     data = Arrays(whole)
     train, data.test = np.split(data.test, [_IMAGES])
     settings = LocalSettings(
-        batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=n_rounds, init_lr=whole.lr, momentum=0.0,
+        batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=METHODS[method], init_lr=whole.lr, momentum=0.0,
         lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
     )  # fmt: skip
     simulation = Simulation(
         WithEmbedding(whole.initial_model()), data, np.array_split(train, n_clients),
         np.array_split(data.test, n_clients), np.zeros(len(data.labels), np.int64),
-        ALGORITHMS[method](Namespace(clients_per_round=CLIENTS_A_ROUND, **arguments)), settings,
+        ALGORITHMS[method](Namespace(clients_per_round=CLIENTS_A_ROUND)), settings,
         Accelerator(cpu=True), Run(folder), seed=0, memory=bound,
     )  # fmt: skip
     for client in range(n_clients):

@@ -19,9 +19,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.tables import middle, print_table
-from datasets.packed import pack_view
-from datasets.sample_rooms import make_sample_rooms
-from datasets.selection import available_tasks, read_selection, select, write_selection
+from datasets.packed import pack_image
+from datasets.rooms.make import make_sample_rooms
+from datasets.sources import select_images
+from datasets.table import read_table
 from datasets.task_data import Batch, TaskData, as_tensor, decode_batch
 from datasets.tasks import RGB, Task, get_task
 from utils.args import POSITIVE_INT, Parser
@@ -41,9 +42,8 @@ class Files(Dataset):
 
     def __getitem__(self, position: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Packed image and values of the view at `position`."""
-        selection, size = self.data.selection, self.data.image_size
-        view = selection.views[position]
-        both = (pack_view(selection.data_path, view, encoding, size) for encoding in (RGB, self.data.task.encoding))
+        encodings = (RGB, self.data.task.encoding)
+        both = (pack_image(self.data.table, position, encoding, self.data.image_size) for encoding in encodings)
         image, values = map(as_tensor, both)
         return image, values
 
@@ -75,7 +75,8 @@ def measure(data_path: Path, task: Task, args: Namespace) -> dict[str, str]:
     """One row of the table."""
     shutil.rmtree(data_path / "packed" / str(args.image_size), ignore_errors=True)
     start = time.perf_counter()
-    data = TaskData(read_selection(data_path), task, args.image_size, CPU)
+    table = read_table(data_path)
+    data = TaskData(table, table.bind(task), args.image_size, CPU)
     packing = time.perf_counter() - start
     rng = np.random.default_rng(0)
     speeds: dict[str, list[float]] = {"files": [], "workers": [], "packed": []}
@@ -121,7 +122,8 @@ def main() -> None:
     if args.data_path is None:
         args.data_path = Path("data/benchmark_rooms")
         make_sample_rooms(args.data_path, n_buildings=1, views_per_building=24, image_size=512)
-        write_selection(args.data_path, *select(args.data_path, ["aspen"], available_tasks(args.data_path), 0.2, 0))
+        select_images(Namespace(source="taskonomy", data_path=args.data_path, fit="crop", client_file_name="rooms.csv",
+                                taskonomy_clients_to_include=1, test_fraction=0.2, rand_seed=0))  # fmt: skip
     rows = [measure(args.data_path, get_task(task), args) for task in args.tasks]
     print_table(f"images a second at {args.image_size} px, median (min to max) of {args.repeats}", rows)
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tqdm import tqdm
 
 from benchmarks.tables import print_table
-from network.partition import PARTITIONERS
+from network.partition.rules import PARTITIONERS
+from utils import progress
 from utils.errors import UserError
 
 IMAGES, CLIENTS, GROUPS, ALPHA = (10_000, 100_000, 1_000_000), (100, 1000, 10_000), (16, 1000), 1.0
@@ -55,7 +55,7 @@ def peak_bytes(call: Callable[[], Any]) -> int:
 def measure(rule: str, n_images: int, n_clients: int, n_groups: int) -> tuple[float, float, float]:
     """Seconds, these over `least_work`, and bytes an image; UserError where the rule has no answer."""
     # Natural groups are more numerous than clients, or there is nothing to choose.
-    width = 2 * n_clients if rule == "by_building" else n_groups
+    width = 2 * n_clients if rule in ("natural", "by_building") else n_groups
     groups = np.random.default_rng(0).integers(0, width, n_images)
     # At alpha 1, thousands of Dirichlet shares never all come to an image.
     alpha = 10.0 if rule == "quantity_skew" else ALPHA
@@ -74,7 +74,7 @@ def main() -> None:
     for n_groups in GROUPS:
         rows = []
         cases = list(itertools.product(PARTITIONERS, CLIENTS, IMAGES))
-        for rule, n_clients, n_images in tqdm(cases, desc=f"{n_groups} groups", unit="case"):
+        for rule, n_clients, n_images in progress.bar(cases, desc=f"{n_groups} groups", unit="case"):
             try:
                 taken, ratio, size = measure(rule, n_images, n_clients, n_groups)
                 text = f"{taken:.2f} s, x{ratio:.1f}, {size:.0f} B"

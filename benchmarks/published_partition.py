@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import ks_2samp
-from tqdm import tqdm
 
 from benchmarks.tables import print_table
-from network.heterogeneity import group_counts
-from network.partition import paper
+from network.partition.heterogeneity import group_counts
+from network.partition.rules import paper
+from utils import progress
 from utils.errors import UserError
 
 SEEDS, MOST_DRAWS = 200, 20_000
@@ -107,7 +107,7 @@ def compare(setting: Setting) -> dict[str, object]:
 def main() -> None:
     """Print the table."""
     warnings.filterwarnings("ignore", category=RuntimeWarning)  # of NumPy's Dirichlet at small alpha
-    rows = [compare(setting) for setting in tqdm(SETTINGS, unit="setting")]
+    rows = [compare(setting) for setting in progress.bar(SETTINGS, unit="setting")]
     print_table(f"published, ours; mean ± standard deviation over {SEEDS} seeds", rows)
 
 

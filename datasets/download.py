@@ -1,25 +1,28 @@
-"""Download what the experiments need of Taskonomy, and no more, through omnidata-tools.
+"""Download data sets: what the experiments need of Taskonomy, through omnidata-tools, and those of plain addresses.
 
     python -m datasets.download --data_path taskonomy_dataset --name NAME --email EMAIL --agree_all True
+    python -m datasets.download --source cifar10 --data_path data/cifar10
 
-fetches the paper's three buildings with the files of all tasks. The sizes come first, from the server, with the space
-that is left on the disk; `--dry_run True` ends there. What is there already is not fetched again.
+The first gets the paper's three buildings with the files of all tasks. The sizes come first, from the server, with the
+space that is left on the disk; `--dry_run True` ends there. What is there already is not downloaded again.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
-import requests
 
-from datasets.selection import needed_domains
-from datasets.taskonomy import read_buildings
+from datasets.public import PUBLIC, check_room
+from datasets.public import fetch as fetch_public
+from datasets.sources.taskonomy import needed_domains, read_buildings
 from datasets.tasks import TASKS
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import UserError, run_script
@@ -45,10 +48,19 @@ class Archive:
         return data_path / self.domain / "taskonomy" / self.building
 
 
+def _optional(module: str) -> Any:
+    """A module that only the download needs; UserError where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(
+            f"{error}; the download needs more packages: python -m pip install -r requirements-taskonomy.txt"
+        ) from error
+
+
 def subset_list(subset: str) -> Path:
     """The official list of a subset's buildings, which omnidata-tools carries along."""
-    from omnidata_tools.dataset.starter_dataset.component_datasets import taskonomy
-
+    taskonomy = _optional("omnidata_tools.dataset.starter_dataset.component_datasets.taskonomy")
     return Path(taskonomy.__file__).with_name(f"train_val_test_{subset}.csv")
 
 
@@ -57,9 +69,9 @@ def find_archives(domains: Sequence[str], buildings: Sequence[str]) -> list[Arch
 
     Raises UserError where the server cannot be reached or lacks one of them.
     """
-    from omnidata_tools.dataset.starter_dataset import STARTER_DATASET_REMOTE_SERVER_METADATAS, TaskonomyMetadata
-
-    [server] = [each for each in STARTER_DATASET_REMOTE_SERVER_METADATAS if isinstance(each, TaskonomyMetadata)]
+    known = _optional("omnidata_tools.dataset.starter_dataset")
+    servers = known.STARTER_DATASET_REMOTE_SERVER_METADATAS
+    [server] = [each for each in servers if isinstance(each, known.TaskonomyMetadata)]
     try:
         urls = {(model.domain, model.model_name): model.url for model in server.models}
         wanted = [(domain, building) for building in buildings for domain in domains]
@@ -67,13 +79,13 @@ def find_archives(domains: Sequence[str], buildings: Sequence[str]) -> list[Arch
             raise UserError(f"{server.link_file} does not list {', '.join(absent)}; leave out its task or building")
         with ThreadPoolExecutor(16) as pool:
             sizes = list(pool.map(_size, (urls[key] for key in wanted)))
-    except (requests.RequestException, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError) as error:  # what requests raises is an OSError
         raise UserError(f"{server.link_file}: cannot get the list of files ({error}); try again later") from error
     return [Archive(*key, urls[key], size) for key, size in zip(wanted, sizes, strict=True)]
 
 
 def _size(url: str) -> int:
-    reply = requests.head(url, allow_redirects=True, timeout=_TIMEOUT)
+    reply = _optional("requests").head(url, allow_redirects=True, timeout=_TIMEOUT)
     reply.raise_for_status()
     return int(reply.headers["Content-Length"])
 
@@ -93,17 +105,12 @@ def check_space(archives: Sequence[Archive], data_path: Path) -> None:
     """
     missing = [archive for archive in archives if not archive.folder(data_path).exists()]
     needed = sum(a.size for a in missing) + _WORKERS * max((a.size for a in missing), default=0)
-    there = next(path for path in (data_path, *data_path.resolve().parents) if path.exists())
-    free = shutil.disk_usage(there).free
-    print(f"{needed / 1e9:.2f} GB needed while downloading, {free / 1e9:.2f} GB free in {there}")
-    if needed > free:
-        raise UserError(f"{data_path}: {needed / 1e9:.2f} GB needed and {free / 1e9:.2f} GB free; see --data_path")
+    check_room(needed, data_path)
 
 
 def fetch(archives: Sequence[Archive], data_path: Path, name: str, email: str, agree_all: bool) -> None:
     """Download and unpack the archives; UserError where any is missing afterwards."""
-    from omnidata_tools.dataset import download as omnitools
-
+    omnitools = _optional("omnidata_tools.dataset.download")
     if shutil.which("aria2c") is None:
         raise UserError("omnidata-tools needs the program aria2c; install it (Debian: apt install aria2)")
     # The tool knows whole subsets only, and looks them up here by name.
@@ -125,6 +132,7 @@ def fetch(archives: Sequence[Archive], data_path: Path, name: str, email: str, a
 def main() -> None:
     """Report the sizes, download, and put the lists that stage 1 reads beside the data."""
     parser = Parser(__doc__.split("\n")[0])
+    parser.add_argument("--source", choices=("taskonomy", *PUBLIC), default="taskonomy", help="which data set")
     parser.add_argument("--data_path", type=Path, default=Path("taskonomy_dataset"), help="data folder")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="whose files are needed")
     parser.add_argument("--subset", choices=SUBSETS, default="tiny", help="Taskonomy's list of buildings")
@@ -134,8 +142,13 @@ def main() -> None:
     parser.add_flag("--agree_all", False, "agree to the licences of Taskonomy and Omnidata without being asked")
     parser.add_flag("--dry_run", False, "only say how much there is to download")
     args = parser.parse_args()
-    if args.agree_all and not (args.name and "@" in args.email):
-        raise UserError("--agree_all True needs --name and --email")
+    if args.source in PUBLIC:
+        fetch_public(args.source, args.data_path, args.dry_run)
+        return
+    if args.agree_all and not args.name:
+        raise UserError("--agree_all True needs --name, for Taskonomy's licence")
+    if args.agree_all and "@" not in args.email:
+        raise UserError(f"--email {args.email!r} is no address; --agree_all True needs yours, for Taskonomy's licence")
 
     listing = subset_list(args.subset)
     buildings = read_buildings(listing)[: args.taskonomy_clients_to_include]

@@ -1,7 +1,7 @@
 """Images decoded once: one memory-mapped array a domain, in the source's own integer depth.
 
 `<data_path>/packed/<size>/<domain>.npy` has the shape (N, C, size, size), with the images in the order of the
-selection, and `<domain>.json` says from which files it was made; it is made again when they change.
+table, and `<domain>.json` says from which files it was made; it is made again when they change.
 """
 
 from __future__ import annotations
@@ -9,47 +9,72 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
-from datasets.taskonomy import View
-from datasets.tasks import Encoding
+from datasets.stored import file_of, forget_members, read_photograph, read_values
+from datasets.table import Table
+from datasets.tasks import VOID, ClassSet, Encoding
 from utils.errors import UserError
 from utils.files import locked, write_atomically, write_json
 from utils.filling import fill
 from utils.versions import file_digest
 
-TRANSFORM_VERSION = 1  # to be raised when the resizing changes, so that old arrays are made again
-_BLOCK = 256  # views between two chances to stop
-_MODES = {"uint8": ("L", "P", "RGB", "RGBA"), "uint16": ("I;16", "I;16B", "I")}
+TRANSFORM_VERSION = 2  # to be raised when the resizing changes, so that old arrays are made again
+_BLOCK = 256  # images between two chances to stop
+_WIDE = ("I;16", "I;16B", "I")
+_MODES = {"uint8": ("L", "RGB", "RGBA"), "uint16": _WIDE}
+_MODES_OF_IDS = ("1", "L", "P", "RGB", "RGBA", *_WIDE)
 
 
-def read_image(path: Path, encoding: Encoding) -> np.ndarray:
-    """One file's stored values, (C, H, W) in `encoding.dtype`; ValueError says what is wrong with the file.
+def read_image(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
+    """One cell's stored values, (C, H, W) in `encoding.dtype`, ids as they are; ValueError says what is wrong with it.
 
-    A one-channel domain may be stored with equal channels (reshading) or a palette (segment_semantic), and
-    two-channel ones (curvature) stand in the first two of three. Images that are not square lose their margins.
+    A one-channel domain may be stored with equal channels (reshading) or a palette (masks), and two-channel ones
+    (curvature) stand in the first two of three.
     """
-    try:
-        with Image.open(path) as image:
-            if image.mode not in _MODES[encoding.dtype]:
-                raise ValueError(f"pixel format {image.mode} where {encoding.domain} has {encoding.dtype}")
-            values = np.asarray(image)
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"not a readable image ({error})") from error
-    values = np.atleast_3d(values).transpose(2, 0, 1)
+    if encoding.photograph:
+        return read_photograph(data_path, cell)
+    values = read_values(data_path, cell, _MODES_OF_IDS if encoding.categorical else _MODES[encoding.dtype])
     if len(values) < encoding.channels:
         raise ValueError(f"{len(values)} channels where {encoding.domain} has {encoding.channels}")
-    side = min(values.shape[1:])
-    top, left = ((length - side) // 2 for length in values.shape[1:])
-    return values[: encoding.channels, top : top + side, left : left + side].astype(encoding.dtype)
+    if encoding.channels == 1 and (values[1:3] != values[:1]).any():
+        raise ValueError(f"a colour picture where {encoding.domain} has one channel")
+    values = values[: encoding.channels]
+    return values if encoding.categorical else _without_loss(values, encoding)
+
+
+def _without_loss(values: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Stored values in `encoding.dtype`; ValueError where it is not theirs, or too narrow for them."""
+    dtype = np.dtype(encoding.dtype)
+    whole = values.dtype.kind in "ui" and values.dtype.itemsize >= dtype.itemsize
+    if not whole or values.min() < 0 or values.max() > np.iinfo(dtype).max:
+        span = f"{values.dtype} values from {values.min()} to {values.max()}"
+        raise ValueError(f"{span} where {encoding.domain} has {dtype}")
+    return values.astype(dtype)
+
+
+def class_numbers(ids: np.ndarray, classes: ClassSet) -> np.ndarray:
+    """Ids of mask files, of any shape, as the numbers of their classes, uint8, and `VOID` where they are of none.
+
+    ValueError where no id is known, not even as void: the file is then no mask of these classes.
+    """
+    known = classes.ids or tuple(range(len(classes.names)))
+    if ids.dtype.kind not in "ui" or ids.min() < 0:
+        raise ValueError(f"{ids.dtype} values from {ids.min()} where a mask has ids")
+    if not np.isin(ids, (*known, *classes.void)).any():
+        raise ValueError("no pixel has the id of a class")
+    beyond = max(*known, *classes.void, 0) + 1  # for all ids from here on
+    numbers = np.full(beyond + 1, VOID, np.uint8)
+    numbers[list(known)] = np.arange(len(known))
+    numbers[list(classes.void)] = VOID
+    return numbers[np.minimum(ids.astype(np.int64), beyond)]
 
 
 def surface(values: np.ndarray, encoding: Encoding) -> np.ndarray:
@@ -82,40 +107,70 @@ def _smooth(values: Tensor, size: int) -> Tensor:
     return F.interpolate(values, (size, size), mode="bilinear", antialias=True, align_corners=False)
 
 
-def stored_channels(encoding: Encoding) -> int:
-    """Channels of the packed array: the domain's own, and one for the mask where another domain holds it."""
-    return encoding.channels + (encoding.mask is not None)
+def square(values: np.ndarray, fit: str) -> tuple[np.ndarray, np.ndarray]:
+    """Values (C, H, W) ready to be resized to a square, and which of their pixels (H, W) are of the image.
+
+    "crop" cuts out the middle, "pad" adds margins of value 0 around it, "stretch" leaves the shape as it is.
+    """
+    height, width = values.shape[1:]
+    if fit == "stretch" or height == width:
+        return values, np.ones((height, width), bool)
+    side = (min if fit == "crop" else max)(height, width)
+    top, left = (abs(length - side) // 2 for length in (height, width))
+    if fit == "crop":
+        return values[:, top : top + side, left : left + side], np.ones((side, side), bool)
+    padded, inside = np.zeros((len(values), side, side), values.dtype), np.zeros((side, side), bool)
+    padded[:, top : top + height, left : left + width] = values
+    inside[top : top + height, left : left + width] = True
+    return padded, inside
 
 
-def pack_view(data_path: Path, view: View, encoding: Encoding, size: int) -> np.ndarray:
-    """One view's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
-    values = read_image(_existing(data_path, view, encoding.domain), encoding)
+def has_mask_channel(encoding: Encoding, fit: str) -> bool:
+    """Whether the packed array has a channel more, which says what counts: where the values cannot say so."""
+    return encoding.mask is not None or (fit == "pad" and encoding.nothing is None and not encoding.photograph)
+
+
+def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndarray:
+    """One image's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
+    values = read_image(table.data_path, table.cells(encoding.domain)[row], encoding)
+    if encoding.categorical:
+        values = class_numbers(values, table.about.classes[encoding.domain])
     if encoding.mask is None:
         valid = surface(values, encoding)
     else:
         try:
-            valid = surface(read_image(_existing(data_path, view, encoding.mask.domain), encoding.mask), encoding.mask)
+            mask = read_image(table.data_path, table.cells(encoding.mask.domain)[row], encoding.mask)
         except ValueError as error:
             raise ValueError(f"its mask, the {encoding.mask.domain} file: {error}") from error
+        valid = surface(mask, encoding.mask)
         if valid.shape != values.shape[1:]:
             raise ValueError(f"its size differs from that of {encoding.mask.domain}")
-    resized, mask = resize(values, valid, size, encoding.categorical)
-    if encoding.mask is not None:
+    _check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding.domain)
+    # Both are cut in the same way; what is a margin shows no surface.
+    (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
+    resized, mask = resize(values, valid[0] & inside, size, encoding.categorical)
+    if has_mask_channel(encoding, table.about.fit):
         return np.concatenate([resized, mask[None].astype(encoding.dtype)])
     if encoding.nothing is not None:
         resized[:, ~mask] = np.asarray(encoding.nothing, encoding.dtype)[:, None]
     return resized
 
 
-def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> tuple[np.ndarray, list[int]]:
+def _check_limit(counted: np.ndarray, limit: float | None, domain: str) -> None:
+    """ValueError where the median of the values that count is above what the table allows."""
+    if limit is not None and counted.size and (median := float(np.median(counted))) > limit:
+        raise ValueError(f"its median {median:g} is above {limit:g}: {domain} in another unit?")
+
+
+def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray, list[int]]:
     """The packed array of a domain, memory-mapped, made first where it is missing or stale.
 
-    Returns the array, (N, stored channels, size, size), and the positions of views whose file cannot be read; these
+    Returns the array, (N, stored channels, size, size), and the positions of images whose file cannot be read; these
     hold zeros and are to be left out. `packed/<size>/unreadable_<domain>.txt` names them and the reasons.
     """
-    folder = data_path / "packed" / str(size)
+    folder = table.data_path / "packed" / str(size)
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
-    fingerprint = _fingerprint(data_path, views, encoding, size)
+    fingerprint = _fingerprint(table, encoding, size)
     manifest, array = _packed_before(manifest_path, array_path, fingerprint)
     if array is not None:
         return array, manifest["unreadable"]
@@ -123,7 +178,7 @@ def load_packed(data_path: Path, views: Sequence[View], encoding: Encoding, size
         manifest, array = _packed_before(manifest_path, array_path, fingerprint)
         if array is None:
             fresh = folder / f"{encoding.domain}.new.npy"
-            manifest = _pack(data_path, views, encoding, size, fresh, fingerprint)
+            manifest = _pack(table, encoding, size, fresh, fingerprint)
             manifest_path.unlink(missing_ok=True)  # it must never speak of another array
             fresh.replace(array_path)
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
@@ -139,22 +194,21 @@ def _packed_before(manifest_path: Path, array_path: Path, fingerprint: str) -> t
     return manifest, _map(array_path) if current else None
 
 
-def packed_version(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str | None:
+def packed_version(table: Table, encoding: Encoding, size: int) -> str | None:
     """SHA-256 of a domain's packed array; None where it is not packed yet, or its files have changed since."""
-    manifest = _read_manifest(data_path / "packed" / str(size) / f"{encoding.domain}.json")
-    current = manifest.get("fingerprint") == _fingerprint(data_path, views, encoding, size)
+    manifest = _read_manifest(table.data_path / "packed" / str(size) / f"{encoding.domain}.json")
+    current = manifest.get("fingerprint") == _fingerprint(table, encoding, size)
     return manifest.get("sha256") if current else None
 
 
-def _pack(
-    data_path: Path, views: Sequence[View], encoding: Encoding, size: int, target: Path, fingerprint: str
-) -> dict:  # fmt: skip
-    """Decode all views in parallel into `target`; returns the manifest's account of unreadable files.
+def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint: str) -> dict:
+    """Decode all images in parallel into `target`; returns the manifest's account of unreadable files.
 
     Where a call with the same fingerprint was stopped, this one goes on.
     """
-    shape = (len(views), stored_channels(encoding), size, size)
-    blocks = np.split(np.arange(len(views)), np.arange(_BLOCK, len(views), _BLOCK))
+    channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
+    cells, shape = table.cells(encoding.domain), (len(table), channels, size, size)
+    blocks = np.split(np.arange(len(cells)), np.arange(_BLOCK, len(cells), _BLOCK))
     title = f"packing {encoding.domain} at {size} px"
     # Threads are enough: decoding and resizing leave the interpreter lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -164,16 +218,17 @@ def _pack(
 
         def pack_one(array: np.ndarray, row: int) -> str | None:
             try:
-                array[row] = pack_view(data_path, views[row], encoding, size)
+                array[row] = pack_image(table, row, encoding, size)
             except ValueError as error:
-                return f"{views[row].path(encoding.domain)}: {error}"
+                return f"{cells[row]}: {error}"
             return None
 
         answers = fill(target, shape, encoding.dtype, fingerprint, blocks, pack_block, title)
+    forget_members()
     faults = [fault for block in answers for fault in block]
     reasons = {row: fault for row, fault in enumerate(faults) if fault is not None}
     unreadable = sorted(reasons)
-    if len(unreadable) == len(views):
+    if len(unreadable) == len(cells):
         raise UserError(
             f"no {encoding.domain} image can be read, the first because: {reasons[0]}; "
             f"download or make the {encoding.domain} files anew"
@@ -185,27 +240,30 @@ def _pack(
             temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
     return {
-        "domain": encoding.domain, "images": len(views), "size": size, "unreadable": unreadable,
+        "domain": encoding.domain, "images": len(cells), "size": size, "unreadable": unreadable,
         "sha256": file_digest(target),
     }  # fmt: skip
 
 
-def _existing(data_path: Path, view: View, domain: str) -> Path:
-    path = view.find(data_path, domain)
-    if path is None:
-        raise ValueError(f"the {domain} file is missing")
-    return path
-
-
-def _fingerprint(data_path: Path, views: Sequence[View], encoding: Encoding, size: int) -> str:
+def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
-    digest = hashlib.sha256(f"{TRANSFORM_VERSION} {encoding} {size}".encode())
-    for view in views:
-        for part in filter(None, (encoding, encoding.mask)):
-            path = view.find(data_path, part.domain)
-            status = path.stat() if path else None
-            digest.update(f"{view} {path and path.name} {status and (status.st_size, status.st_mtime_ns)}".encode())
+    about, parts = table.about, [part for part in (encoding, encoding.mask) if part is not None]
+    said = (TRANSFORM_VERSION, encoding, size, about.fit, about.limits.get(encoding.domain))
+    digest = hashlib.sha256(f"{said} {about.classes.get(encoding.domain)}".encode())
+    status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
+    for cells in zip(*(table.cells(part.domain) for part in parts), strict=True):
+        for cell in cells:
+            digest.update(f"{cell} {status(file_of(cell))}".encode())
     return digest.hexdigest()
+
+
+def _status(path: Path) -> tuple[int, int] | None:
+    """Size and time of a file; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def _read_manifest(path: Path) -> dict:

@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from datasets.packed import load_packed, packed_version
-from datasets.selection import Selection, read_selection
+from datasets.table import STAGE, Table, read_table
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
 from utils.runs import data_path_or_default
@@ -39,31 +39,33 @@ class Batch:
 class TaskData:
     """The packed images and targets of one task.
 
-    `train` and `test` are the positions, in the order of the selection, of the readable images of either part;
-    `readable` marks them all; `labels` are the scene classes, on `device`. `device` is where batches go; the packed
-    arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that `--test_mode`
-    has left most images out.
+    `train`, `val` and `test` are the positions, in the order of the table, of the readable images of each part;
+    `readable` marks them all; `labels` are the images' classes, -1 for none, on `device`. `device` is where batches go;
+    the packed arrays lie there too when they fit, and in memory-mapped files otherwise. `shortened` says that
+    `--test_mode` has left most images out.
     """
 
     shortened = False
 
-    def __init__(self, selection: Selection, task: Task, image_size: int, device: torch.device) -> None:
-        self.task, self.selection, self.device, self.image_size = task, selection, device, image_size
-        _check_parts(task, selection.train, selection.test)
-        images, left_out = load_packed(selection.data_path, selection.views, RGB, image_size)
+    def __init__(self, table: Table, task: Task, image_size: int, device: torch.device) -> None:
+        self.task, self.table, self.device, self.image_size = task, table, device, image_size
+        _check_parts(task, table.train, table.test)
+        _check_classes(task, table)
+        _check_margins(task, table)
+        images, left_out = load_packed(table, RGB, image_size)
         self._images = torch.from_numpy(images)
         if task.encoding is None:
-            self._stored = torch.from_numpy(selection.labels)
+            self._stored = torch.from_numpy(table.labels)
+            left_out = left_out + np.flatnonzero(table.labels < 0).tolist()
         else:
-            stored, more = load_packed(selection.data_path, selection.views, task.encoding, image_size)
+            stored, more = load_packed(table, task.encoding, image_size)
             left_out = left_out + more
             self._stored = as_tensor(stored)
-        self.readable = np.ones(len(selection), bool)
+        self.readable = np.ones(len(table), bool)
         self.readable[left_out] = False
-        self.train = selection.train[self.readable[selection.train]]
-        self.test = selection.test[self.readable[selection.test]]
+        self.train, self.val, self.test = (part[self.readable[part]] for part in (table.train, table.val, table.test))
         _check_parts(task, self.train, self.test)
-        self.labels = torch.from_numpy(selection.labels).to(device)
+        self.labels = torch.from_numpy(table.labels).to(device)
         size = self._images.nbytes + self._stored.nbytes
         self._resident = device.type == "cpu" or size < _free_bytes(device) // 2
         if self._resident:
@@ -73,37 +75,36 @@ class TaskData:
     def open(cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator) -> TaskData:
         """The data of a script's arguments; fills in `args.data_path` where it was not given."""
         args.data_path = data_path_or_default(args.data_path, args.result_path)
-        selection = read_selection(args.data_path)
+        table = read_table(args.data_path)
         with accelerator.main_process_first():  # the other processes find the images packed
-            data = cls(selection, task, image_size, accelerator.device)
+            data = cls(table, task, image_size, accelerator.device)
         if args.test_mode:
             data.shorten(*_TEST_MODE)
         return data
 
     def __len__(self) -> int:
-        return len(self.selection)
+        return len(self.table)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the selection and of which of its images are trained on and held out."""
-        digest = hashlib.sha256(self.selection.fingerprint.encode())
-        for positions in (self.train, self.test):
+        """SHA-256 of the table and of which of its images are trained on and held out."""
+        digest = hashlib.sha256(self.table.fingerprint.encode())
+        for positions in (self.train, self.val, self.test):
             digest.update(positions.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def shorten(self, n_train: int, n_test: int) -> None:
         """Keep at most so many training and held-out images, evenly spaced; the others count as unreadable."""
-        self.train, self.test = (
-            part[np.linspace(0, len(part) - 1, min(n, len(part))).astype(int)]
-            for part, n in ((self.train, n_train), (self.test, n_test))
+        self.train, self.val, self.test = (
+            evenly(part, n) for part, n in ((self.train, n_train), (self.val, n_test), (self.test, n_test))
         )
-        self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.test]))
+        self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.val, self.test]))
         self.shortened = True
 
     @property
     def version(self) -> str | None:
         """See `data_version`."""
-        return data_version(self.selection, self.task, self.image_size)
+        return data_version(self.table, self.task, self.image_size)
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
@@ -168,22 +169,45 @@ class TaskData:
         return taken.to(self.device, non_blocking=True)
 
 
+def evenly(positions: np.ndarray, n: int) -> np.ndarray:
+    """At most `n` of the positions, evenly spaced, with the first and the last."""
+    return positions[np.linspace(0, len(positions) - 1, min(n, len(positions))).astype(int)]
+
+
 def _check_parts(task: Task, train: np.ndarray, test: np.ndarray) -> None:
     """UserError if there is nothing to train on or to test with."""
     if not len(train) or not len(test):
         raise UserError(
             f"{task.name}: {len(train)} training and {len(test)} held-out images; "
-            "run extract_datapoints_for_experiments.py again, with more images or another --test_fraction"
+            f"run {STAGE} again, with more images or another --test_fraction"
         )
 
 
-def data_version(selection: Selection, task: Task, image_size: int) -> str | None:
-    """SHA-256 over the selection and the packed images and targets of a task; None where they are not packed yet."""
+def _check_classes(task: Task, table: Table) -> None:
+    """UserError where a model was made for other classes than the table has."""
+    if task.categorical and task.classes != table.class_set(task):
+        raise UserError(
+            f"{task.name}: the model was made for other classes than those of {table.data_path}; "
+            "run model_initialization.py and what comes after it again"
+        )
+
+
+def _check_margins(task: Task, table: Table) -> None:
+    """UserError where the margins of images would count, because every pixel does."""
+    if not task.masked and table.about.fit == "pad":
+        raise UserError(
+            f"{task.name}: --published_quirks True counts every pixel, the margins of --fit pad, too; "
+            f"run {STAGE} with another --fit, or make the model without it"
+        )
+
+
+def data_version(table: Table, task: Task, image_size: int) -> str | None:
+    """SHA-256 over the table and the packed images and targets of a task; None where they are not packed yet."""
     encodings = [RGB] if task.encoding is None else [RGB, task.encoding]
-    packed = [packed_version(selection.data_path, selection.views, each, image_size) for each in encodings]
+    packed = [packed_version(table, each, image_size) for each in encodings]
     if None in packed:
         return None
-    return hashlib.sha256(" ".join(map(str, [selection.fingerprint, *packed])).encode()).hexdigest()
+    return hashlib.sha256(" ".join(map(str, [table.fingerprint, *packed])).encode()).hexdigest()
 
 
 def as_tensor(packed: np.ndarray) -> Tensor:
@@ -204,7 +228,7 @@ def _values(task: Task, stored: Tensor) -> tuple[Tensor, Tensor]:
         return stored, torch.ones_like(stored, dtype=torch.bool)
     if stored.dtype == torch.int16:
         stored = stored.to(torch.int32) & 0xFFFF
-    if encoding.mask is not None:
+    if stored.shape[1] > encoding.channels:  # the last one says what counts
         return stored[:, :-1], stored[:, -1:] > 0
     if encoding.nothing is None:
         return stored, torch.ones_like(stored[:, :1], dtype=torch.bool)

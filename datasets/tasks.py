@@ -1,45 +1,72 @@
 """The vision tasks: everything in which one differs from another, one entry each.
 
 A task says how its files are encoded (`Encoding`), how stored values become a target (`decode`), which loss and
-metrics measure it (by name, from `losses.py` and `utils/metrics.py`) and how it is drawn. To add a task, add an
-entry to `TASKS`; nothing else in the project branches on a task's name.
+metrics measure it (by name, from `losses.py` and `models/metrics.py`) and how it is drawn. To add a task, add an
+entry to `TASKS`; nothing else in the project branches on a task's name. No entry knows a data set: files, classes and
+void ids come from the table of images (`datasets/table.py`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
+from utils.registry import Registry
 
-N_SCENE_CLASSES = 16
-SEGMENT_CLASSES = (
-    "uncertain", "background", "bottle", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
-    "tv", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase",
-)  # fmt: skip
+if TYPE_CHECKING:
+    from torch import Tensor
 
-# Of the classes above: grey for what does not count, pale for background, and distinct hues for the things.
-SEGMENT_COLOURS = (
-    "#c8c8d8", "#f0ead6", "#e6194b", "#3cb44b", "#4363d8", "#8b5a2b", "#911eb4", "#f58231", "#46f0f0",
-    "#000075", "#bcf60c", "#fabebe", "#008080", "#e6beff", "#800000", "#ffe119", "#808000", "#f032e6",
-)  # fmt: skip
+CLASS = "class"  # the table's column of classes
+MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
+VOID = 255  # the packed id of pixels that are of no class
 
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
-Decode = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Decode = Callable[["Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
 # (target or output, values as stored, which pixels hold a surface) -> the same in physical units
-Physical = Callable[[Tensor, Tensor, Tensor], Tensor]
+Physical = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
+
+
+@dataclass(frozen=True)
+class ClassSet:
+    """The classes of a table's class column, or of its id masks.
+
+    Class k is called `names[k]`, has the id `ids[k]` in the mask files (k itself where `ids` is empty) and the colour
+    `colours[k]` (one of a palette where `colours` is empty). Pixels whose id is in `void` count nowhere.
+    """
+
+    names: tuple[str, ...]
+    ids: tuple[int, ...] = ()
+    void: tuple[int, ...] = ()
+    colours: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        ids = set(self.ids)
+        if not self.names or any(values and len(values) != len(self.names) for values in (ids, self.ids, self.colours)):
+            raise ValueError(f"{len(self.names)} classes, {len(ids)} different ids and {len(self.colours)} colours")
+        strange = [colour for colour in self.colours if not re.fullmatch("#[0-9a-fA-F]{6}", colour)]
+        if strange:
+            raise ValueError(f"{strange[0]!r} is no colour, as #00ff80 is")
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> ClassSet:
+        """From what JSON makes of one; ValueError or TypeError where it is none."""
+        if not isinstance(content, Mapping):
+            raise TypeError(f"{content!r} where classes should be")
+        names, colours = (tuple(map(str, content.get(key, ()))) for key in ("names", "colours"))
+        ids, void = (tuple(map(int, content.get(key, ()))) for key in ("ids", "void"))
+        return cls(names, ids, void, colours)
 
 
 @dataclass(frozen=True)
 class Encoding:
     """How a domain's images are stored.
 
-    `nothing` is the value (a number a channel) of pixels that show no surface; where the domain has no such value,
-    `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged.
+    `nothing` is the value (a number per channel) of pixels that show no surface; where the domain has no such value,
+    `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged; packed, they
+    are the numbers of the table's classes, and `VOID`. A `photograph` may be stored in any mode.
     """
 
     domain: str
@@ -48,6 +75,7 @@ class Encoding:
     nothing: tuple[int, ...] | None = None
     mask: Encoding | None = None
     categorical: bool = False
+    photograph: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,9 +83,11 @@ class Task:
     """One vision task.
 
     `out_channels` are what the model emits: target channels, or classes where `categorical`. `encoding` is None
-    where the target is the view's scene class, which stands in the selection and in no image. `unit` is that of
-    pictures and their colour bars, into which `physical` turns targets and outputs that are in another. `variants`
-    maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it replaces.
+    where the target is the image's class, which stands in the table and in no image. Which `classes` a categorical
+    task has is the table's to say: an entry of the registry has none, and no output, until `with_classes`. `unit` is
+    that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
+    `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
+    replaces; the published code counts every pixel, and so its decoding is not `masked`.
     """
 
     name: str
@@ -72,8 +102,8 @@ class Task:
     value_range: tuple[float, float] | None = (0.0, 1.0)
     unit: str = ""
     physical: Physical | None = None
-    classes: tuple[str, ...] = ()
-    class_colours: tuple[str, ...] = ()
+    classes: ClassSet | None = None
+    masked: bool = True
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -81,23 +111,34 @@ class Task:
         """Whether the target is a map; otherwise it is one class an image."""
         return self.encoding is not None
 
+    @property
+    def labelled_by(self) -> str:
+        """The column of the table whose classes a categorical task has."""
+        return self.encoding.domain if self.encoding else CLASS
+
+    def with_classes(self, classes: ClassSet) -> Task:
+        """The task with these classes as outputs."""
+        return replace(self, classes=classes, out_channels=len(classes.names))
+
 
 DEPTH_METRE = 512.0  # Taskonomy stores depth in 1/512 m
+FLAT = 127  # the stored curvature of a plane
 
-RGB = Encoding("rgb", "uint8", 3)
-DEPTH = Encoding("depth_euclidean", "uint16", 1, nothing=(65535,))
+RGB = Encoding("rgb", "uint8", 3, photograph=True)
+NO_DEPTH = 65535
+DEPTH = Encoding("depth_euclidean", "uint16", 1, nothing=(NO_DEPTH,))
+NO_NORMAL = 128
+NORMAL = Encoding("normal", "uint8", 3, nothing=(NO_NORMAL,) * 3)
 
 
 def decode_class(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Scene classes (B,) as int64 ids; every image counts."""
+    """Classes (B,) as int64 ids; every image counts."""
     return stored.long(), valid
 
 
 def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Class ids (B, H, W) int64 from stored (B, 1, H, W); 0, uncertain, and ids of no class do not count."""
-    ids = stored[:, 0].long()
-    known = ids < len(SEGMENT_CLASSES)
-    return torch.where(known, ids, 0), valid[:, 0] & known
+    """Classes (B, H, W) int64 from stored (B, 1, H, W); 0 where no class is known, which does not count."""
+    return stored.where(valid, 0)[:, 0].long(), valid[:, 0]
 
 
 def decode_unit_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -108,8 +149,8 @@ def decode_unit_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 def decode_signed_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Curvatures around 127 as [-1, 1], (B, 2, H, W); flat pixels do not count, as in the paper's loss."""
     values = stored.float()
-    curved = (values != 127.0).any(dim=1, keepdim=True)
-    return (values - 127.0) / 128.0 * valid, valid & curved
+    curved = (values != FLAT).any(dim=1, keepdim=True)
+    return (values - FLAT) / 128.0 * valid, valid & curved
 
 
 def decode_normals(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,7 +179,7 @@ def decode_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 
 def decode_log_metres(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Natural logarithm of the depth in metres, (B, 1, H, W); 0 where there is no surface."""
-    return torch.log(stored.float().clamp(min=1.0) / DEPTH_METRE) * valid, valid
+    return (stored.float().clamp(min=1.0) / DEPTH_METRE).log() * valid, valid
 
 
 def scaled_in_metres(values: Tensor, stored: Tensor, valid: Tensor) -> Tensor:
@@ -160,20 +201,20 @@ def published_depth(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     Then divided by that, (B, 1, H, W) in [0, 1]; every pixel counts.
     """
     values = stored.float()
-    background = values == _largest(values)
-    rest = 1.01 * _largest(torch.where(background, 0.0, values))
-    return torch.where(background, 1.0, values / rest), torch.ones_like(valid)
+    nearer = values != _largest(values)
+    rest = 1.01 * _largest(values.where(nearer, 0.0))
+    return (values / rest).where(nearer, 1.0), valid.new_ones(valid.shape)
 
 
 def published_in_metres(values: Tensor, stored: Tensor, valid: Tensor) -> Tensor:
     """`published_depth` in metres."""
     depth = stored.float()
-    return values * 1.01 * _largest(torch.where(depth == _largest(depth), 0.0, depth)) / DEPTH_METRE
+    return values * 1.01 * _largest(depth.where(depth != _largest(depth), 0.0)) / DEPTH_METRE
 
 
 def published_picture(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """8-bit values as [0, 1], (B, C, H, W) float32; every pixel counts."""
-    return stored.float() / 255.0, torch.ones_like(valid)
+    return stored.float() / 255.0, valid.new_ones(valid.shape)
 
 
 _ENTRIES = (
@@ -187,20 +228,21 @@ _ENTRIES = (
                 "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity", "unit": "m",
                 "physical": log_in_metres,
             },
-            "published": {"decode": published_depth, "physical": published_in_metres},
+            "published": {"decode": published_depth, "physical": published_in_metres, "masked": False},
         },
     ),
     Task(
-        "normal", 3, decode_normals, "l1", ("angle",), Encoding("normal", "uint8", 3, nothing=(128, 128, 128)),
-        activation="tanh", value_range=(-1.0, 1.0),
+        "normal", 3, decode_normals, "l1", ("angle",), NORMAL, activation="tanh", value_range=(-1.0, 1.0),
         variants={
-            "published": {"decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0)}
+            "published": {
+                "decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0), "masked": False,
+            },
         },
     ),
     Task(
         "reshading", 1, decode_unit_scale, "mse", ("mae", "rmse", "ssim"),
         Encoding("reshading", "uint8", 1, mask=DEPTH), activation="tanh", colormap="gray",
-        variants={"published": {"decode": published_picture}},
+        variants={"published": {"decode": published_picture, "masked": False}},
     ),
     Task(
         "keypoints3d", 1, decode_image_scale, "l1", ("mae", "rmse"), Encoding("keypoints3d", "uint16", 1),
@@ -214,21 +256,26 @@ _ENTRIES = (
         "principal_curvature", 2, decode_signed_scale, "mse", ("mae", "rmse"),
         Encoding("principal_curvature", "uint8", 2, nothing=(0, 0)), activation="tanh", colormap="coolwarm",
         value_range=(-0.5, 0.5),
-        variants={"published": {"decode": published_picture, "value_range": (0.25, 0.75)}},
+        variants={"published": {"decode": published_picture, "value_range": (0.25, 0.75), "masked": False}},
     ),
     Task(
-        "segment_semantic", len(SEGMENT_CLASSES), decode_segments, "cross_entropy", ("segmentation",),
-        Encoding("segment_semantic", "uint8", 1, nothing=(0,), categorical=True), categorical=True,
-        value_range=None, classes=SEGMENT_CLASSES, class_colours=SEGMENT_COLOURS,
-        variants={"published": {"activation": "tanh", "metrics": ("published_segmentation",)}},
+        "segment_semantic", 0, decode_segments, "cross_entropy", ("overlap",),
+        Encoding("segment_semantic", "uint8", 1, nothing=(VOID,), categorical=True), categorical=True,
+        value_range=None, variants={"published": {"activation": "tanh", "metrics": ("published_overlap",)}},
     ),
     Task(
-        "class_scene", N_SCENE_CLASSES, decode_class, "cross_entropy", ("classification",), categorical=True,
-        value_range=None,
+        "segmentation", 0, decode_segments, "cross_entropy", ("overlap",),
+        Encoding(MASK, "uint8", 1, nothing=(VOID,), categorical=True), categorical=True, value_range=None,
+    ),
+    Task(
+        "class_scene", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,
+    ),
+    Task(
+        "classification", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,
     ),
 )  # fmt: skip
 
-TASKS: dict[str, Task] = {task.name: task for task in _ENTRIES}
+TASKS: Registry[Task] = {task.name: task for task in _ENTRIES}
 DEPTH_TARGETS = ("scaled", "metric", "log")
 
 

@@ -13,10 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from models.layers import conv_block, normalisation
+from models.layers import PAPER_STEM, PAPER_WIDTHS, conv_block, normalisation
 
-PAPER_STEM = (128, 128, 128, 64, 64, 32, 32)
-PAPER_WIDTHS = (16, 8, 4, 2)
 SCALE = 16  # the decoder starts from a map of 1/16 of the image's size
 
 

@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.decomposition import IncrementalPCA
 from sklearn.manifold import TSNE
 from sklearn.metrics import adjusted_rand_score, silhouette_score
-from tqdm import tqdm
 
 from datasets.task_data import TaskData
-from models.task_model import TaskModel, fingerprint
+from models.features import features_of
+from models.projection import Projection, reduce_dimension
+from models.task_model import TaskModel
+from utils import progress
 from utils.errors import UserError
 from utils.filling import fill
+from utils.streams import derived_seed, generator
 
-PCA_COMPONENTS = 64
-_BATCH = 64
+BATCH = 64  # images that are embedded at once
 _PUBLISHED_BATCH = 16
 # Beyond so many rows, K-means works through random batches, and principal components come from a sample.
 _MANY_ROWS = 100_000
@@ -30,8 +31,8 @@ _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
 
 
 @torch.no_grad()
-def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarray:
-    """The embedding of every image, in eval mode, streamed into a memory-mapped file.
+def extract_embeddings(model: TaskModel, data: TaskData, path: Path, kind: str = "model") -> np.ndarray:
+    """The features of every image, in eval mode, streamed into a memory-mapped file.
 
     Where an earlier call for this file, with the same weights and images, was stopped, this one goes on.
 
@@ -42,41 +43,24 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path) -> np.ndarr
         model: on the data's device.
         data: the task's images.
         path: the `.npy` file to make.
+        kind: of features, see `models/features.py`: by default the model's embedding.
 
     Returns:
-        (N, E * S * S) float32, memory-mapped; rows of unreadable images are 0.
+        (N, D) float32, memory-mapped; rows of unreadable images are 0. Of embeddings D is E * S * S.
     """
     quirks = model.config.published_quirks
     model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
+    features = features_of(kind, model, data)
     positions = np.flatnonzero(data.readable)
-    size = _PUBLISHED_BATCH if quirks else _BATCH
+    size = _PUBLISHED_BATCH if quirks else BATCH
     batches = np.split(positions, np.arange(size, len(positions), size))
 
     def embed(embeddings: np.ndarray, rows: np.ndarray) -> None:
-        embedding, _ = model(data.batch(torch.from_numpy(rows)).images)
-        embeddings[rows] = embedding.flatten(1).cpu().numpy()
+        embeddings[rows] = features.of(data.batch(torch.from_numpy(rows))).cpu().numpy()
 
-    inputs = f"{fingerprint(model)} {data.fingerprint}"
-    fill(path, (len(data), model.embedding_size), np.float32, inputs, batches, embed, "embeddings")
+    inputs = f"{features.inputs} {data.fingerprint}"
+    fill(path, (len(data), features.size), np.float32, inputs, batches, embed, "features")
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.ndarray, IncrementalPCA | None, float]:
-    """Project onto the leading principal components of the rows `fit_on`, if that makes the dimension smaller.
-
-    Works through a memory map in batches. Returns the projection (N, at most 64) float32, the PCA (None if the
-    dimension was small already), and the fraction of the variance that is kept.
-    """
-    n_components = min(PCA_COMPONENTS, len(fit_on))
-    if embeddings.shape[1] <= n_components:
-        return np.asarray(embeddings), None, 1.0
-    pca = IncrementalPCA(n_components)
-    n_batches = max(1, len(fit_on) // max(256, n_components))
-    for rows in tqdm(np.array_split(fit_on, n_batches), desc="PCA", unit="batch"):
-        pca.partial_fit(embeddings[rows])
-    batches = np.array_split(np.arange(len(embeddings)), max(1, len(embeddings) // 256))
-    reduced = np.concatenate([pca.transform(embeddings[rows]) for rows in batches]).astype(np.float32)
-    return reduced, pca, float(pca.explained_variance_ratio_.sum())
 
 
 def check_n_clusters(n_clusters: int, data: TaskData) -> None:
@@ -104,11 +88,15 @@ def cluster(
     return assignments, kmeans
 
 
-def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int) -> KMeans | MiniBatchKMeans:
-    """K-means on points (n, D): k-means++ and the best of ten starts, or in batches where there are many points."""
+def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int, run: int = 0) -> KMeans | MiniBatchKMeans:
+    """K-means on points (n, D): k-means++ and the best of ten starts, or in batches where there are many points.
+
+    Runs of different number draw different starts.
+    """
+    random_state = derived_seed("kmeans", seed, run)
     if len(points) <= _MANY_ROWS:
-        return KMeans(n_clusters, n_init=10, random_state=seed).fit(points)
-    return MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=seed).fit(points)
+        return KMeans(n_clusters, n_init=10, random_state=random_state).fit(points)
+    return MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=random_state).fit(points)
 
 
 def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +109,7 @@ def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np
     for rows in np.array_split(np.arange(len(embeddings)), max(1, len(embeddings) // _MANY_ROWS)):
         if not np.isfinite(embeddings[rows[0] : rows[-1] + 1]).all():
             raise UserError(f"embeddings {rows[0]} to {rows[-1]} have values that are not finite; mend the file")
-    rng = np.random.default_rng(seed)
+    rng = generator("pca", seed)
     fit_on = np.sort(rng.choice(len(embeddings), min(len(embeddings), _MANY_ROWS), replace=False))
     reduced = reduce_dimension(embeddings, fit_on)[0].astype(np.float32, copy=False)
     return reduced, fit_kmeans(reduced, n_clusters, seed).labels_.astype(np.int64)
@@ -147,16 +135,17 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
     n_sampled = int(_SHARE * len(points))
     if max(numbers) > n_sampled:
         raise UserError(f"--compare_n_clusters {max(numbers)} is more than {_SHARE:.0%} of {len(points)} images")
-    rng = np.random.default_rng(seed)
+    rng = generator("stability", seed)
     samples = [rng.choice(len(points), n_sampled, replace=False) for _ in range(_RUNS)]
     total = np.square(points - points.mean(axis=0)).sum()
     rows = []
-    for number in tqdm(numbers, desc="numbers of clusters"):
+    for number in progress.bar(numbers, desc="numbers of clusters", unit="number"):
         found = fit_kmeans(points, number, seed)
-        runs = [fit_kmeans(points[s], number, seed + i).predict(points) for i, s in enumerate(samples, start=1)]
+        runs = [fit_kmeans(points[s], number, seed, i).predict(points) for i, s in enumerate(samples, start=1)]
         agreement = [adjusted_rand_score(*pair) for pair in combinations(runs, 2)]
         silhouette = silhouette_score(
-            points, found.labels_, sample_size=min(len(points), _SILHOUETTES), random_state=seed
+            points, found.labels_, sample_size=min(len(points), _SILHOUETTES),
+            random_state=derived_seed("silhouette", seed),
         )  # fmt: skip
         rows.append(
             {
@@ -170,13 +159,13 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
     return rows
 
 
-def centres(kmeans: KMeans, pca: IncrementalPCA | None) -> np.ndarray:
+def centres(kmeans: KMeans, projection: Projection | None) -> np.ndarray:
     """The cluster centres in the space of the embeddings, (K, E * S * S) float32."""
     found = kmeans.cluster_centers_
-    return (found if pca is None else pca.inverse_transform(found)).astype(np.float32)
+    return (found if projection is None else projection.inverse_transform(found)).astype(np.float32)
 
 
 def tsne(reduced: np.ndarray, seed: int) -> np.ndarray:
     """t-SNE to the plane, (n, 2)."""
     perplexity = min(30.0, (len(reduced) - 1) / 3)
-    return TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(reduced)
+    return TSNE(perplexity=perplexity, init="pca", random_state=derived_seed("tsne", seed)).fit_transform(reduced)

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from datasets.task_data import Batch, TaskData
 from losses import LOSSES
-from utils.metrics import image_statistics, summarise, widths
+from models.metrics import image_statistics, summarise, widths
 
 _CHUNK = 64
 
 
 def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator | None) -> Tensor:
-    """Statistics (len(positions), k) of the model's loss and metrics an image, in eval mode; see `utils.metrics`.
+    """Statistics (len(positions), k) of the model's loss and metrics an image, in eval mode; see `models.metrics`.
 
     The images are taken in fixed chunks, which are spread over the processes: the numbers do not depend on how many
     there are. None for an accelerator keeps them to this process, for a model that the others do not have.

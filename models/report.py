@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from accelerate import Accelerator
 
-from datasets.task_data import TaskData
-from datasets.taskonomy import read_class_names
+from datasets.task_data import TaskData, evenly
 from models.embeddings import tsne
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.task_model import TaskModel
 from utils import plots
+from utils.errors import UserError
+from utils.partition_plots import cluster_numbers
 
-_SHOWN = 8
+_SHOWN, _OF_A_CLUSTER = 8, 12  # images in a figure
 
 
 def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
@@ -28,18 +30,34 @@ def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
         print(f"{name:{width}} " + " ".join(f"{row[column]:12.4f}" for column in columns))
 
 
-def report_held_out(
-    model: TaskModel, data: TaskData, accelerator: Accelerator, folder: Path
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Measure a model on the held-out images next to the trivial predictor, print both, and draw its predictions.
+def measure_trivial(
+    data: TaskData, parts: Mapping[str, np.ndarray], accelerator: Accelerator
+) -> list[dict[str, float]]:
+    """Loss and metrics of the trivial predictor on parts of the images; UserError where nothing counts in one of them.
 
-    Returns the loss and metrics of the model and of the trivial predictor.
+    There every loss would be nan, and no model better than another.
+    """
+    values = evaluate_trivial(data, *parts.values(), accelerator=accelerator)
+    for (name, positions), of_part in zip(parts.items(), values, strict=True):
+        if np.isnan(of_part["loss"]):
+            raise UserError(
+                f"{data.task.name}: its trivial loss is nan, for nothing counts in the {len(positions)} {name} images; "
+                f"look into the files of {data.task.labelled_by}, or select other images"
+            )
+    return values
+
+
+def report_held_out(
+    model: TaskModel, data: TaskData, trivial: Mapping[str, float], accelerator: Accelerator, folder: Path
+) -> dict[str, float]:
+    """Measure a model on the held-out images, print its values next to the trivial ones, and draw its predictions.
+
+    Returns the loss and metrics of the model.
     """
     values = mean_values(data, evaluate(model, data, data.test, accelerator))
-    [trivial] = evaluate_trivial(data, data.test, accelerator=accelerator)
     print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
     draw_predictions(model, data, folder)
-    return values, trivial
+    return values
 
 
 @torch.no_grad()
@@ -48,8 +66,7 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     model.eval()
     title = f"{data.task.name}, held-out images"
     if data.task.dense:
-        shown = data.test[np.linspace(0, len(data.test) - 1, min(_SHOWN, len(data.test))).astype(int)]
-        positions = torch.from_numpy(shown)
+        positions = torch.from_numpy(evenly(data.test, _SHOWN))
         batch = data.batch(positions)
         output = model(batch.images)[1]
         output = output.argmax(1) if data.task.categorical else output
@@ -59,16 +76,14 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
         return
     chunks = torch.from_numpy(data.test).split(64)
     predicted = torch.cat([model(data.batch(at).images)[1].argmax(1) for at in chunks]).cpu().numpy()
-    names = class_names(data)
+    names = data.table.class_names
     matrix = np.zeros((len(names), len(names)), np.int64)
-    # A class that the data set does not have can still be predicted; such errors have no column.
-    known = predicted < len(names)
-    np.add.at(matrix, (data.selection.labels[data.test][known], predicted[known]), 1)
+    np.add.at(matrix, (data.table.labels[data.test], predicted), 1)
     plots.confusion_matrix(matrix, names, title, folder / "confusion_matrix.png")
 
 
 def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, seed: int, folder: Path) -> None:
-    """t-SNE of the training images by cluster and by scene class, and sample images of each cluster."""
+    """t-SNE of the training images by cluster and, where they have classes, by class; sample images of each cluster."""
     used = data.train[assignments[data.train] >= 0]
     clusters = np.unique(assignments[used])
     points = tsne(reduced[used], seed)
@@ -76,21 +91,20 @@ def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, 
     title = f"Embeddings of {data.task.name}"
     labels = [f"cluster {k}" for k in clusters]
     plots.tsne(points, by_cluster, labels, f"{title} by cluster", folder / "tsne_clusters.png")
-    plots.tsne(
-        points, data.selection.labels[used], class_names(data), f"{title} by scene class", folder / "tsne_classes.png"
-    )
+    classes = data.table.labels[used]
+    if (classes >= 0).all():
+        plots.tsne(points, classes, data.table.class_names, f"{title} by class", folder / "tsne_classes.png")
     samples = []
     for k in clusters:
-        members = torch.from_numpy(used[assignments[used] == k][:12])
+        # The table may have its images in the order of their classes.
+        members = torch.from_numpy(evenly(used[assignments[used] == k], _OF_A_CLUSTER))
         samples.append(data.batch(members).images.cpu().numpy())
     plots.cluster_samples(samples, f"{title}: images a cluster", folder / "cluster_samples.png")
 
 
-def class_names(data: TaskData) -> list[str]:
-    """The names of the scene classes 0, 1, … of the data, from the list in its folder, or their Places ids."""
-    listing = data.selection.data_path / "places_class_names.txt"
-    places = dict(sorted(zip(data.selection.labels.tolist(), data.selection.places.tolist(), strict=True)))
-    if not listing.is_file():
-        return [f"class {place}" for place in places.values()]
-    names = read_class_names(listing)
-    return [names[place] for place in places.values()]
+def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: Path) -> None:
+    """Print what speaks for each number of clusters, of `compare_n_clusters`; `n_clusters.csv` and a figure of it."""
+    table = pd.DataFrame(rows)
+    table.to_csv(folder / "n_clusters.csv", index=False)
+    print(table.to_string(index=False, float_format="%.3f"))
+    cluster_numbers(rows, title, folder / "figures" / "n_clusters.png")

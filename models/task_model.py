@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from datasets.tasks import Task, get_task
+from datasets.tasks import ClassSet, Task, get_task
 from models.decoders import SCALE, TaskonomyDecoder
 from models.encoders import ENCODERS, build_encoder
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
+from utils.streams import derived_seed
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a model is made of; it is saved with the weights, so that later stages rebuild the same network."""
+    """What a model is made of; it is saved with the weights, so that later stages rebuild the same network.
+
+    `classes` are those of a categorical task, from the table of the images that the model is for.
+    """
 
     task: str
     encoder: str = "tiny"
@@ -29,6 +35,13 @@ class ModelConfig:
     use_cbam: bool = False
     depth_target: str = "scaled"
     published_quirks: bool = False
+    classes: ClassSet | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> ModelConfig:
+        """From what JSON makes of one; TypeError or ValueError where it is none."""
+        config = cls(**content)
+        return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
 
 
 class TaskModel(nn.Module):
@@ -45,7 +58,10 @@ class TaskModel(nn.Module):
             raise UserError(f"--image_size must be a multiple of {SCALE}, not {config.image_size}")
         self.config = config
         self.bf16 = False
-        self.task: Task = get_task(config.task, config.depth_target, config.published_quirks)
+        task = get_task(config.task, config.depth_target, config.published_quirks)
+        if task.categorical and config.classes is None:
+            raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
+        self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
@@ -81,6 +97,22 @@ def save_model(model: TaskModel, path: Path) -> None:
         save_tensors(tensors, temporary, {"config": json.dumps(asdict(model.config))})
 
 
+def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: bool | None = None) -> str:
+    """Build a model with random weights by `seed`, and save it in `path`; returns in words what was made.
+
+    `pretrained` starts the encoder from its published weights; None does so where there are any. UserError as for
+    `TaskModel`, and where they cannot be had.
+    """
+    if pretrained is None:
+        pretrained = bool(ENCODERS[config.encoder].weight_norms)
+    torch.manual_seed(derived_seed("initial_model", seed))
+    model = TaskModel(config, pretrained)
+    save_model(model, path)
+    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    about = f"{config.encoder} ({'pretrained' if pretrained else 'random'}) at {config.image_size} px"
+    return f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
+
+
 def fingerprint(model: TaskModel) -> str:
     """SHA-256 of a model's settings and weights."""
     digest = hashlib.sha256(json.dumps(asdict(model.config)).encode())
@@ -99,7 +131,7 @@ def load_model(path: Path, task: str, made_by: str) -> TaskModel:
         raise UserError(f"{path} is missing; run {made_by} --task {task} first")
     try:
         with safe_open(path, framework="pt") as file:
-            config = ModelConfig(**json.loads((file.metadata() or {})["config"]))
+            config = ModelConfig.of(json.loads((file.metadata() or {})["config"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -10,15 +11,15 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from accelerate import Accelerator
-from tqdm import tqdm
 
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.evaluation import evaluate, mean_values
-from models.task_model import ModelConfig, TaskModel, save_model
-from utils import interrupt
+from models.task_model import ModelConfig, TaskModel, load_model, save_model
+from utils import interrupt, progress
 from utils.errors import UserError
 from utils.runs import is_due, load_checkpoint, load_newest, save_checkpoint
+from utils.streams import generator
 
 # How long the model trains that is kept for measuring how far clients' gradients point apart.
 EARLY_STEPS = 200
@@ -59,19 +60,31 @@ def model_from_checkpoint(path: Path, task: str) -> TaskModel:
     if not path.is_file():
         raise UserError(f"{path} is missing; run {made_by} first")
     tensors, state = load_checkpoint(path, f"run {made_by} again")
-    _check_state(path, state)
-    if state["config"]["task"] != task:
-        raise UserError(f"{path} holds a model for {state['config']['task']}, not for --task {task}")
-    model = TaskModel(ModelConfig(**state["config"]))
+    config = _config_of(path, state)
+    if config.task != task:
+        raise UserError(f"{path} holds a model for {config.task}, not for --task {task}")
+    model = TaskModel(config)
     model.load_state_dict(_without_prefix(tensors, "model."))
     return model
+
+
+def central_model(folder: Path, task: str, use_cbam: bool, last: bool = False) -> tuple[TaskModel, Path]:
+    """The central model with the lowest validation loss, or as it stood at the last checkpoint, and its file.
+
+    UserError if there is none, or it is of another task.
+    """
+    if last:
+        path = checkpoint_file(folder, task, use_cbam)
+        return model_from_checkpoint(path, task), path
+    path = best_file(folder, task, use_cbam)
+    return load_model(path, task, "train_centralized_task_model.py"), path
 
 
 class CentralTraining:
     """SGD or Adam over epochs; the learning rate decays with every epoch after too many without improvement.
 
-    A part of the training images, `val_fraction`, is kept for validation: it decides the decay and which weights are
-    the best. The held-out test images have no part in it.
+    What `validation_split` keeps for validation decides the decay and which weights are the best. The held-out test
+    images have no part in it.
 
     Args:
         model: to be trained in place.
@@ -91,11 +104,7 @@ class CentralTraining:
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.settings, self.accelerator = data, settings, accelerator
         self.checkpoint, self.best, self.early, self.checkpoint_every = checkpoint, best, early, checkpoint_every
-        shuffled = np.random.default_rng(settings.rand_seed).permutation(data.train)
-        n_val = max(1, round(settings.val_fraction * len(shuffled)))
-        if n_val >= len(shuffled):
-            raise UserError(f"{len(shuffled)} training images leave none to train on at --val_fraction {n_val}")
-        self.val, self.train = np.sort(shuffled[:n_val]), shuffled[n_val:]
+        self.val, self.train = validation_split(data, settings.val_fraction, settings.rand_seed)
         self.n_steps = len(self._batches(self.train))
         kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.init_lr, fused=True)
@@ -109,7 +118,7 @@ class CentralTraining:
         Ctrl-C or SIGTERM save at the end of a step and raise `Interrupted`.
         """
         epochs = range(len(self.history), self.settings.n_epochs)
-        with interrupt.deferred(), tqdm(epochs, desc=f"training {self.data.task.name}") as bar:
+        with interrupt.deferred(), progress.bar(epochs, desc=f"training {self.data.task.name}", unit="epoch") as bar:
             for epoch in bar:
                 train_loss = self._epoch(epoch)
                 row = self._finish_epoch(epoch, train_loss)
@@ -138,9 +147,9 @@ class CentralTraining:
     def resume(self) -> None:
         """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
         tensors, state = load_newest(self.checkpoint)
-        _check_state(self.checkpoint, state)
+        config = _config_of(self.checkpoint, state)
         changed = [k for k, v in asdict(self.settings).items() if k != "n_epochs" and state["settings"].get(k) != v]
-        if state["config"] != asdict(self.model.config) or changed or state["images"] != self.data.fingerprint:
+        if config != self.model.config or changed or state["images"] != self.data.fingerprint:
             other = "set of images" if state["images"] != self.data.fingerprint else "initial model"
             what = ", ".join(f"--{name}" for name in changed) or other
             raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
@@ -157,9 +166,10 @@ class CentralTraining:
                     values[key] = torch.empty_like(parameter).copy_(value)
         self.scheduler.load_state_dict(state["scheduler"])
         self.history, self._begun = state["history"], tuple(state["begun"])
+        torch.set_num_threads(state.get("threads", torch.get_num_threads()))  # with others, sums round otherwise
 
     def _epoch(self, epoch: int) -> float:
-        order = np.random.default_rng((self.settings.rand_seed, epoch)).permutation(self.train)
+        order = generator("epoch", self.settings.rand_seed, epoch).permutation(self.train)
         loss_of = LOSSES[self.data.task.loss]
         begun, so_far = self._begun
         total = torch.tensor(so_far, device=self.data.device)
@@ -206,17 +216,39 @@ class CentralTraining:
             tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
         save_checkpoint(self.checkpoint, tensors, {
             "config": asdict(self.model.config), "settings": asdict(self.settings), "images": self.data.fingerprint,
-            "history": self.history, "begun": self._begun,
+            "history": self.history, "begun": self._begun, "threads": torch.get_num_threads(),
             "optimizer": {"state": {}, "param_groups": state["param_groups"]},
             "scheduler": self.scheduler.state_dict(),
         })  # fmt: skip
 
 
-def _check_state(path: Path, state: Any) -> None:
-    """UserError if a checkpoint's state is of something else than a central training."""
+def validation_split(data: TaskData, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the images to validate on, in order, and of those to train on, in random order.
+
+    The table's own validation images where it has some. Otherwise about `fraction` of the training images (at least one
+    unit), in whole units: views of one place would leak from one side to the other. UserError where none are left to
+    train on.
+    """
+    rng = generator("validation", seed)
+    if len(data.val):
+        return data.val, rng.permutation(data.train)
+    units, images = np.unique(data.table.units[data.train], return_inverse=True)
+    order = rng.permutation(len(units))
+    taken = np.cumsum(np.bincount(images)[order])
+    n_units = max(1, int((taken <= round(fraction * len(images))).sum()))
+    in_val = np.isin(images, order[:n_units])
+    if in_val.all():
+        raise UserError(f"{len(images)} training images leave none to train on at --val_fraction {fraction:g}")
+    return data.train[in_val], rng.permutation(data.train[~in_val])
+
+
+def _config_of(path: Path, state: Any) -> ModelConfig:
+    """The settings of the model of a checkpoint; UserError if it is of something else than a central training."""
     needed = {"config", "settings", "images", "optimizer", "scheduler", "history", "begun"}
-    if not isinstance(state, dict) or not needed <= set(state):
-        raise UserError(f"{path} is no checkpoint of train_centralized_task_model.py")
+    with suppress(TypeError, ValueError):
+        if isinstance(state, dict) and needed <= set(state):
+            return ModelConfig.of(state["config"])
+    raise UserError(f"{path} is no checkpoint of train_centralized_task_model.py")
 
 
 def _check_finite(first_bad: torch.Tensor, epoch: int) -> None:

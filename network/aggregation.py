@@ -1,8 +1,8 @@
-"""The weighted mean of what clients send, over all processes."""
+"""The weighted mean, or the sum, of what clients send, over all processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed
@@ -16,10 +16,14 @@ class WeightedSum:
 
     So the mean hardly depends on the order in which clients are added, and is the same however they are spread over
     processes: sums of whole numbers of images times single-precision values are nearly always exact.
+
+    Args:
+        accelerator: the processes.
+        is_summed: whether the tensor of a name is added up as it is, without weights, and not averaged.
     """
 
-    def __init__(self, accelerator: Accelerator) -> None:
-        self._accelerator = accelerator
+    def __init__(self, accelerator: Accelerator, is_summed: Callable[[str], bool] = lambda name: False) -> None:
+        self._accelerator, self._is_summed = accelerator, is_summed
         self._known = accelerator.num_processes == 1  # whether all processes have the layout
         self._lay_out({})
 
@@ -31,28 +35,37 @@ class WeightedSum:
         """Add an upload; all have the same tensors, whose values single precision can hold."""
         if not self._shapes:
             self._lay_out({name: tensor.shape for name, tensor in upload.items()})
-        pieces = self._pieces()
-        torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=weight)
+        for pieces, factor in zip(self._pieces(), (weight, 1.0), strict=True):
+            if pieces:
+                torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=factor)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
-        """The sum over all processes divided by `whole`, by name, as views; every process calls it, once a round."""
+        """The sums over all processes divided by `whole`, but for what is summed, by name, as views.
+
+        Every process calls it, once a round.
+        """
         if not self._known:
             # A process that has had no client yet learns the layout from the others.
             shapes = next(filter(None, gather_object([self._shapes])))
             if not self._shapes:
                 self._lay_out(shapes)
             self._known = True
-        total(self._sum, self._accelerator).div_(whole)
-        return self._pieces()
+        total(self._sum, self._accelerator)
+        averaged, summed = self._pieces()
+        torch._foreach_div_(list(averaged.values()), whole)
+        return averaged | summed
 
     def _lay_out(self, shapes: dict[str, torch.Size]) -> None:
         device, size = self._accelerator.device, sum(shape.numel() for shape in shapes.values())
         self._shapes, self._sum = shapes, torch.zeros(size, dtype=sum_type(device), device=device)
 
-    def _pieces(self) -> dict[str, Tensor]:
-        """The tensors that lie in the vector, by name."""
-        pieces = self._sum.split([shape.numel() for shape in self._shapes.values()])
-        return {name: piece.view(shape) for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)}
+    def _pieces(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The tensors that lie in the vector, by name: those that are averaged, and those that are summed."""
+        pieces: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        flat = self._sum.split([shape.numel() for shape in self._shapes.values()])
+        for (name, shape), piece in zip(self._shapes.items(), flat, strict=True):
+            pieces[self._is_summed(name)][name] = piece.view(shape)
+        return pieces
 
 
 def sum_type(device: torch.device) -> torch.dtype:

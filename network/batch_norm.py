@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-
-from models.task_model import TaskModel
 from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from models.task_model import TaskModel
 
 BATCH_NORMS = ("averaged", "local", "group")
 
@@ -18,6 +20,8 @@ def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
 
     FedBN: Li et al. 2021 (arXiv 2102.07623). UserError if the model has no such layer.
     """
+    from torch.nn.modules.batchnorm import _BatchNorm
+
     layers = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
     if not layers:
         raise UserError(
@@ -32,6 +36,8 @@ def with_group_norm(model: TaskModel) -> TaskModel:
 
     Group norm has no running statistics; and the decoder's embedding, which is not normalised there, loses the layer.
     """
+    from models.task_model import TaskModel
+
     if model.config.norm == "group":
         return model
     new = TaskModel(replace(model.config, norm="group"))

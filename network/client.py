@@ -6,14 +6,19 @@ import math
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto
+from utils.errors import UserError
 
-from utils.args import POSITIVE, POSITIVE_INT, Parser, number
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor, nn
 
 LR_SCHEDULES = ("plateau", "cosine", "none")
+_LOCAL_WORK = {"sgd_per_epoch": 50, "epoch_per_round": 1}  # where nothing else is given
+ON_NAN = ("stop", "skip_client")  # what is done where a loss is not finite
 _PLATEAU_WINDOW = 5
 
 
@@ -49,20 +54,44 @@ class LocalSettings:
 
 
 def add_local_settings(parser: Parser) -> None:
-    """The arguments that `LocalSettings` are made of."""
-    add = parser.add_argument
-    add("--n_rounds", type=POSITIVE_INT, default=100, help="global rounds")
-    add("--sgd_per_epoch", type=POSITIVE_INT, default=50, help="steps a client takes in a local epoch")
-    add("--epoch_per_round", type=POSITIVE_INT, default=1, help="local epochs a round")
-    add("--local_epochs", type=POSITIVE_INT, help="epochs over a client's own images a round, in place of these two")
-    add("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
+    """The arguments that `LocalSettings` are made of, and how clients train side by side."""
+    group = parser.group("local training")
+    add = group.add_argument
+    add("--n_rounds", type=POSITIVE_INT, default=100, help="number of global rounds")
+    add(
+        "--sgd_per_epoch", type=number_or_auto, help="steps that a client takes in a local epoch; auto, the default: 50"
+    )
+    add("--epoch_per_round", type=number_or_auto, help="local epochs per round; auto, the default: 1")
+    add("--local_epochs", type=POSITIVE_INT,
+        help="epochs over a client's own images per round, in place of these two")  # fmt: skip
+    add("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
     add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
-    add("--momentum", type=number(float, least=0, most=0.999), default=0.0, help="of local SGD, within a round")
-    add("--weight_decay", type=number(float, least=0), default=0.0, help="of the local optimiser")
-    parser.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
-    add("--lr_schedule", choices=LR_SCHEDULES, default="plateau", help="plateau is the published rule")
-    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay a step on a plateau")
-    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="steps before the decay on a plateau")
+    add("--momentum", type=number(float, least=0, most=0.999), default=0.0,
+        help="momentum of local SGD, within a round")  # fmt: skip
+    add("--weight_decay", type=number(float, least=0), default=0.0, help="weight decay of the local optimiser")
+    group.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
+    add("--lr_schedule", choices=LR_SCHEDULES, default="plateau",
+        help="how the learning rate falls; plateau is the published rule")  # fmt: skip
+    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay per step on a plateau")
+    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5,
+        help="steps without improvement that make a plateau")  # fmt: skip
+    add("--on_nan", choices=ON_NAN, default="stop", help="what to do where a client's loss is not finite")
+    running = parser.group("running")
+    running.add_argument("--clients_per_batch", type=number_or_auto, default=1,
+                         help="clients trained at once; auto: as many as is fastest")  # fmt: skip
+    running.add_flag("--compile", False, "compile the forward pass of local training")
+
+
+def settle_local_work(args: Namespace) -> None:
+    """Fill in how long clients train where that was not given; UserError where it was given in two ways."""
+    given = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
+    if args.local_epochs is not None and given:
+        raise UserError(
+            f"--local_epochs takes the place of {' and '.join(given)}; leave one away, "
+            f"or give {' '.join(f'{name} auto' for name in given)} after an argument file"
+        )
+    for name, default in _LOCAL_WORK.items():
+        setattr(args, name, getattr(args, name) or default)
 
 
 @dataclass(frozen=True)
@@ -70,14 +99,12 @@ class Turn:
     """A client's part in a round.
 
     `images` are those it trains on, as positions in the data, `n_steps` how many steps it takes. `weight` is what it
-    counts for in the server's mean, `share` that of the round's whole weight, `portion` its share of all clients'
-    images.
+    counts for in the server's mean, `portion` its share of all clients' images.
     """
 
     images: np.ndarray
     n_steps: int
     weight: float
-    share: float
     portion: float
 
 
@@ -176,6 +203,8 @@ class Local:
 
     def pull(self, gradients: list[Tensor], centre: Mapping[str, Tensor], strength: float) -> None:
         """Add the gradient of strength / 2 |w - centre|^2, w being the parameters in training."""
+        import torch
+
         drift = torch._foreach_sub(list(self.parameters.values()), [centre[name] for name in self.parameters])
         torch._foreach_add_(gradients, drift, alpha=strength)
 
@@ -190,6 +219,8 @@ class Schedule:
     """
 
     def __init__(self, local: Local, n_steps: int, device: torch.device) -> None:
+        import torch
+
         self.settings, self.round, self.n_steps = local.settings, local.round, n_steps
         self.lr = torch.full((), self.settings.init_lr, device=device)
         if self.settings.lr_schedule == "plateau":
@@ -207,6 +238,8 @@ class Schedule:
 
     def after(self, loss: Tensor) -> None:
         """Take note of a step's loss."""
+        import torch
+
         if self.settings.lr_schedule != "plateau":
             return
         self._recent = [*self._recent, loss][-_PLATEAU_WINDOW:]
@@ -222,6 +255,8 @@ class Schedule:
 
 def copy_into(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
     """Overwrite the target's tensors by those of the same names."""
+    import torch
+
     torch._foreach_copy_(list(target.values()), [source[name] for name in target])
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
-from utils.metrics import metric_names, summarise
+from models.metrics import metric_names, summarise
 
 
 class Evaluation:

@@ -15,6 +15,7 @@ from losses import LOSSES
 from network.client import Local, Phase, Schedule, Seen
 from network.workspace import Workspace, set_training
 from utils import interrupt
+from utils.streams import generator
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -81,7 +82,7 @@ class LocalTraining:
         plans = []
         for local in clients:
             images, batch_size = local.turn.images, local.settings.batch_size
-            rng = np.random.default_rng((self.seed, local.round, local.client, *phase.name.encode()))
+            rng = generator("batches", self.seed, local.round, local.client, phase.name)
             plans.append(images[self.algorithm.batches(len(images), batch_size, phase.n_steps, rng)])
         sizes = [plan.shape[1] for plan in plans]
         full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]

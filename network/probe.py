@@ -1,106 +1,149 @@
-"""How many clients to train at once, and on how many threads: measured on the machine, the model and the data."""
+"""How many clients to train at once: measured on the machine, the model and the data."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from datasets.task_data import TaskData
+from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn, copy_into
 from network.local_training import LocalTraining
 from network.workspace import Workspace
 
-# Short steps are measured more often than `_REPEATS`, for so many seconds: one disturbance must not decide.
-_STEPS, _REPEATS, _SECONDS = 3, 2, 0.1
+# Two numbers of clients are compared in so many turns of each, and more where steps are short, until each has been at
+# work for so many seconds: one disturbance must not decide.
+_STEPS, _TURNS, _SECONDS = 3, 3, 0.1
 _CLEARLY = 0.95  # what is not faster by this is not worth its memory
+_DOUBTFUL = 0.25  # of the pairs of turns
 
 
-def fastest(most: int, seconds: Callable[[int], float]) -> tuple[int, dict[int, float]]:
-    """The number of clients up to `most` with the least `seconds` a client and step, and what was measured.
+@dataclass(frozen=True)
+class Choice:
+    """The number of clients, the least seconds a client and step by the numbers measured, and by numbers on which turns
+    disagreed how many of how many said otherwise."""
 
-    It doubles the number for as long as that helps clearly, so that a bad choice costs one measurement; a number that
-    does not fit into the memory ends it too.
+    n: int
+    least: dict[int, float] = field(default_factory=dict)
+    contrary: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+def fastest(most: int, prepare: Callable[[int], Callable[[], float]]) -> Choice:
+    """The number of clients up to `most` that takes the fewest seconds a client and step.
+
+    It doubles the number for as long as that helps clearly, so that a bad choice costs one comparison; a number that
+    does not fit into the memory ends it too. The two that are compared take turns, so that what else the machine does
+    falls on both, and the least of each counts.
+
+    Args:
+        most: clients that there are.
+        prepare: makes so many ready, and returns what measures a turn of theirs: seconds a client and step.
     """
-    measured = {1: seconds(1)}
-    best, n = 1, 2
+    if most == 1:
+        return Choice(1)
+    least: dict[int, float] = {}
+    contrary: dict[int, tuple[int, int]] = {}
+    best, turn = 1, prepare(1)
     while best < most:
         n = min(2 * best, most)
         try:
-            measured[n] = seconds(n)
+            other = prepare(n)
+            taken = _in_turns({best: turn, n: other})
         except torch.OutOfMemoryError:
             break
-        if measured[n] > _CLEARLY * measured[best]:
+        of_best, of_n = taken.min(axis=0)
+        least |= {best: min(of_best, least.get(best, of_best)), n: of_n}
+        faster = of_n <= _CLEARLY * of_best
+        otherwise = (taken[:, 1] <= _CLEARLY * taken[:, 0]) != faster
+        if otherwise.mean() > _DOUBTFUL:
+            contrary[n] = (int(otherwise.sum()), len(taken))
+        if not faster:
             break
-        best = n
-    return best, measured
-
-
-def seconds_a_step(
-    n: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings, groups: Tensor
-) -> float:  # fmt: skip
-    """Seconds a client and step of `n` clients at once, by FedAvg, in what `build` makes; the model stays as it was."""
-    space = build(n)
-    start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-    training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
-    settings = replace(settings, n_rounds=1)
-
-    def run(n_steps: int) -> float:
-        turn = Turn(data.train[: settings.batch_size], n_steps, 1.0, 1.0, 1.0)
-        clients = [
-            Local(i, turn, 0, model, tensors, start, start, {}, settings, frozenset(start))
-            for i, tensors in enumerate(space.tensors)
-        ]
-        for local in clients:
-            local.load(start)
-        _wait(data.device)
-        begin = time.perf_counter()
-        training(clients)
-        _wait(data.device)
-        return time.perf_counter() - begin
-
-    run(1)  # what the first step alone pays for: kernels to be chosen, memory, a compiled graph
-    taken: list[float] = []
-    while len(taken) < _REPEATS or sum(taken) < _SECONDS:
-        taken.append(run(_STEPS))
-    copy_into(model.state_dict(), start)
-    return min(taken) / n / _STEPS
-
-
-def fastest_threads(seconds: Callable[[], float]) -> tuple[int, dict[int, float]]:
-    """All threads or one, whichever takes fewer `seconds`, and what was measured; PyTorch is left at the choice."""
-    most = best = torch.get_num_threads()
-    measured = {most: seconds()}
-    if most > 1:
-        torch.set_num_threads(1)
-        measured[1] = seconds()
-        best = 1 if measured[1] < _CLEARLY * measured[most] else most
-        torch.set_num_threads(best)
-    return best, measured
+        best, turn = n, other
+    return Choice(best, least, contrary)
 
 
 def measure(
     most: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings,
     groups: Tensor,
 ) -> dict[str, Any]:  # fmt: skip
-    """The choice of `clients_per_batch` and `threads`, and the milliseconds a client and step that it rests on."""
-    seconds = partial(seconds_a_step, build=build, model=model, data=data, settings=settings, groups=groups)
-    n, of_clients = fastest(most, seconds)
-    choice: dict[str, Any] = {"clients_per_batch": n, "threads": torch.get_num_threads()}
-    choice["ms_by_clients"] = {clients: round(1e3 * value, 3) for clients, value in of_clients.items()}
-    if data.device.type == "cpu":
-        choice["threads"], of_threads = fastest_threads(partial(seconds, n))
-        choice["ms_by_threads"] = {threads: round(1e3 * value, 3) for threads, value in of_threads.items()}
-    return choice
+    """The choice of `clients_per_batch`, and the milliseconds a client and step that it rests on.
+
+    `build` makes the workspace of so many clients, each number of which is measured on as many threads as it would be
+    trained on. The model stays as it was.
+    """
+    start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    before = torch.get_num_threads()
+    choice = fastest(most, partial(_turns, build=build, model=model, start=start, data=data, settings=settings,
+                                   groups=groups))  # fmt: skip
+    torch.set_num_threads(before)
+    copy_into(model.state_dict(), start)
+    return {
+        "clients_per_batch": choice.n,
+        "ms_by_clients": {n: round(1e3 * seconds, 3) for n, seconds in choice.least.items()},
+        "contrary_turns": choice.contrary,
+    }
 
 
-def _wait(device: torch.device) -> None:
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
+def print_pace(pace: Mapping[str, Any]) -> None:
+    """Say what was measured, and where turns disagreed."""
+    if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
+        print(f"clients at once: {pace['clients_per_batch']} (ms a client and step of {times})")
+        for n, (contrary, turns) in pace["contrary_turns"].items():
+            print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or it "
+                  "makes no difference")  # fmt: skip
+
+
+def _turns(
+    n: int, build: Callable[[int], Workspace], model: nn.Module, start: Mapping[str, Tensor], data: TaskData,
+    settings: LocalSettings, groups: Tensor,
+) -> Callable[[], float]:  # fmt: skip
+    """What trains n clients at once for a few steps, by FedAvg, and returns the seconds a client and step."""
+    space, threads = build(n), threads_for(model, data, n * settings.batch_size)
+    training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
+    short = replace(settings, n_rounds=1)
+
+    def turn(n_steps: int = _STEPS) -> float:
+        part = Turn(data.train[: settings.batch_size], n_steps, 1.0, 1.0)
+        clients = [
+            Local(i, part, 0, model, tensors, start, start, {}, short, frozenset(start))
+            for i, tensors in enumerate(space.tensors)
+        ]
+        for local in clients:
+            local.load(start)
+        torch.set_num_threads(threads)
+        begin = _now(data.device)
+        training(clients)
+        return (_now(data.device) - begin) / n / n_steps
+
+    turn(1)  # what the first step alone pays for: kernels to be chosen, memory, a compiled graph
+    return turn
+
+
+def _in_turns(ways: Mapping[int, Callable[[], float]]) -> np.ndarray:
+    """Seconds a client and step of two numbers of clients, turn by turn: (turns, 2)."""
+    sizes = np.array(list(ways)) * _STEPS
+    taken: list[list[float]] = []
+    while len(taken) < _TURNS or (np.sum(taken, axis=0) * sizes).min() < _SECONDS:
+        taken.append([turn() for turn in ways.values()])
+    return np.array(taken)
+
+
+def _now(device: torch.device) -> float:
+    """A clock in seconds: of this thread's work on the CPU, where others' must not count, and of the day elsewhere.
+
+    On several threads, this one does its share of every operation, and sleeps while it waits for the others.
+    """
+    if device.type == "cpu":
+        return time.thread_time()
+    torch.accelerator.synchronize(device)
+    return time.perf_counter()

@@ -1,16 +1,23 @@
-"""What a federated run leaves behind when it ends: a summary, a figure, the global model, a table on the console."""
+"""What a federated run leaves behind: its partition, and when it ends a summary, a figure, the model, a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
+import numpy as np
+
+from datasets.task_data import TaskData
+from models.metrics import metric_names
 from models.report import print_values
 from models.task_model import TaskModel, save_model
+from network.partition.dealing import Dealing
+from network.partition.groups import group_name
+from network.partition.heterogeneity import group_counts, report_text
 from network.simulation import Simulation
-from utils import plots
-from utils.metrics import metric_names
-from utils.tables import SPLITS
+from utils import partition_plots, plots
+from utils.files import write_json
+from utils.runs import SPLITS, Run
 
 # What is measured on, and the columns of `metrics.csv` that hold it.
 _COLUMNS = {
@@ -20,6 +27,24 @@ _COLUMNS = {
     f"personal, {SPLITS['train']}": "personal_train_{}_mean",
     f"personal, {SPLITS['local_test']}": "personal_local_test_{}_mean",
 }
+
+
+def report_partition(
+    dealing: Dealing, held_out: Sequence[np.ndarray], data: TaskData, uneven: Mapping[str, float], run: Run, title: str,
+    kind: str, draw: bool,
+) -> None:  # fmt: skip
+    """Save the partition and its `heterogeneity.json`, print how uneven it is, and draw what each client has if asked.
+
+    To be called by the main process.
+    """
+    dealing.save(run.path, data.table.image_ids, data.table.labels)
+    write_json(run.path / "heterogeneity.json", uneven)
+    print(report_text(uneven))
+    if not any(map(len, held_out)):
+        print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
+    if draw:
+        counts = group_counts(dealing.client_of, dealing.groups, dealing.n_clients)
+        partition_plots.distribution(counts, title, group_name(kind, data.table), run.figures / "distribution.png")
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:
@@ -33,7 +58,8 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
         return
     run, rows = simulation.run, simulation.rows
     losses = {split: values["loss"] for split, values in trivial.items()}
-    summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity}
+    notes = simulation.algorithm.notes(rows)
+    summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity, "notes": notes}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
     plots.federated_loss(rows, losses, title, run.figures / "loss.png")
@@ -45,4 +71,4 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
         if column.format("loss") in rows[-1]
     }
     print_values(title, values | {f"trivial, {SPLITS[split]}": of_split for split, of_split in trivial.items()})
-    print(f"metrics, partition, models and figures in {run.path}")
+    print(*notes, f"metrics, partition, models and figures in {run.path}", sep="\n")

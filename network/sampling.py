@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from utils.registry import Registry
+
 # (client sizes, clients a round, generator) -> the chosen clients and how much each counts in the server's mean
 Sampler = Callable[[Sequence[int], int, np.random.Generator], dict[int, float]]
 
@@ -34,7 +36,7 @@ def by_size(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) -> di
     return {int(client): float(draws[client]) for client in np.flatnonzero(draws)}
 
 
-SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size}
+SAMPLERS: Registry[Sampler] = {"uniform": uniform, "size": by_size}
 
 
 def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:

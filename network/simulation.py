@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -13,21 +12,20 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from datasets.task_data import TaskData
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings, Turn, copy_into, longest_first
 from network.evaluation import Evaluation
+from network.probe import print_pace
 from network.state import MEMORY, ClientStates, part, under
 from network.trainer import LOSS, Trainer
-from utils import interrupt
+from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import write_json
 from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save_checkpoint
-
-ON_NAN = ("stop", "skip_client")
+from utils.streams import generator
 
 
 class Simulation:
@@ -35,7 +33,7 @@ class Simulation:
 
     Each process trains the clients that are its own and keeps a running sum of their uploads; one all-reduce a round
     adds the sums up, in double precision, so that the mean does not depend on the order of clients.
-    Every random choice comes from a generator seeded by (seed, round, client).
+    Every random choice has a stream of its own, by seed, round and client (see `utils/streams.py`).
 
     Of a tensor that does not travel, each client keeps its own version. Where there are such tensors, the server has
     no whole model, and each client is evaluated with its own; where the method makes personal models beside the
@@ -84,7 +82,7 @@ class Simulation:
         self.evaluation = Evaluation(data, clients, held_out, accelerator)
         self.rows: list[dict[str, Any]] = []
         self._n_saved = 0  # of these rows
-        self._uploads = WeightedSum(accelerator)
+        self._uploads = WeightedSum(accelerator, algorithm.is_summed)
         self.trainer = Trainer(
             self.model, data, algorithm, settings, self.states, self.groups, self._shared, seed, clients_per_batch,
             compiled,
@@ -99,15 +97,15 @@ class Simulation:
             self.settle_pace()
             if not self.rows:
                 self._finish_round(0, {LOSS: float("nan"), "seconds": 0.0})
-            with tqdm(
+            with progress.bar(
                 range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
                 desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
-                disable=not self.accelerator.is_main_process,
+                shown=self.accelerator.is_main_process,
             ) as bar:  # fmt: skip
                 for round in bar:
                     start = time.perf_counter()
-                    local_loss = self._train_round(round)
-                    self._finish_round(round + 1, {LOSS: local_loss, "seconds": time.perf_counter() - start})
+                    row = self._train_round(round)
+                    self._finish_round(round + 1, row | {"seconds": time.perf_counter() - start})
                     bar.set_postfix(self._shown())
         copy_into(self._working, self.server)
         return self.rows
@@ -125,31 +123,33 @@ class Simulation:
         self.states.restore(_versions(state), before)
         self.rows = state["rows"]
         self._n_saved = len(self.rows)
-        if not self.trainer.pace:  # measured once more, it might come out differently, and with it the rounding
-            self.trainer.pace = state["pace"]
-            torch.set_num_threads(state["pace"]["threads"])
+        self.trainer.pace = state["pace"]  # another choice, of clients or of threads, would round otherwise
 
     def settle_pace(self) -> None:
-        """Measure how many clients to train at once, if that was left open; the main process chooses for all."""
-        if self.trainer.pace:
-            return
-        turns = self.algorithm.turns(self.clients, self.settings, np.random.default_rng(0))
-        pace = [self.trainer.measure_pace(-(-len(turns) // self.accelerator.num_processes))]
-        if self.accelerator.num_processes > 1:
-            broadcast_object_list(pace)
-        if self.accelerator.is_main_process:
-            write_json(self.run.path / "pace.json", pace[0])
-            times = ", ".join(f"{n}: {ms}" for n, ms in pace[0]["ms_by_clients"].items())
-            print(f"clients at once: {pace[0]['clients_per_batch']} (ms a client and step of {times})")
-        torch.set_num_threads(pace[0]["threads"])
-        self.trainer.pace = pace[0]
+        """Choose how many clients train at once, if that was left open, and threads; the main process does for all."""
+        if "threads" not in self.trainer.pace:
+            pace = [self.trainer.choose_pace(self._most_at_once)]
+            if self.accelerator.num_processes > 1:
+                broadcast_object_list(pace)
+            if self.accelerator.is_main_process:
+                write_json(self.run.path / "pace.json", pace[0])
+                print_pace(pace[0])
+            self.trainer.pace = pace[0]
+        torch.set_num_threads(self.trainer.pace["threads"])
 
-    def _train_round(self, round: int) -> float:
-        """Train the clients of a round and update the server's model; returns their weighted mean loss."""
-        rng = np.random.default_rng((self.seed, round))
-        turns = self.algorithm.turns(self.clients, self.settings, rng)
+    def _most_at_once(self) -> int:
+        """How many clients of a round a process has to train, where all are spread evenly."""
+        turns = self.algorithm.turns(self.clients, self.settings, generator("clients", self.seed, 0))
+        return -(-len(turns) // self.accelerator.num_processes)
+
+    def _train_round(self, round: int) -> dict[str, float]:
+        """Train the clients of a round and update the server's model.
+
+        Returns the clients' weighted mean loss, and what the method tells of the round.
+        """
+        turns = self.algorithm.turns(self.clients, self.settings, generator("clients", self.seed, round))
         add_up = partial(total, accelerator=self.accelerator)
-        self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
+        told = self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
         self._uploads.clear()
         first_bad: dict[int, Tensor] = {}
         stopped = False
@@ -163,9 +163,9 @@ class Simulation:
         bad = self._agree(stopped, first_bad)
         self._judge(bad, round, turns)
         mean = self._uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
-        local_loss = float(mean.pop(LOSS))
+        row = {LOSS: float(mean.pop(LOSS)), **told}
         self.server = self.algorithm.server_step(self.server, mean)
-        return local_loss
+        return row
 
     def _agree(self, stopped: bool, first_bad: Mapping[int, Tensor]) -> dict[int, int]:
         """The clients of all processes whose loss was not finite, with the step; ends the run if any was stopped."""
@@ -191,7 +191,7 @@ class Simulation:
             self._give_up_round()
             raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:
-            tqdm.write(f"{fault}; left out of this round", file=sys.stderr)
+            progress.say(f"{fault}; left out of this round")
         self.states.roll_back([client for client in bad if client in self.states.own])
 
     def _give_up_round(self) -> None:

@@ -6,14 +6,16 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 _Key = tuple[int, int]  # client and version
 
@@ -29,6 +31,13 @@ def part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors called `<prefix>.<name>`, by `<name>`."""
     start = f"{prefix}."
     return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def zeros(model: nn.Module) -> dict[str, Tensor]:
+    """A 0 for each of a model's parameters, by name."""
+    import torch
+
+    return {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
 
 
 def in_kind_of(tensor: Tensor, like: Tensor) -> Tensor:
@@ -86,6 +95,8 @@ class ClientStates:
 
     def save(self, client: int, state: Mapping[str, Tensor]) -> None:
         """Replace a client's state; the tensors are copied, in the plain memory order that they are read back in."""
+        import torch
+
         if not state and client not in self:
             return
         key, before = (client, self._version), (client, self._current.get(client, self._version))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from datasets.task_data import TaskData
+from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn, copy_into
 from network.local_training import LocalTraining
@@ -54,9 +55,11 @@ class Trainer:
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
-    def measure_pace(self, most: int) -> dict[str, Any]:
-        """How many clients, up to `most`, are best trained at once; see `network/probe.py`."""
-        return measure(most, self._build, self.model, self.data, self.settings, self.groups)
+    def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
+        """How many clients train at once, measured up to `most()` if that was left open, and on how many threads."""
+        pace = self.pace or measure(most(), self._build, self.model, self.data, self.settings, self.groups)
+        n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.settings.batch_size
+        return pace | {"threads": threads_for(self.model, self.data, n_images)}
 
     def lots(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
         """This process's clients of a round, in lots that can train at once."""

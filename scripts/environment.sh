@@ -1,11 +1,32 @@
-# Sourced by run_pipeline.sh and run_tests.sh: makes and enters .venv unless a virtual environment is active.
-if [ -z "${VIRTUAL_ENV:-}" ]; then
-    [ -x .venv/bin/python ] || python3 -m venv .venv
-    source .venv/bin/activate
-    # The stamp makes the second run quick: nothing is installed while the requirements stay the same.
-    if ! cmp -s requirements.txt .venv/requirements.installed; then
-        echo "Installing the packages of requirements.txt into .venv (once; some minutes, some gigabytes)"
-        python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
-        cp requirements.txt .venv/requirements.installed
-    fi
+# Sourced with requirement files: puts a Python first on the PATH that has their packages, or ends with one line.
+#
+# An active environment, venv's or conda's, is the user's: what it lacks is said, and nothing is installed into it. Conda's
+# `base` is none, because it is active in every shell without having been chosen. Where no environment is active, .venv is
+# made, and gets what it lacks.
+case $(uname -s) in
+    Linux | Darwin) ;;
+    *) echo "error: this runs on Linux and macOS; on Windows, run it in WSL" >&2; exit 2 ;;
+esac
+
+active=${VIRTUAL_ENV:-}
+if [ -z "$active" ] && [ "${CONDA_DEFAULT_ENV:-}" != base ]; then active=${CONDA_PREFIX:-}; fi
+if [ "$active" -ef .venv ]; then active=; fi  # ours, entered by hand
+
+python=${active:-.venv}/bin/python
+if [ -z "$active" ] && [ ! -x "$python" ]; then python=python3; fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then
+    echo "error: $python is no Python 3.11 or newer${active:+; install one into the active environment, or leave it}" >&2
+    exit 2
+fi
+if [ "$python" = python3 ]; then python3 -m venv .venv; fi
+export PATH="${active:-$PWD/.venv}/bin:$PATH"
+
+lacking=$(python scripts/lacking.py "$@")
+install="python -m pip install ${*/#/--requirement }"
+if [ -n "$lacking" ] && [ -n "$active" ]; then
+    echo "error: the active environment $active lacks $lacking; install with: $install" >&2
+    exit 2
+elif [ -n "$lacking" ]; then
+    echo "Installing the packages of $* into .venv (once; some minutes, some gigabytes)"
+    $install --quiet --disable-pip-version-check
 fi

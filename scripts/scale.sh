@@ -5,7 +5,6 @@
 # DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of which it has defaults of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-source scripts/environment.sh
 
 scale=builtin mode=
 while [ $# -gt 0 ]; do
@@ -21,9 +20,10 @@ case "$scale$mode" in
     paper*) data=${DATA_PATH:-taskonomy_dataset} results=results/paper${mode:+_test_mode} ;;
     *) echo "error: --scale takes builtin or paper, not '$scale'" >&2; exit 2 ;;
 esac
+source scripts/environment.sh requirements.txt
 if [ "$scale" = builtin ]; then
     buildings=rooms.csv n_buildings=4 ALPHAS=${ALPHAS:-0.1 10}
-    python -m datasets.sample_rooms --data_path "$data" \
+    python -m datasets.rooms.make --data_path "$data" \
         ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
 else
     buildings=tiny.csv n_buildings=3 ALPHAS=${ALPHAS:-0.01 0.1 1 10 100}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
 
-from utils.args import Parser
+from utils.args import argument_words
 from utils.errors import UserError
 from utils.files import read_json, write_json
 from utils.versions import ROOT
@@ -32,9 +32,11 @@ class Job:
     needs: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> str:
-        """What jobs of about equal length have in common: the last script."""
-        return self.commands[-1][0]
+    def kinds(self) -> tuple[str, ...]:
+        """What jobs of about equal length have in common, the most first: script, task and method; script; nothing."""
+        script, *arguments = self.commands[-1]
+        said = dict(pairwise(arguments))
+        return " ".join([script, *(said.get(f"--{name}", "") for name in ("task", "method"))]), script, ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Grid:
     """What a sweep runs: every combination of its values, with the central models that they need.
 
     `init` and `common` are further arguments of the initial models and of every training; `axes` maps further
-    arguments of `test_fed.py` to their values.
+    arguments of `test_fed.py` to their values. `reads` are the arguments that each method reads; those that only some
+    methods read vary the runs of these alone.
     """
 
     scale: str
@@ -58,6 +61,7 @@ class Grid:
     init: Command = ()
     common: Command = ()
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    reads: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def selection(self, buildings: str, n_buildings: int) -> Command:
         """The command that chooses the images."""
@@ -81,7 +85,7 @@ class Grid:
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
             needs = self._clusters(task, seed, k, self._training(task, seed)).name
-            for axis in self._axes_of(task):
+            for axis in self._axes_of(task, method):
                 base = self._federation(task, seed, k, method) + axis
                 jobs += [_job("test_fed", base + dealt, (needs,)) for dealt in self._dealings()]
         return jobs
@@ -106,7 +110,7 @@ class Grid:
 
     def _training(self, task: str, seed: int) -> Job:
         models = self._models(seed)
-        init = ("model_initialization.py", "--task", task, "--rand_seed", str(seed), "--init_model_dir",
+        init = ("model_initialization.py", "--task", task, *self._folders(seed, self.result_path), "--init_model_dir",
                 f"{models}/initial_models", *self._settings("init", task), *self.init)  # fmt: skip
         train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
                  "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
@@ -134,10 +138,15 @@ class Grid:
             for alpha in [()] if split == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
                 yield ("--type", split, *alpha)
 
-    def _axes_of(self, task: str) -> Iterator[Command]:
-        """Every combination of the further arguments' values; those of the command line win over a file's."""
+    def _axes_of(self, task: str, method: str) -> Iterator[Command]:
+        """Every combination of the further arguments' values; those of the command line win over a file's.
+
+        An argument that other methods of the sweep read, but not this one, is left out.
+        """
         words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
-        axes = read_axes(words) | dict(self.axes)
+        others = {name for other in self.methods for name in self.reads.get(other, ())}
+        not_read = others - set(self.reads.get(method, ()))
+        axes = {name: values for name, values in (read_axes(words) | dict(self.axes)).items() if name not in not_read}
         for values in product(*axes.values()):
             yield tuple(word for name, value in zip(axes, values, strict=True) for word in (f"--{name}", value))
 
@@ -151,8 +160,7 @@ class Grid:
         """The arguments of a stage, then those of a task and of a method in it where they have any; later ones win."""
         names = [stage, *(f"{stage}_{variant}" for variant in variants)]
         files = [SETTINGS / self.scale / f"{name}.txt" for name in names]
-        lines = [line for file in files if file.is_file() for line in file.read_text(encoding="utf-8").splitlines()]
-        return tuple(word for line in lines for word in Parser("").convert_arg_line_to_args(line))
+        return tuple(word for file in files if file.is_file() for word in argument_words(file))
 
 
 def read_axes(words: Sequence[str]) -> dict[str, list[str]]:

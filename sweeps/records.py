@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from datasets.selection import read_selection
+from datasets.table import read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.training import checkpoint_file
@@ -19,8 +19,8 @@ from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
-from utils.finished import ASIDE
-from utils.versions import code_version, unchanged
+from utils.runs import ASIDE
+from utils.versions import code_version, unchanged, words_of
 
 
 class State(Enum):
@@ -73,7 +73,7 @@ def _is_of(folder: Path, command: Command, args: Namespace) -> bool:
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
     return (
         all(name in said and said[name] == value for name, value in plain.items())
-        and made_with.get("code_version") == code_version(command[0]) is not None
+        and made_with.get("code_version") == _code_now(command[0], said) is not None
         and made_with.get("data_version") == _data_now(args.data_path, said) is not None
         and unchanged(made_with.get("inputs", {}), args.result_path)
     )
@@ -90,6 +90,11 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     return path.is_file() and path.stat().st_mtime >= (folder / "args.json").stat().st_mtime
 
 
+def _code_now(script: str, said: dict[str, Any]) -> dict[str, str] | None:
+    """The version of the code that a run with these arguments would be made with."""
+    return code_version(script, words_of({name: value for name, value in said.items() if name not in ASIDE}))
+
+
 def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:
     """The present version of the data that a run with these arguments was on."""
     try:
@@ -103,7 +108,7 @@ _DATA_ARGUMENTS = ("task", "depth_target", "published_quirks", "image_size")
 
 @cache
 def _data_version(data_path: Path, task: str, depth_target: str, quirks: bool, image_size: int) -> str | None:
-    return data_version(read_selection(data_path), get_task(task, depth_target, quirks), image_size)
+    return data_version(read_table(data_path), get_task(task, depth_target, quirks), image_size)
 
 
 def _read(path: Path) -> dict[str, Any]:

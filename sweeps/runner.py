@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tqdm import tqdm
 
 from sweeps import work
 from sweeps.grid import Job
+from utils import progress
 from utils.errors import UserError
 from utils.versions import ROOT
 
@@ -56,8 +56,8 @@ class Runner:
 
     def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
         self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
-        # One thread each where several run: threads that share a core wait for each other at every operation. Read
-        # when libraries are loaded, and so by the server. Where others use the cores as well, set it to 1.
+        # A job has its share of the cores at most; of that, networks take what is worth it (`models/threads.py`). Read
+        # when libraries are loaded, and so by the server.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_jobs)))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
@@ -86,11 +86,11 @@ class Runner:
         outcome = Outcome(sorted(done), [], [], [])
         running: list[_Running] = []
         durations: dict[str, list[float]] = {}
-        with tqdm(total=len(queue), desc=title, bar_format=_BAR, disable=not queue) as bar:
+        with progress.bar(total=len(queue), desc=title, unit="job", bar_format=_BAR, shown=bool(queue)) as bar:
             try:
                 while queue or running:
                     self._start(queue, running, {*outcome.before, *outcome.finished})
-                    bar.set_postfix_str(_time_left(queue, running, durations, self.n_jobs))
+                    bar.set_postfix_str(_progress(running, queue, durations, self.n_jobs))
                     wait([each.process.sentinel for each in running], timeout=5)
                     for each in [each for each in running if not each.process.is_alive()]:
                         running.remove(each)
@@ -98,10 +98,10 @@ class Runner:
                         log = self._keep_log(each.job)
                         if each.process.exitcode == 0:
                             outcome.finished.append(each.job.name)
-                            durations.setdefault(each.job.kind, []).append(time.monotonic() - each.since)
+                            _note(durations, each.job, time.monotonic() - each.since)
                         else:
                             outcome.failed.append(each.job.name)
-                            bar.write(self._failure(each, log), file=sys.stderr)
+                            progress.say(self._failure(each, log))
                             outcome.left_out.extend(_give_up(queue, each.job.name))
                         bar.update()
             finally:
@@ -154,15 +154,35 @@ def _give_up(queue: list[Job], failed: str) -> list[str]:
     return sorted(lost - {failed})
 
 
-def _time_left(
-    queue: Sequence[Job], running: Sequence[_Running], durations: dict[str, list[float]], n_jobs: int
+def _progress(
+    running: Sequence[_Running], queue: Sequence[Job], durations: dict[str, list[float]], n_jobs: int
 ) -> str:  # fmt: skip
-    """The time that what is left takes, from the mean time of the jobs of its kind, or of all where none has ended."""
-    if not durations:
-        return f"{len(running)} running"
-    overall = fmean(time for times in durations.values() for time in times)
-    expected = {job.kind: fmean(durations.get(job.kind, [overall])) for job in [*queue, *(r.job for r in running)]}
+    """How many jobs run, and the time that is left, as soon as one has ended to tell it by."""
+    left = f", about {tqdm.format_interval(_seconds_left(queue, running, durations, n_jobs))} left" if durations else ""
+    return f"{len(running)} running{left}"
+
+
+def _note(durations: dict[str, list[float]], job: Job, seconds: float) -> None:
+    """Add a job's time to those of its kinds."""
+    for kind in job.kinds:
+        durations.setdefault(kind, []).append(seconds)
+
+
+def _seconds_left(
+    queue: Sequence[Job], running: Sequence[_Running], durations: dict[str, list[float]], n_jobs: int
+) -> float:  # fmt: skip
+    """The time that what is left takes: that of all work spread over the processes, or of the longest chain of needs.
+
+    A job is expected to take the mean of its kind, of the most alike that have ended; and one that has overrun that,
+    as long again as it has overrun. In the queue stands what a job needs before it.
+    """
+
+    def expected(job: Job) -> float:
+        return fmean(next(durations[kind] for kind in job.kinds if kind in durations))
+
     now = time.monotonic()
-    seconds = sum(expected[job.kind] for job in queue)
-    seconds += sum(max(0.0, expected[each.job.kind] - (now - each.since)) for each in running)
-    return f"{len(running)} running, about {tqdm.format_interval(seconds / n_jobs)} left"
+    left = {each.job.name: abs(expected(each.job) - (now - each.since)) for each in running}
+    work = sum(left.values()) + sum(map(expected, queue))
+    for job in queue:
+        left[job.name] = expected(job) + max((left.get(need, 0.0) for need in job.needs), default=0.0)
+    return max([work / n_jobs, *left.values()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import sys
@@ -15,18 +14,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.errors import UserError, run_script
+from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
     from sweeps.grid import Command, Job
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
-    """Send back what `question` returns, or the UserError that it raises."""
+    """Send back what `question` returns, or what the user can mend about its error, as a UserError."""
     try:
         to.send(question(*about))
-    except UserError as error:
-        to.send(error)
+    except Exception as error:
+        if (line := explained(error)) is None:
+            raise
+        to.send(UserError(line))
 
 
 def call(command: Command) -> None:
@@ -38,9 +39,16 @@ def call(command: Command) -> None:
     MODULES[command[0]].main()
 
 
+def method_arguments() -> dict[str, list[str]]:
+    """The arguments that each method reads."""
+    # Here and below, because the runner's own process can do without these seconds of imports.
+    from network.algorithms import ALGORITHMS
+
+    return {method: list(algorithm.arguments) for method, algorithm in ALGORITHMS.items()}
+
+
 def done(jobs: Sequence[Job]) -> list[str]:
     """The names of the jobs that are done and whose needs are; UserError for a command that its script refuses."""
-    # Here and below, because the runner's own process can do without these seconds of imports.
     from sweeps.records import State, parsed, state_of
 
     found: set[str] = set()
@@ -54,15 +62,17 @@ def done(jobs: Sequence[Job]) -> list[str]:
 
 def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
     """Do a job, or what is left of it, when the lock is free; the exit code is that of the command that failed."""
+    from utils.files import locked
+
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("a") as held, output.open("w", encoding="utf-8") as log:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("w", encoding="utf-8") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
-        fcntl.flock(held, fcntl.LOCK_EX)  # until this process ends, however it does
-        _do_locked(job)
+        with locked(lock):
+            _do_locked(job)
 
 
 def _do_locked(job: Job) -> None:

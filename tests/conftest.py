@@ -7,26 +7,28 @@ import os
 import runpy
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import torch
 
-from datasets.sample_rooms import make_sample_rooms
-from datasets.selection import Selection, read_selection, select, write_selection
-from datasets.taskonomy import read_buildings
-from datasets.tasks import TASKS
+from datasets.rooms.make import make_sample_rooms
+from datasets.sources.taskonomy import available_tasks
+from datasets.table import Table
+from tests.datasets.tables import select_views
+from utils import interrupt
 
 ROOT = Path(__file__).parent.parent
 # More than one thread makes networks this small slower, most of all next to other work.
 torch.set_num_threads(1)
-# Processes that begin with everything imported: a fork of one that has done nothing else.
+# Processes that begin with everything imported, as a sweep's do: a fork of one that has done nothing else.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["test_fed", "train_centralized_task_model", "extract_embeddings"])
+_FORKS.set_forkserver_preload(["sweeps.preload"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,31 +36,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=int, default=3, metavar="N", help="kills of each script that must resume")
 
 
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """The handlers of signals are put back: scripts that run in this process leave theirs behind."""
+    handlers = {number: signal.getsignal(number) for number in interrupt.SIGNALS}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
     path = tmp_path_factory.mktemp("rooms") / "data"
-    make_sample_rooms(path, n_buildings=2, views_per_building=36, image_size=32, seed=3)
+    # In this process: others would take longer to start than these few views to render.
+    make_sample_rooms(path, n_buildings=2, views_per_building=36, image_size=32, seed=3, n_workers=1)
     return path
 
 
 @pytest.fixture(scope="session")
-def selection(rendered: Path) -> Selection:
+def table(rendered: Path) -> Table:
     """All its images with all tasks, a quarter held out."""
-    table, missing = select(rendered, read_buildings(rendered / "rooms.csv"), list(TASKS), 0.25, 0)
-    assert not missing
-    write_selection(rendered, table, missing)
-    return read_selection(rendered)
+    return select_views(rendered, ["aspen", "birch"], available_tasks(rendered), 0.25, 0)
 
 
 @pytest.fixture
-def own_copy(rendered: Path, selection: Selection, tmp_path: Path) -> Path:
+def own_copy(rendered: Path, table: Table, tmp_path: Path) -> Path:
     """A copy of the data folder that a test may break."""
     return Path(shutil.copytree(rendered, tmp_path / "copy"))
 
 
 def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.CompletedProcess:
-    """Run a script of the project with its arguments in a working folder, over several processes if asked."""
+    """Run a script of the project with its arguments in a working folder, over several processes if asked.
+
+    As a user starts it, and so with the seconds of imports that `run_forked` does without.
+    """
     script, *arguments = command.split()
     launch = [sys.executable]
     if processes > 1:
@@ -69,27 +81,57 @@ def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.Complet
     return subprocess.run(command_line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+def run_forked(folder: Path, command: str) -> subprocess.CompletedProcess:
+    """Run a script like `run_in`, in a process that begins with everything imported."""
+    process = start_in(folder, command, errors="errors.txt")
+    process.join()
+    output, errors = ((folder / name).read_text(encoding="utf-8") for name in ("output.txt", "errors.txt"))
+    return subprocess.CompletedProcess(command, process.exitcode or 0, output, errors)
+
+
 def start_in(
-    folder: Path, command: str, hook: Callable[[], None] | None = None, environment: Mapping[str, str] | None = None
-) -> BaseProcess:
-    """Start a script like `run_in`, in a process without the seconds of imports; output goes to `folder`/output.txt.
+    folder: Path, command: str, hook: Callable[[], None] | None = None, environment: Mapping[str, str] | None = None,
+    errors: str = "output.txt",
+) -> BaseProcess:  # fmt: skip
+    """Start a script like `run_forked`; its output goes to output.txt in `folder`, and its errors to the file named.
 
     `hook` is called first, there.
     """
-    process = _FORKS.Process(target=_run_forked, args=(folder, command, hook, dict(environment or {})))
+    process = _FORKS.Process(target=_run_forked, args=(folder, command, hook, dict(environment or {}), errors))
     process.start()
     return process
 
 
-def _run_forked(folder: Path, command: str, hook: Callable[[], None] | None, environment: Mapping[str, str]) -> None:
+def start_spread(
+    folder: Path, command: str, processes: int, hook: Callable[[], None] | None = None
+) -> list[BaseProcess]:
+    """Start a script over several processes, as a launcher does; `hook` is called in the last."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
+    shared |= {"MASTER_PORT": str(port)}
+    return [
+        start_in(
+            folder, command, hook if rank == processes - 1 else None,
+            shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, f"output{rank or ''}.txt",
+        )
+        for rank in range(processes)
+    ]  # fmt: skip
+
+
+def _run_forked(
+    folder: Path, command: str, hook: Callable[[], None] | None, environment: Mapping[str, str], errors: str
+) -> None:
     os.chdir(folder)
     os.environ |= {"OMP_NUM_THREADS": "1"} | environment
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
-    rank = environment.get("RANK", "0")
-    output = os.open("output.txt" if rank == "0" else f"output{rank}.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (1, 2):
-        os.dup2(output, stream)
+    output = f"output{environment.get('RANK', '0').lstrip('0')}.txt"
+    for name in (output, errors):
+        Path(name).write_bytes(b"")
+    for stream, name in ((1, output), (2, errors)):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_APPEND), stream)
     if hook:
         hook()
     script, *sys.argv[1:] = command.split()
@@ -99,19 +141,10 @@ def _run_forked(folder: Path, command: str, hook: Callable[[], None] | None, env
 
 @pytest.fixture
 def run_script(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Run a script in a working folder of the test's own; the test fails where the script does.
+    """Run a script in a working folder of the test's own; the test fails where the script does."""
 
-    Without the seconds of imports where one process is enough; its output and errors are then both in `stdout`.
-    """
-
-    def run(command: str, processes: int = 1) -> subprocess.CompletedProcess:
-        if processes > 1 or not (ROOT / command.split()[0]).is_file():
-            done = run_in(tmp_path, command, processes)
-        else:
-            process = start_in(tmp_path, command)
-            process.join()
-            output = (tmp_path / "output.txt").read_text(encoding="utf-8")
-            done = subprocess.CompletedProcess(command, process.exitcode or 0, output, output)
+    def run(command: str) -> subprocess.CompletedProcess:
+        done = run_forked(tmp_path, command)
         assert done.returncode == 0, done.stderr[-3000:]
         return done
 
@@ -132,6 +165,9 @@ def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 
 @pytest.fixture(scope="session")
-def run_anywhere() -> Callable[..., subprocess.CompletedProcess]:
-    """Run a script in a given working folder, whatever its exit code: `run_anywhere(folder, command)`."""
-    return run_in
+def run_anywhere() -> Callable[[Path, str], subprocess.CompletedProcess]:
+    """Run a script in a given working folder, whatever its exit code: `run_anywhere(folder, command)`.
+
+    A sweep forks from a server of its own, and is started as a user starts it.
+    """
+    return lambda folder, command: (run_in if command.startswith("run_sweep.py") else run_forked)(folder, command)

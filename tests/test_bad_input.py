@@ -14,6 +14,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,11 @@ DONE = Path("results/test_federated/fedavg/normal/embedding_based/alpha0.1_seed4
 CENTRAL = Path("trained_models/centralized_normal_checkpoint.safetensors")
 BEST = Path("trained_models/centralized_normal_best.safetensors")
 START = Path("initial_models/init_model_normal.safetensors")
-CSV = Path("data/filtered_file_paths.csv")
+CSV, SAID = Path("data/filtered_file_paths.csv"), Path("data/filtered_file_paths.json")
 NOTE = Path("results/data_path.json")
 ASSIGNED = Path("assignments/assignments_normal.npy")
-_BAR = re.compile(r"(image|it|round|batch|view)/s\]")
 ABOUT = Path("assignments/assignments_normal.json")
+LONG, DEEP = "n" * 300, "n" * 250 + f"/{'n' * 250}" * 20  # than a name, and than a path, may be
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,9 @@ def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         process.join(300)
         assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
     (folder / "file").write_text("in the way")
+    (folder / "epochs.args").write_text("--local_epochs 3\n")
     (folder / "broken.args").write_text("--task 'normal\n")
+    (folder / "circle.args").write_text("--task normal @circle.args\n")
     return folder
 
 
@@ -76,10 +79,12 @@ def refused(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "argv", [script, *arguments])
     capfd.readouterr()
-    with pytest.raises(SystemExit) as caught:
+    with warnings.catch_warnings(record=True) as noise, pytest.raises(SystemExit) as caught:
+        warnings.simplefilter("always", RuntimeWarning)
         runpy.run_path(str(ROOT / script), run_name="__main__")
     errors = capfd.readouterr().err
-    lines = [line for line in errors.replace("\r", "\n").splitlines() if line.strip() and not _BAR.search(line)]
+    assert not [each for each in noise if issubclass(each.category, RuntimeWarning)]
+    lines = [line for line in errors.replace("\r", "\n").splitlines() if line.strip()]
     assert caught.value.code == 2 and "Traceback" not in errors
     assert len(lines) == 1 and lines[0].startswith("error: "), errors
     assert before.items() <= snapshot(folder).items()
@@ -97,7 +102,11 @@ ARGUMENTS = [
     (f"{SELECT} --test_fraction 0.95", "at most 0.9"),
     (f"{SELECT} --test_fraction nan", "--test_fraction: nan must be"),
     (f"{SELECT} --rand_seed -1", "--rand_seed: -1 must be at least 0"),
-    (f"{SELECT} --tasks sculpture", "unknown task 'sculpture'; --task takes one of depth_euclidean"),
+    (f"{SELECT} --tasks sculpture", "--tasks: invalid choice: 'sculpture'"),
+    (f"{SELECT} --source rooms", "--source: invalid choice: 'rooms'"),
+    (f"{SELECT} --fit fill", "--fit: invalid choice: 'fill'"),
+    (f"{SELECT} --max_median_depth 0", "--max_median_depth: 0 must be above 0"),
+    (f"{SELECT} --test_fraction 0.01", "72 training and 0 held-out images; give more images, or another --test_"),
     (f"{SELECT} --colour red", "unrecognized arguments: --colour red (--help lists the arguments)"),
     (f"{SELECT} --data_path nowhere", "nowhere: no such folder; see --data_path"),
     (f"{SELECT} --data_path file", "file: no such folder; see --data_path"),
@@ -107,7 +116,7 @@ ARGUMENTS = [
     (f"{SELECT} --scene_class_file_name no.txt", "see --scene_class_file_name"),
     (f"{SELECT} --result_path file", "file"),
     ("model_initialization.py", "--task"),
-    ("model_initialization.py --task sculpture", "unknown task 'sculpture'; --task takes one of depth_euclidean"),
+    ("model_initialization.py --task sculpture", "--task: invalid choice: 'sculpture' (choose from 'depth_euclidean'"),
     (f"{INIT} --encoder vgg", "--encoder: invalid choice: 'vgg'"),
     (f"{INIT} --image_size 0", "--image_size: 0 must be at least 1"),
     (f"{INIT} --image_size 50", "--image_size must be a multiple of 16, not 50"),
@@ -130,8 +139,9 @@ ARGUMENTS = [
     (f"{TRAIN} --val_fraction 0.95", "--val_fraction: 0.95 must be above 0 and at most 0.9"),
     (f"{TRAIN} --checkpoint_every 0", "--checkpoint_every: 0 must be at least 1"),
     (f"{TRAIN} --resume_training perhaps", "--resume_training: 'perhaps' is neither True nor False"),
-    (f"{TRAIN} --task reshading", "init_model_reshading.safetensors is missing; run model_initialization.py --task re"),
-    (f"{TRAIN} --use_cbam True", "init_model_normal_cbam.safetensors is missing; run model_initialization.py"),
+    (f"{TRAIN} --task normals", "--task: invalid choice: 'normals' (choose from 'depth_euclidean', 'normal'"),
+    (f"{TRAIN} --use_cbam True --init_model_dir file", "init_model_normal_cbam.safetensors: cannot be written"),
+    (f"{TRAIN} --track comet", "--track: invalid choice: 'comet' (choose from 'tensorboard', 'wandb')"),
     (f"{TRAIN} --data_path nowhere", "nowhere: no such folder; see --data_path"),
     (f"{TRAIN} --result_path file", "no data selected yet"),
     (f"{TRAIN} --data_path data --result_path file", "file/train_centralized/normal/seed42: cannot make the run"),
@@ -146,10 +156,11 @@ ARGUMENTS = [
     (f"{EMBED} --load_model_dir nowhere", "best.safetensors is missing; run train_centralized_task_model.py --task no"),
     (f"{EMBED} --load_model_dir nowhere --from_checkpoint True", "checkpoint.safetensors is missing; run train_centra"),
     (f"{EMBED} --assignment_files_path file", "cannot be written"),
-    (f"{FED} --alpha 0", "--alpha: 0 must be above 0"),
-    (f"{FED} --alpha -1", "--alpha: -1 must be above 0"),
-    (f"{FED} --alpha nan", "--alpha: nan must be above 0"),
-    (f"{FED} --alpha inf", "--alpha: inf must be above 0"),
+    (f"{FED} --alpha 0", "--alpha: 0 must be at least 1e-100 and at most 1e+100"),
+    (f"{FED} --alpha -1", "--alpha: -1 must be at least"),
+    (f"{FED} --alpha nan", "--alpha: nan must be at least"),
+    (f"{FED} --alpha inf", "--alpha: inf must be at least"),
+    (f"{FED} --alpha 1e308", "--alpha: 1e308 must be at least 1e-100 and at most 1e+100"),
     (f"{FED} --alpha x", "--alpha: 'x' is not a number"),
     (f"{FED} --n_clients 0", "--n_clients: 0 must be at least 1"),
     (f"{FED} --n_clients 5000", "--n_clients"),
@@ -158,19 +169,27 @@ ARGUMENTS = [
     (f"{FED} --sgd_per_epoch 0", "--sgd_per_epoch: 0 must be at least 1"),
     (f"{FED} --epoch_per_round 0", "--epoch_per_round: 0 must be at least 1"),
     (f"{FED} --local_epochs 0", "--local_epochs: 0 must be at least 1"),
+    (f"{FED} --local_epochs 2 --sgd_per_epoch 50", "--local_epochs takes the place of --sgd_per_epoch; leave one away"),
+    (f"{FED} --sgd_per_epoch 5 @epochs.args", "leave one away, or give --sgd_per_epoch auto after an argument file"),
+    (f"{FED} --local_epochs 2 --epoch_per_round 1", "--local_epochs takes the place of --epoch_per_round"),
     (f"{FED} --momentum 1", "--momentum: 1 must be at least 0 and at most 0.999"),
     (f"{FED} --weight_decay -1", "--weight_decay: -1 must be at least 0"),
     (f"{FED} --lr_schedule linear", "--lr_schedule: invalid choice: 'linear'"),
     (f"{FED} --lr_decay_rate 0", "--lr_decay_rate: 0 must be above 0"),
     (f"{FED} --method fedwrong", "--method: invalid choice: 'fedwrong'"),
-    (f"{FED} --type colour_based", "--type: invalid choice: 'colour_based'"),
+    (f"{FED} --type colour", "'colour' is none of embedding_based, class_based, <column>_based and iid"),
+    (f"{FED} --type colour_based", "has no groups for --type colour_based; give one of embedding_based, class_based"),
     (f"{FED} --partition cake", "--partition: invalid choice: 'cake'"),
     (f"{FED} --batch_norm none", "--batch_norm: invalid choice: 'none'"),
     (f"{FED} --on_nan ignore", "--on_nan: invalid choice: 'ignore'"),
     (f"{FED} --evaluate_every 0", "--evaluate_every: 0 must be at least 1"),
     (f"{FED} --checkpoint_every 0", "--checkpoint_every: 0 must be at least 1"),
     (f"{FED} --clients_per_round 0", "--clients_per_round: 0 must be at least 1"),
+    (f"{FED} --clients_per_round 4", "--clients_per_round 4 is more than the 3 clients; see --n_clients"),
+    (f"{FED} --clients_per_round 4 --client_sampling size", "--clients_per_round 4 is more than the 3 clients"),
     (f"{FED} --client_sampling luck", "--client_sampling: invalid choice: 'luck'"),
+    (f"{FED} --mu 1", "--mu is no argument of --method fedavg but of fedprox, fednova, moon; omit it"),
+    (f"{FED} --method fedprox --mu 1 --lam 2", "--lam is no argument of --method fedprox but of fedamp, ditto"),
     (f"{FED} --method fedprox --mu -1", "--mu: -1 must be at least 0"),
     (f"{FED} --method fedadam --server_lr 0", "--server_lr: 0 must be above 0"),
     (f"{FED} --method fedadam --beta1 1", "--beta1: 1 must be"),
@@ -186,9 +205,10 @@ ARGUMENTS = [
     (f"{FED} --shards_per_client 0", "--shards_per_client: 0 must be at least 1"),
     (f"{FED} --n_clusters 7", "has 4 clusters, not 7; give --n_clusters 4, or run extract_embeddings.py"),
     (f"{FED} --partition_file nowhere", "nowhere is missing; run test_fed.py or make_partition.py first"),
-    (f"{FED} --partition_file partition", "was made from another selection of images; partition anew"),
-    (f"{FED} --type building_based --partition by_building", "--n_clients 2"),
-    (f"{FED} --task depth", "init_model_depth.safetensors is missing; run model_initialization.py --task depth first"),
+    (f"{FED} --partition_file partition", "was made from another table of images; partition anew"),
+    (f"{FED} --type building_based --partition natural", "--n_clients 2"),
+    (f"{FED} --task depth", "--task: invalid choice: 'depth' (choose from 'depth_euclidean', 'normal'"),
+    (f"{FED} --task reshading", "init_model_reshading.safetensors is missing; run model_initialization.py --task re"),
     (f"{FED} --start_warm True --trained_model_dir nowhere", "is missing; run train_centralized_task_model.py"),
     (f"{FED} --assignment_files_path nowhere", "assignments_normal.json is missing; run extract_embeddings.py --task"),
     (f"{FED} --test_mode False", "was made with --test_mode True from a few images; run extract_embeddings.py"),
@@ -196,32 +216,53 @@ ARGUMENTS = [
     (f"{FED} --batch_size 4 {RESUME}", "was started with --batch_size 16; resume with the same arguments"),
     (f"{FED} --mu 4 --method fedprox {RESUME}", "has no checkpoint to resume from"),
     (f"{FED} --init_lr 1e38 --rand_seed 8", "the loss is not finite in round 1: client 0 in step"),
-    (f"{FED} @missing.args", "missing.args"),
-    (f"{FED} @broken.args", "cannot read \"--task 'normal\" in an argument file"),
-    (f"{FED} @data/contact_sheet.png", "an argument file is not UTF-8 text"),
+    (f"{FED} @missing.args", "missing.args: no readable file of arguments (No such file or directory)"),
+    (f"{FED} @broken.args", "broken.args: no readable file of arguments (No closing quotation)"),
+    (f"{FED} @circle.args", "circle.args: this file of arguments names itself"),
+    (f"{FED} @data", "data: no readable file of arguments (Is a directory)"),
+    (f"{FED} @data/contact_sheet.png", "contact_sheet.png: no readable file of arguments ('utf-8' codec can't decode"),
+    (f"{FED} @{LONG}", "no readable file of arguments (File name too long)"),
+    (f"{SELECT} --data_path {LONG}", "File name too long; give a shorter one"),
+    (f"{SELECT} --client_file_name {LONG}", "cannot read the building list"),
+    (f"{SELECT} --result_path {LONG}", "File name too long"),
+    (f"{INIT} --task {LONG}", "--task: invalid choice: 'nnnnn"),
+    (f"{INIT} --init_model_dir {LONG}", "File name too long"),
+    (f"{TRAIN} --init_model_dir {DEEP}", "File name too long"),
+    (f"{TRAIN} --result_path {LONG}", "File name too long; give a shorter one"),
+    (f"{TRAIN} --result_path {DEEP} --data_path data", "File name too long"),
+    (f"{TRAIN} --checkpoint_path {LONG}", "File name too long"),
+    (f"{EMBED} --load_model_dir {LONG}", "File name too long; give a shorter one"),
+    (f"{FED} --data_path {DEEP}", "File name too long; give a shorter one"),
+    (f"{FED} --assignment_files_path {LONG}", "File name too long"),
+    (f"{FED} --partition_file {LONG}", "File name too long; give a shorter one"),
+    (f"make_tables.py --result_path {LONG}", "n" * 200),
     ("make_partition.py --n_clients 3", "nothing to deal; give --embeddings or --labels"),
     (f"{DEAL} --labels no.npy", "no.npy: no readable .npy file"),
     (f"{DEAL} --labels file", "file: no readable .npy file"),
     (f"{DEAL} --labels embeddings.npy", "needs one whole number or text an image"),
     (f"{DEAL} --embeddings labels.npy", "needs a row of numbers an image"),
     (f"{DEAL} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
-    (f"{DEAL} --alpha 0", "--alpha: 0 must be above 0"),
+    (f"{DEAL} --alpha 0", "--alpha: 0 must be at least 1e-100"),
     (f"{DEAL} --n_clients 61", "--n_clients"),
     (f"{DEAL} --partition shards --shards_per_client 50", "--shards_per_client"),
     (f"{DEAL} --output_path file", "cannot be written"),
     ("make_tables.py --result_path empty", "no finished run in empty; run train_centralized_task_model.py or test_fed"),
     ("make_tables.py --table_path file", "cannot be written"),
+    ("make_figures.py rounds --methods fedwrong", "--methods: invalid choice: 'fedwrong' (choose from 'fedavg', 'fe"),
+    ("run_sweep.py --data_path data --tasks depth", "--tasks: invalid choice: 'depth' (choose from 'depth_euclidean'"),
+    ("run_sweep.py --data_path data --methods fedwrong", "--methods: invalid choice: 'fedwrong'"),
+    ("run_sweep.py --data_path data --splits random", "--splits: 'random' is none of embedding_based"),
     ("datasets/download.py --subset huge", "--subset: invalid choice: 'huge'"),
     ("datasets/download.py --tasks sculpture", "--tasks: invalid choice: 'sculpture'"),
-    ("datasets/download.py --agree_all True --name me", "--agree_all True needs --name and --email"),
+    ("datasets/download.py --agree_all True --name me", "--email '' is no address"),
     ("datasets/download.py --taskonomy_clients_to_include 0", "must be at least 1"),
-    ("datasets/sample_rooms.py --n_buildings 99", "--n_buildings 99: must lie between 1 and 16"),
-    ("datasets/sample_rooms.py --image_size 8", "--image_size 8: must lie between 16 and 1024"),
-    ("datasets/sample_rooms.py --views_per_building 0", "--views_per_building 0: must lie between"),
-    ("datasets/sample_rooms.py --n_workers 0", "--n_workers 0: must lie between 1"),
-    ("datasets/sample_rooms.py --seed -1", "--seed -1: must lie between 0"),
-    ("datasets/sample_rooms.py --data_path results", "holds no complete sample rooms (sample_rooms.json): give anothe"),
-    ("datasets/sample_rooms.py --data_path data --image_size 64", "holds sample rooms with"),
+    ("datasets/rooms/make.py --n_buildings 99", "--n_buildings 99: must lie between 1 and 16"),
+    ("datasets/rooms/make.py --image_size 8", "--image_size 8: must lie between 16 and 1024"),
+    ("datasets/rooms/make.py --views_per_building 0", "--views_per_building 0: must lie between"),
+    ("datasets/rooms/make.py --n_workers 0", "--n_workers 0: must lie between 1"),
+    ("datasets/rooms/make.py --seed -1", "--seed -1: must lie between 0"),
+    ("datasets/rooms/make.py --data_path results", "holds no complete sample rooms (sample_rooms.json): give anothe"),
+    ("datasets/rooms/make.py --data_path data --image_size 64", "holds sample rooms with"),
 ]  # fmt: skip
 
 
@@ -257,7 +298,7 @@ def edit(path: Path, **changes: Any) -> Callable[[], None]:
 
 
 def rows(change: Callable[[pd.DataFrame], pd.DataFrame]) -> Callable[[], None]:
-    """Change the selection."""
+    """Change the table."""
     return lambda: change(pd.read_csv(CSV)).to_csv(CSV, index=False)
 
 
@@ -306,26 +347,42 @@ FILES = {
     "listing columns": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"), "a,b\n1,2\n"), SELECT,
                         "scene_classes.csv: needs the columns filepath and class_idx"),
     "listing class": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
-                          "filepath,class_idx\npoint_0_view_0_domain_rgb.png,999\n"), SELECT, "must lie in 0..364"),
+                          "filepath,class_idx\npoint_0_view_0_domain_rgb.png,999\n"), SELECT, "numbers in 0..364"),
+    "listing long": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
+                         f"filepath,class_idx\npoint_{'1' * 300}_view_0_domain_rgb.png,9\n"), SELECT,
+                     "not a Taskonomy file name: point_1111"),
     "domain gone": (lambda: shutil.rmtree("data/reshading"), f"{SELECT} --tasks reshading", "no image has all of rgb,"),
     "selection gone": (gone(CSV), TRAIN, "is missing; run extract_datapoints_for_experiments.py first"),
     "selection empty": (put(CSV, ""), TRAIN, "run extract_datapoints_for_experiments.py again"),
     "selection bytes": (put(CSV, b"\xff\xfe\x00"), TRAIN, "run extract_datapoints_for_experiments.py again"),
-    "selection columns": (rows(lambda t: t.drop(columns="label")), TRAIN, "run extract_datapoints_for_experiments.py"),
-    "selection label": (cell("label", 99), TRAIN, "label must lie in 0..15"),
-    "selection text": (cell("label", "x"), TRAIN, "run extract_datapoints_for_experiments.py again"),
-    "selection split": (cell("split", "val"), TRAIN, "split be train or test"),
-    "selection name": (cell("filepath", "a.png"), TRAIN, "not a Taskonomy file name: a.png; run extract_datapoints"),
-    "selection up": (cell("filepath", "rgb/taskonomy/../point_1_view_1_domain_rgb.png"), TRAIN, "'..' is no building"),
+    "selection columns": (rows(lambda t: t.drop(columns="class")), TRAIN, "its columns are not rgb, depth_euclidean"),
+    "selection class": (cell("class", 99), TRAIN, "class '99' is none of -1.."),
+    "selection text": (cell("class", "x"), TRAIN, "class 'x' is none of -1.."),
+    "selection large": (cell("class", 10**30), TRAIN, "run extract_datapoints_for_experiments.py again"),
+    "selection fraction": (cell("class", 0.5), TRAIN, "class '0.5' is none of -1.."),
+    "selection part": (cell("part", "validation"), TRAIN, "part 'validation' is none of train, val, test"),
+    "selection absolute": (cell("rgb", "/etc/a.png"), TRAIN, "'/etc/a.png' is no path within the data folder"),
+    "selection up": (cell("normal", "rgb/../../a.png"), TRAIN, "'rgb/../../a.png' is no path within the data folder"),
+    "selection nan": (cell("class", float("nan")), TRAIN, "run extract_datapoints_for_experiments.py again"),
+    "selection infinite": (cell("class", float("inf")), TRAIN, "run extract_datapoints_for_experiments.py again"),
     "selection twice": (rows(lambda t: pd.concat([t, t[:1]])), TRAIN, "stands there twice; run extract_datapoints"),
-    "selection train only": (rows(lambda t: t[t["split"] == "train"]), TRAIN, "0 held-out images; run extract_datapoi"),
+    "selection train only": (rows(lambda t: t[t["part"] == "train"]), TRAIN, "0 held-out images; run extract_datapoin"),
+    "selection quoted": (lambda: CSV.write_text(CSV.read_text().replace("aspen,", '"aspen,', 1)) and None, TRAIN,
+                         "EOF inside string"),
+    "selection old": (gone(SAID), TRAIN, "the selection is of an earlier version; run extract_datapoints_for_experime"),
+    "said garbage": (put(SAID, "{"), TRAIN, "not a table's description"),
+    "said version": (edit(SAID, version=0), TRAIN, "is of version 0, and this is 1; run again: python "),
+    "said domains": (edit(SAID, domains=["normal"]), TRAIN, "a table cannot have the columns normal, class"),
     "rgb text": (images("rgb", lambda path: path.write_text("no image")), f"{TRAIN} {REPACK}", UNREADABLE),
     "rgb cut": (images("rgb", lambda path: path.write_bytes(path.read_bytes()[:80])), f"{TRAIN} {REPACK}", UNREADABLE),
     "rgb empty": (images("rgb", lambda path: path.write_bytes(b"")), f"{TRAIN} {REPACK}", UNREADABLE),
-    "rgb grey": (images("rgb", lambda path: Image.open(path).convert("L").save(path)), f"{TRAIN} {REPACK}",
-                 "1 channels where rgb has 3; download or make the rgb files anew"),
+    "normal grey": (images("normal", lambda path: Image.open(path).convert("L").save(path)), TRAIN,
+                    "1 channels where normal has 3; download or make the normal files anew"),
     "normal deep": (images("normal", lambda path: Image.fromarray(np.zeros((32, 32), np.uint16)).save(path)), TRAIN,
-                    "pixel format I;16 where normal has uint8"),
+                    "pixel format I;16 where one of L, RGB, RGBA should be"),
+    "normal nothing": (lambda: shutil.rmtree("data/packed") or images(
+                           "normal", lambda path: Image.new("RGB", (32, 32), (128, 128, 128)).save(path))(), TRAIN,
+                       "normal: its trivial loss is nan, for nothing counts in the"),
     "initial cut": (cut(START), TRAIN, "not a model of this project"),
     "initial text": (put(START, "weights"), TRAIN, "run model_initialization.py again"),
     "initial bare": (weights(START), FED, "not a model of this project"),
@@ -355,7 +412,7 @@ FILES = {
     "about gone": (gone(ABOUT), FED, "assignments_normal.json is missing; run extract_embeddings.py"),
     "about list": (put(ABOUT, "[]"), FED, "run extract_embeddings.py --task normal again"),
     "about text": (edit(ABOUT, n_clusters="4"), FED, "run extract_embeddings.py --task normal again"),
-    "about other": (edit(ABOUT, **{CSV.name: "abc"}), FED, "was made from another selection of images"),
+    "about other": (edit(ABOUT, **{CSV.name: "abc"}), FED, "was made from another table of images"),
     "fed cut": (both(cut(FED_LAST), cut(FED_LAST.with_stem("last_previous"))), OWN, "no readable checkpoint"),
     "fed args gone": (gone(DONE / "args.json"), OWN, "has no checkpoint to resume from"),
     "fed args cut": (put(DONE / "args.json", "{"), OWN, "args.json: cannot be read"),
@@ -365,6 +422,8 @@ FILES = {
     "partition list": (put(DONE / "partition.json", "[]"), f"{FED} --partition_file {DONE}", "no readable partition"),
     "partition alpha": (edit(DONE / "partition.json", alpha="x"), f"{FED} --partition_file {DONE}", "alpha 'x' is non"),
     "partition type": (edit(DONE / "partition.json", type="x"), f"{FED} --partition_file {DONE}", "type 'x' is none"),
+    "partition path": (edit(DONE / "partition.json", type="../x_based"), f"{FED} --partition_file {DONE}",
+                       "type '../x_based' is none; partition anew"),
     "partition pickle": (array(DONE / "partition.npy", [{}] * 72, dtype=object), f"{FED} --partition_file {DONE}",
                          "allow_pickle=False"),
     "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), DEAL, "labels.npy: no readable .npy file"),
@@ -428,7 +487,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         (f"{SELECT} --result_path {{disk}}", 8),
         (f"{DEAL} --output_path {{disk}}", 8),
         ("make_tables.py --table_path {disk} --data_path data", 8),
-        ("datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
+        ("datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
     ],
 )
 def test_full_disk(
@@ -451,7 +510,7 @@ def test_full_disk(
         f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
         f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
         f"{DEAL} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
-        "datasets/sample_rooms.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
+        "datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
     ],
 )  # fmt: skip
 def test_no_permission(
@@ -509,6 +568,22 @@ def test_a_run_that_goes_on_is_not_taken_up(
         finally:
             holder.kill()
             holder.wait()
+
+
+def test_the_download_names_the_packages_that_it_needs(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("omnidata_tools.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "omnidata_tools", None)
+    line = refused(work, "datasets/download.py --dry_run", monkeypatch, capfd)
+    assert "pip install -r requirements-taskonomy.txt" in line
+
+
+def test_where_files_cannot_be_locked_it_says_where_it_runs() -> None:
+    program = "import sys; sys.modules['fcntl'] = None; import utils.files"  # as on Windows
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "Linux and macOS" in done.stderr
 
 
 # Nothing that is read is ever run, or leads elsewhere

@@ -13,8 +13,8 @@ from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
 import make_partition
-from network.dealing import deal, read_dealing
-from network.saved_partition import clients
+from network.partition.dealing import deal, read_dealing
+from network.partition.saved_partition import clients
 from utils.errors import UserError
 
 CIFAR = Path(__file__).parents[2] / "shared" / "data" / "cifar10_subset" / "train.npz"
@@ -55,7 +55,7 @@ def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_pa
 
 def test_labels_alone_are_dealt(run_script: Callable, tmp_path: Path) -> None:
     np.save(tmp_path / "users.npy", np.array([70, 70, -1, 3, 3, 3, 12]))
-    run_script("make_partition.py --labels users.npy --partition by_building --n_clients 3 --output_path out")
+    run_script("make_partition.py --labels users.npy --partition natural --n_clients 3 --output_path out")
     assert sorted(map(sorted, clients(tmp_path / "out"))) == [[0, 1], [3, 4, 5], [6]]
     assert "frechet" not in json.loads((tmp_path / "out/heterogeneity.json").read_text())
 

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from datasets.selection import read_selection
+from datasets.sources.taskonomy import View
+from datasets.table import read_table
 from datasets.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -33,8 +34,8 @@ def test_adding_a_task_touches_the_registry_only(
     domain = replace(edges.encoding, domain="edge_occlusion")
     monkeypatch.setitem(TASKS, "edge_occlusion", replace(edges, name="edge_occlusion", encoding=domain))
     rng = np.random.default_rng(0)
-    for view in read_selection(own_copy).views:
-        path = own_copy / view.path("edge_occlusion")
+    for name in read_table(own_copy).image_ids:
+        path = own_copy / View.parse(name).path("edge_occlusion")
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(rng.integers(0, 30000, (32, 32)).astype(np.uint16)).save(path)
     for command in STAGES.format(data=own_copy).strip().splitlines():

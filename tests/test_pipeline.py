@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+
+from tests.conftest import run_forked, run_in
 
 NYU = Path(__file__).parents[2] / "shared" / "data" / "nyu_taskonomy"
 
@@ -68,24 +71,57 @@ def test_published_quirks_go_from_the_initial_model_to_the_last_stage(
     assert np.isfinite(losses).all() and losses[0] != losses[1]
 
 
-@pytest.fixture
-def trained(data: Path, run_script: Callable) -> Callable:
-    """The stages before the federation, done for normals."""
+def test_central_training_makes_the_initial_model_where_there_is_none(
+    own_copy: Path, run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = f"train_centralized_task_model.py --task normal --data_path {own_copy} --test_mode True"
+    for more, options in (("", ""), ("--use_cbam True --rand_seed 7", "--init_model_dir made")):
+        run_here(f"{train} {more} {options}")
+        printed = capsys.readouterr().out
+        run_here(f"model_initialization.py --task normal {more} --init_model_dir alone")
+        [line] = [line for line in printed.splitlines() if "initial model" in line]
+        made = capsys.readouterr().out.strip().replace("alone/", "made/" if options else "initial_models/")
+        assert line == f"made the default initial model, because there is none yet: {made}"
+        folder, name = made.split(" in ")[1].split("/")
+        assert (tmp_path / folder / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_too_few_buildings_are_said(own_copy: Path, run_here: Callable, capsys: pytest.CaptureFixture[str]) -> None:
+    select = f"extract_datapoints_for_experiments.py --client_file_name rooms.csv --data_path {own_copy}"
+    for n, said in ((1, False), (2, False), (3, True)):
+        run_here(f"{select} --taskonomy_clients_to_include {n}")
+        line = f"--taskonomy_clients_to_include {n}: rooms.csv lists 2; all are taken\n"
+        assert (line in capsys.readouterr().out) is said
+
+
+@pytest.fixture(scope="module")
+def trained(rendered: Path, table: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with all stages before the federation done for normals."""
+    folder = tmp_path_factory.mktemp("work")
+    data = Path(shutil.copytree(rendered, folder / "data"))
+    shutil.copy(data / "rooms.csv", data / "tiny.csv")
     for stage in STAGES[:-1]:
-        run_script(stage.format(task="normal", data=data))
-    return run_script
+        run(folder, stage.format(task="normal", data=data))
+    return folder
 
 
-def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: Path) -> None:
+def run(folder: Path, command: str) -> str:
+    """Run a script in a working folder; returns what it printed."""
+    done = run_forked(folder, command)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_federated_runs_repeat_spread_and_compare(trained: Path) -> None:
     command = FEDERATED.format(task="normal")
     for _ in range(2):
-        trained(command)
-    folder = tmp_path / "results/test_federated/fedavg/normal"
+        run(trained, command)
+    folder = trained / "results/test_federated/fedavg/normal"
     columns = ["train_loss_mean", "train_loss_std", "test_loss", "test_angle_mean"]
     first, second = (pd.read_csv(folder / f"embedding_based/alpha0.1_seed42{n}/metrics.csv") for n in ("", "_2"))
     assert first[columns].equals(second[columns])
 
-    trained(command, processes=2)
+    assert run_in(trained, command, processes=2).returncode == 0  # through the launcher
     spread = pd.read_csv(folder / "embedding_based/alpha0.1_seed42_3/metrics.csv")
     assert np.allclose(first[columns], spread[columns], rtol=1e-4)
     runs = (folder / f"embedding_based/alpha0.1_seed42{number}/heterogeneity.json" for number in ("", "_3"))
@@ -94,8 +130,8 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
 
     # Another method on the saved partition, with none of the arguments that made it.
     saved = folder / "embedding_based/alpha0.1_seed42"
-    trained(f"test_fed.py --task normal --method fedprox --n_rounds 1 --sgd_per_epoch 2 --partition_file {saved}")
-    again = tmp_path / "results/test_federated/fedprox/normal/embedding_based/alpha0.1_seed42"
+    run(trained, f"test_fed.py --task normal --method fedprox --n_rounds 1 --sgd_per_epoch 2 --partition_file {saved}")
+    again = trained / "results/test_federated/fedprox/normal/embedding_based/alpha0.1_seed42"
     assert (again / "partition.npy").read_bytes() == (saved / "partition.npy").read_bytes()
     assert json.loads((again / "partition.json").read_text())["partition_file"] == str(saved)
     assert json.loads((again / "args.json").read_text())["n_clients"] == 4
@@ -103,30 +139,29 @@ def test_federated_runs_repeat_spread_and_compare(trained: Callable, tmp_path: P
     assert uneven[0] == uneven[1] == json.loads((saved / "heterogeneity.json").read_text())
     assert uneven[0]["frechet"] > 0 and uneven[0]["gradient_dispersion"] > 0
 
-    trained(command.replace("embedding_based", "class_based"))
-    trained(command.replace("embedding_based", "iid"))
-    table = trained("make_tables.py").stdout
+    run(trained, command.replace("embedding_based", "class_based"))
+    run(trained, command.replace("embedding_based", "iid"))
+    table = run(trained, "make_tables.py")
     assert "clients' own" in table and "held out" in table
     for ending in ("md", "tex", "csv", "png"):
-        assert (tmp_path / f"results/tables/comparison.{ending}").stat().st_size > 0
-    similarity = pd.read_csv(tmp_path / "results/tables/task_similarity_ami.csv", index_col=0)
-    assert list(similarity) == list(similarity.index) == ["normal", "scene classes"]
-    Image.open(tmp_path / "results/tables/task_similarity.png").verify()
+        assert (trained / f"results/tables/comparison.{ending}").stat().st_size > 0
+    similarity = pd.read_csv(trained / "results/tables/task_similarity_ami.csv", index_col=0)
+    assert list(similarity) == list(similarity.index) == ["normal", "classes"]
+    Image.open(trained / "results/tables/task_similarity.png").verify()
     loss = json.loads((folder / "class_based/alpha0.1_seed42/summary.json").read_text())["last"]["test_loss"]
-    written = pd.read_csv(tmp_path / "results/tables/comparison.csv")
+    written = pd.read_csv(trained / "results/tables/comparison.csv")
     assert written.loc[written["data"] == "held out", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
 
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [  # others are in test_bad_input.py; these three are processes of their own
-        ("test_fed.py --task normal --method fedwrong", "fedwrong"),
+    [  # others are in test_bad_input.py; these two are started as a user starts them
         ("test_fed.py --task normal --n_clusters 7", "--n_clusters 10"),
-        ("train_centralized_task_model.py --task reshading", "model_initialization.py"),
+        ("test_fed.py --task reshading", "model_initialization.py"),
     ],
 )
-def test_mistakes_get_one_line_and_exit_code_2(trained_once: Callable, command: str, text: str) -> None:
-    done = trained_once(command)
+def test_mistakes_get_one_line_and_exit_code_2(trained: Path, command: str, text: str) -> None:
+    done = run_in(trained, command)
     assert done.returncode == 2
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1
@@ -134,24 +169,14 @@ def test_mistakes_get_one_line_and_exit_code_2(trained_once: Callable, command: 
     assert text in lines[0]
 
 
-@pytest.fixture(scope="module")
-def trained_once(
-    rendered: Path, selection: object, run_anywhere: Callable, tmp_path_factory: pytest.TempPathFactory
-) -> Callable:
-    """A working folder with all stages before the federation done for normals, shared by the tests of this file."""
-    folder = tmp_path_factory.mktemp("work")
-    data = Path(shutil.copytree(rendered, folder / "data"))
-    shutil.copy(data / "rooms.csv", data / "tiny.csv")
-    for stage in STAGES[:-1]:
-        assert run_anywhere(folder, stage.format(task="normal", data=data)).returncode == 0
-    return lambda command: run_anywhere(folder, command.format(data=data))
-
-
 @pytest.mark.skipif(not NYU.is_dir(), reason=f"the photographs of {NYU.name} are not here")
 def test_stages_one_to_four_on_photographs(run_script: Callable, tmp_path: Path) -> None:
-    data = Path(shutil.copytree(NYU, tmp_path / "photographs"))
+    data = Path(shutil.copytree(NYU, tmp_path / "photographs", copy_function=os.symlink))
     folder = "--init_model_dir initial_models"
-    run_script(f"extract_datapoints_for_experiments.py --client_file_name nyu.csv --data_path {data}")
+    run_script(
+        f"extract_datapoints_for_experiments.py --client_file_name nyu.csv --data_path {data} "
+        "--taskonomy_clients_to_include 1"
+    )
     for task in ("depth_euclidean", "reshading"):
         run_script(f"model_initialization.py --task {task} --image_size 32 --norm group {folder}")
         run_script(f"train_centralized_task_model.py --task {task} --n_epochs 1 --init_lr 0.05")

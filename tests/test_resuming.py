@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,8 +20,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from network.dealing import digest
-from tests.conftest import start_in
+from network.partition.dealing import digest
+from tests.conftest import start_in, start_spread
+from utils import interrupt
 
 TRAIN = (
     "train_centralized_task_model.py --task normal --n_epochs 3 --batch_size 4 --init_lr 0.05 --use_adam True "
@@ -159,16 +160,6 @@ def test_killed_at_any_moment_it_resumes_to_the_last_bit(
     assert_same(folder, whole)
 
 
-def start_two(folder: Path, command: str) -> list[Any]:
-    """Start a script over two processes, as a launcher does."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = ({"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1))
-    return [start_in(folder, command, environment=shared | rank) for rank in ranks]
-
-
 def wait_for(what: Callable[[], bool], process: Any) -> None:
     """Wait until something has come about, while the process runs."""
     limit = time.monotonic() + _LIMIT
@@ -180,17 +171,17 @@ def wait_for(what: Callable[[], bool], process: Any) -> None:
 def test_two_processes_are_killed_and_resume(prepared: Path, tmp_path: Path) -> None:
     command = f"{FEDERATIONS['scaffold']} --data_path {prepared / 'data'}"
     whole, folder = begin(prepared, tmp_path / "whole"), begin(prepared, tmp_path / "killed")
-    for process in start_two(whole, command):
+    for process in start_spread(whole, command, 2):
         finish(process, whole)
     chance = random.Random(2)
     for moment in range(2):
-        both = start_two(folder, command + (RESUME if has_checkpoint(folder) else ""))
+        both = start_spread(folder, command + (RESUME if has_checkpoint(folder) else ""), 2)
         wait_for(lambda: has_checkpoint(folder), both[0])
         time.sleep(chance.uniform(0.0, 0.3))
         for process in both if moment else reversed(both):
             process.kill()
             process.join()
-    for process in start_two(folder, command + RESUME):
+    for process in start_spread(folder, command + RESUME, 2):
         finish(process, folder)
     assert_same(folder, whole)
     assert json.loads(next(folder.glob("results/**/environment.json")).read_text())["processes"] == 2
@@ -207,40 +198,48 @@ def resumed(folder: Path, output: str) -> str:
     return finish(start_in(folder, command.removeprefix("python ")), folder)
 
 
+def _interrupt_in_step(step: int, number: signal.Signals) -> None:
+    """Let this process get a signal at the end of this step, counted over all rounds or epochs."""
+    check, steps = interrupt.check, itertools.count(1)
+
+    def counted() -> None:
+        if next(steps) == step:
+            os.kill(os.getpid(), number)
+        check()
+
+    interrupt.check = counted
+
+
 @pytest.mark.parametrize(
-    ("command", "number"),
-    [
-        (f"{TRAIN} --n_epochs 30", signal.SIGINT), (f"{FEDERATIONS['ditto']} --n_rounds 20", signal.SIGTERM),
-        (f"{FEDERATIONS['fedamp']} --n_rounds 20", signal.SIGINT),
+    ("command", "step", "number"),
+    [  # in the second epoch, and in the third round
+        (TRAIN, 15, signal.SIGINT), (FEDERATIONS["ditto"], 18, signal.SIGTERM),
+        (FEDERATIONS["fedamp"], 10, signal.SIGINT),
     ],
     ids=["central", "ditto", "fedamp"],
 )  # fmt: skip
 def test_an_interrupted_training_says_how_to_go_on(
-    prepared: Path, tmp_path: Path, command: str, number: signal.Signals
+    prepared: Path, tmp_path: Path, command: str, step: int, number: signal.Signals
 ) -> None:
     command += f" --data_path {prepared / 'data'}"
     whole, folder = begin(prepared, tmp_path / "whole"), begin(prepared, tmp_path / "stopped")
-    process = start_in(folder, command)
-    wait_for(lambda: has_checkpoint(folder), process)
-    os.kill(process.pid, number)
-    output = finish(process, folder, 130)
+    output = finish(start_in(folder, command, partial(_interrupt_in_step, step, number)), folder, 130)
+    assert has_checkpoint(folder)
     resumed(folder, output)
     finish(start_in(whole, command), whole)
     assert_same(folder, whole)
 
 
 def test_one_of_two_processes_is_interrupted_and_both_stop(prepared: Path, tmp_path: Path) -> None:
-    command = f"{FEDERATIONS['scaffold']} --n_rounds 30 --checkpoint_every 7 --data_path {prepared / 'data'}"
+    command = f"{FEDERATIONS['scaffold']} --n_rounds 6 --checkpoint_every 4 --data_path {prepared / 'data'}"
     whole, folder = begin(prepared, tmp_path / "whole"), begin(prepared, tmp_path / "stopped")
-    both = start_two(folder, command)
-    wait_for(lambda: has_checkpoint(folder), both[0])
-    os.kill(both[1].pid, signal.SIGTERM)
+    both = start_spread(folder, command, 2, partial(_interrupt_in_step, 4, signal.SIGTERM))
     output = finish(both[0], folder, 130)
     both[1].join(_LIMIT)
     assert both[1].exitcode == 130 and "interrupted" not in (folder / "output1.txt").read_text()
     assert "go on with: accelerate launch --multi_gpu --num_processes 2 " in output
     for place, more in ((folder, RESUME), (whole, "")):
-        for process in start_two(place, command + more):
+        for process in start_spread(place, command + more, 2):
             finish(process, place)
     assert_same(folder, whole)
 
@@ -259,28 +258,51 @@ def _interrupt_the_loading() -> None:
     TaskData.open = lambda *args: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(_LIMIT)  # type: ignore
 
 
-def test_a_second_interrupt_does_not_wait_for_the_step(prepared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["in a step", "while it saves"])
+def test_a_second_interrupt_ends_it_at_once(prepared: Path, tmp_path: Path, moment: str) -> None:
     folder = begin(prepared, tmp_path / "stopped")
     command = f"{FED} --data_path {prepared / 'data'}"
-    process = start_in(folder, command, _never_end_a_step)
-    wait_for(lambda: (folder / "stuck").exists(), process)
-    for _ in range(2):
-        os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.2)
+    process = start_in(folder, command, {"in a step": _interrupt_a_step, "while it saves": _interrupt_saving}[moment])
     output = finish(process, folder, 130)
-    assert output.splitlines()[-1] == "interrupted"
-    assert has_checkpoint(folder)  # of before the first round
+    assert output.splitlines()[-1] == "interrupted" and "Traceback" not in output
+    finish(start_in(folder, command + RESUME), folder)  # from before the first round
 
 
-def _never_end_a_step() -> None:
+def _interrupt_a_step() -> None:
+    """Twice, and once more while the program ends."""
     from network.workspace import Workspace
 
     def stuck(*args: object) -> None:
-        Path("stuck").touch()
-        while True:
-            time.sleep(0.01)
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(_LIMIT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
     Workspace.__call__ = stuck  # type: ignore[method-assign]
+
+
+def _interrupt_saving() -> None:
+    """A step, then the clients' states that the stopped round leaves; and once more while the program ends."""
+    from network.state import ClientStates
+    from network.workspace import Workspace
+
+    step, roll_back = Workspace.__call__, ClientStates.roll_back
+
+    def interrupted_step(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return step(*args)
+
+    def interrupted(*args: Any) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(_LIMIT)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            roll_back(*args)
+
+    Workspace.__call__, ClientStates.roll_back = interrupted_step, interrupted  # type: ignore[method-assign]
 
 
 # Embeddings and packed images go on, too; and what runs at once stays apart

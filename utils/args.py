@@ -1,49 +1,112 @@
-"""Arguments that several scripts share, and how all of them read theirs."""
+"""Arguments that several scripts share, and how all of them read theirs.
+
+A script of the project's root imports of the project at its top only this module and `utils.errors`; whatever else it
+needs, it imports in the function that needs it, and in `parse_args` only modules that do without PyTorch and the like.
+So `--help` and a wrong argument are answered at once, and Ctrl-C while packages are imported (which takes seconds) ends
+the script like at any other time. For the same reason modules that declare arguments, those of the federated methods
+among them, import such packages for types alone, or in the function that computes with them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from utils.errors import UserError
 
 PRECISIONS = ("auto", "fp32", "bf16")
+TRACKERS = ("tensorboard", "wandb")
+# What `--help` puts arguments under, in this order.
+_HEADINGS = (
+    "grid", "data", "source", "model", "clusters", "partition", "training", "local training", "method", "output",
+    "running",
+)  # fmt: skip
 
 
-class Parser(argparse.ArgumentParser):
-    """Reads `--flag True`, arguments from `@file` (several a line, # for comments); errors are one line each."""
+class _Formatter(argparse.HelpFormatter):
+    """Says behind an argument's text what it takes, where that is long, and its default, where that tells something."""
 
-    def __init__(self, description: str) -> None:
-        super().__init__(
-            description=description, fromfile_prefix_chars="@", allow_abbrev=False,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        )  # fmt: skip
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text, default = action.help or "", action.default
+        if choices := _many(action.choices):
+            text += f": {choices}"
+        if default is argparse.SUPPRESS or default is None or default == []:
+            return text
+        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
+        return f"{text} (default: {shown.replace('%', '%%')})"
 
-    def convert_arg_line_to_args(self, arg_line: str) -> list[str]:
-        """The arguments on one line of an `@file`."""
-        try:
-            return shlex.split(arg_line, comments=True)
-        except ValueError as error:
-            self.error(f"cannot read {arg_line!r} in an argument file ({error})")
+    def _metavar_formatter(self, action: argparse.Action, default_metavar: str) -> Callable[[int], tuple[str, ...]]:
+        if _many(action.choices):
+            return lambda size: (default_metavar,) * size
+        return super()._metavar_formatter(action, default_metavar)
 
-    def parse_args(self, *args: Any, **kwargs: Any) -> argparse.Namespace:  # type: ignore[override]
-        """As argparse's, with one line for an argument file that is no text."""
-        try:
-            return super().parse_args(*args, **kwargs)
-        except UnicodeDecodeError as error:
-            self.error(f"an argument file is not UTF-8 text ({error})")
+
+def _many(choices: Iterable[Any] | None) -> str:
+    """What there is to choose from, in a line, if that is too long for a place before the text."""
+    line = ", ".join(map(str, choices or ()))
+    return line if len(line) > 40 else ""
+
+
+class _Flags(argparse._ActionsContainer):
+    """What takes arguments, flags among them; argparse has no public name for it."""
+
+    def add_flag(self, name: str, default: bool | None, text: str) -> None:
+        """A boolean written `--name True`, `--name False`, or bare for True."""
+        self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
+
+
+class Group(_Flags, argparse._ArgumentGroup):
+    """Arguments that `--help` lists under a heading of their own."""
+
+
+class Parser(_Flags, argparse.ArgumentParser):
+    """Reads `--flag True` and arguments from `@file`; errors are one line each, a `UserError`."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description=description, allow_abbrev=False, formatter_class=_Formatter)
+        self._headings = {title: Group(self, title) for title in _HEADINGS}
+        self._action_groups += self._headings.values()  # those that stay empty are not shown
+
+    def group(self, title: str) -> Group:
+        """The arguments under a heading, one of `_HEADINGS`."""
+        return self._headings[title]
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """As argparse's, with the arguments of each `@file` in its place."""
+        return super().parse_known_args(list(_expanded(sys.argv[1:] if args is None else args)), namespace)
 
     def error(self, message: str) -> NoReturn:
         """One line instead of argparse's usage text."""
         raise UserError(f"{message} (--help lists the arguments)")
 
-    def add_flag(self, name: str, default: bool | None, text: str) -> None:
-        """A boolean written `--name True`, `--name False`, or bare for True."""
-        self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
+
+def argument_words(path: Path, within: tuple[Path, ...] = ()) -> list[str]:
+    """The arguments in a file: several a line, # for comments, `@file` for those of a further file.
+
+    `within` are the files that name this one. UserError where it is missing, broken, or among these.
+    """
+    words: list[str] = []
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            words += shlex.split(line, comments=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: no readable file of arguments ({reason})") from error
+    if path.resolve() in within:
+        raise UserError(f"{path}: this file of arguments names itself, directly or by way of others; take that out")
+    return list(_expanded(words, (*within, path.resolve())))
+
+
+def _expanded(words: Iterable[str], within: tuple[Path, ...] = ()) -> Iterable[str]:
+    for word in words:
+        yield from argument_words(Path(word[1:]), within) if word.startswith("@") else (word,)
 
 
 def number(kind: type, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf) -> Callable:
@@ -72,37 +135,75 @@ def number_or_auto(text: str) -> int | None:
     return None if text == "auto" else POSITIVE_INT(text)
 
 
-def add_model(parser: Parser) -> None:
-    """`--task` and `--use_cbam`, which name the model."""
-    parser.add_argument("--task", required=True, help="name of the task, e.g. depth_euclidean")
-    parser.add_flag("--use_cbam", False, "the model with attention in the decoder")
+def add_model(parser: Parser, tasks: Collection[str]) -> None:
+    """`--task`, one of `tasks`, and `--use_cbam`, which name the model."""
+    group = parser.group("model")
+    group.add_argument("--task", choices=tasks, required=True, help="what the model learns")
+    group.add_flag("--use_cbam", False, "the model with attention (CBAM) in its decoder")
+
+
+def add_init_model(parser: Parser) -> None:
+    """`--init_model_dir`."""
+    text = "folder of the initial models"
+    parser.group("model").add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help=text)
+
+
+def add_assignments(parser: Parser) -> None:
+    """`--assignment_files_path`."""
+    text = "folder of the clusters"
+    group = parser.group("clusters")
+    group.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help=text)
 
 
 def add_data(parser: Parser) -> None:
     """`--data_path`, `--result_path` and `--rand_seed`."""
-    parser.add_argument("--data_path", type=Path, help="data folder; default: the one last selected from")
+    add_data_path(parser)
     add_run(parser)
+
+
+def add_data_path(parser: Parser) -> None:
+    """`--data_path`."""
+    text = "data folder; default: the one that images were last selected from"
+    parser.group("data").add_argument("--data_path", type=Path, help=text)
 
 
 def add_run(parser: Parser) -> None:
     """`--result_path` and `--rand_seed`."""
-    parser.add_argument("--result_path", type=Path, default=Path("results"), help="where run directories go")
-    parser.add_argument("--rand_seed", type=number(int, least=0), default=42, help="seed of all randomness")
+    add_result_path(parser)
+    add_seed(parser)
+
+
+def add_result_path(parser: Parser) -> None:
+    """`--result_path`."""
+    text = "folder of the run directories"
+    parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
+
+
+def add_seed(parser: Parser) -> None:
+    """`--rand_seed`."""
+    text = "seed of all random choices"
+    parser.group("running").add_argument("--rand_seed", type=number(int, least=0), default=42, help=text)
 
 
 def add_compute(parser: Parser) -> None:
     """`--use_accelerator`, `--precision` and `--test_mode`."""
-    parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, default="auto", help="bf16 needs a device that has it; auto: where it pays"
-    )
-    parser.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
+    group = parser.group("running")
+    group.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
+    text = "numbers to compute with; bf16 needs a device that has it, auto takes it where it pays"
+    group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
+    group.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
 
 
-def add_resume(parser: Parser, unit: str, text: str) -> None:
-    """`--resume_training`, with what it does, and `--checkpoint_every` so many rounds or epochs."""
-    parser.add_flag("--resume_training", False, text)
-    parser.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit} between checkpoints")
+def add_progress(parser: Parser, unit: str, text: str) -> None:
+    """What becomes of a training's progress, `unit` by `unit`: `--track`, `--checkpoint_every`, `--resume_training`.
+
+    `text` says how it is resumed.
+    """
+    group = parser.group("running")
+    group.add_flag("--resume_training", False, text)
+    group.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit} between checkpoints")
+    tracker = "tracker that gets the values of metrics.csv as well; default: none"
+    parser.group("output").add_argument("--track", choices=TRACKERS, help=tracker)
 
 
 def _boolean(text: str) -> bool:

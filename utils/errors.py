@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
-import signal
+import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
-from utils.interrupt import Interrupted, stop_at_once
+from utils import interrupt
 
-# What a disk or its owner refuses; other errors of the system are faults of the program, and keep their traceback.
-_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+_ROOM = "make room or give another folder"
+# What a disk or its owner refuses, and what helps; other errors of the system are faults of the program.
+_REMEDIES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS), _ROOM)
+_REMEDIES[errno.ENAMETOOLONG] = "give a shorter one"
+_LONGEST = 500  # characters of a word in a line
 
 
 class UserError(Exception):
@@ -20,27 +24,59 @@ class UserError(Exception):
 def run_script(main: Callable[[], None], smaller: str = "") -> None:
     """Run a script's `main`; what the user can mend becomes one line on stderr and exit code 2, without a traceback.
 
-    That is a `UserError`, a full or protected disk, or too little memory, for which `smaller` names the arguments
-    that can be lowered. Ctrl-C and SIGTERM end the script with exit code 130.
+    That is what `explained` explains. Ctrl-C and SIGTERM end the script with a line and exit code 130.
     """
-    signal.signal(signal.SIGTERM, stop_at_once)
+    interrupt.listen()
+    try:
+        line, code = _outcome(main, smaller)
+        with suppress(OSError):  # if nobody reads any more, Python says so in the end
+            sys.stdout.flush()
+        interrupt.no_more()
+    except KeyboardInterrupt:
+        line, code = "interrupted", interrupt.INTERRUPTED
+        interrupt.no_more()
+    if line:
+        print(_short(line), file=sys.stderr, flush=True)
+    if code:
+        sys.exit(code)
+
+
+def _outcome(main: Callable[[], None], smaller: str) -> tuple[str, int]:
+    """The line that a script ends with, if any, and its exit code; raises what is a fault of the program."""
     try:
         main()
-    except UserError as error:
-        sys.exit(_fail(f"error: {error}", 2))
-    except (MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
-            raise
-        sys.exit(_fail(f"error: {_memory_advice(error, smaller)}", 2))
-    except OSError as error:
-        if error.errno not in _REFUSALS:
-            raise
-        where = f"{error.filename}: " if error.filename else ""
-        sys.exit(_fail(f"error: {where}{error.strerror}; make room or give another folder", 2))
-    except Interrupted as error:
-        sys.exit(_fail(str(error), 130))
+    except SystemExit as error:
+        return "", int(error.code or 0)  # of --help, or of a sweep with jobs that failed
+    except interrupt.Interrupted as error:
+        return str(error), interrupt.INTERRUPTED  # of several processes one has a text
     except KeyboardInterrupt:
-        sys.exit(_fail("interrupted", 130))
+        return "interrupted", interrupt.INTERRUPTED
+    except Exception as error:
+        if (mendable := explained(error, smaller)) is None:
+            raise
+        return f"error: {mendable}", 2
+    return "", 0
+
+
+def explained(error: Exception, smaller: str = "") -> str | None:
+    """What the user can mend about an error, and how, in a line; None for a fault of the program.
+
+    That is a `UserError`, a full or protected disk, a name that is too long, or too little memory, for which `smaller`
+    names the arguments that can be lowered.
+    """
+    if isinstance(error, UserError):
+        return str(error)
+    if _is_memory(error):
+        return _memory_advice(error, smaller)
+    if isinstance(error, OSError) and error.errno in _REMEDIES:
+        return f"{error.filename or 'a file'}: {error.strerror}; {_REMEDIES[error.errno]}"
+    return None
+
+
+def _short(text: str) -> str:
+    """The same in one line, with the middle of overlong words left out."""
+    half = _LONGEST // 2
+    return re.sub(rf"\S{{{_LONGEST},}}", lambda word: f"{word[0][:half]}…{word[0][-half:]}", " ".join(text.split()))
 
 
 def _is_memory(error: BaseException) -> bool:
@@ -56,9 +92,3 @@ def _memory_advice(error: BaseException, smaller: str) -> str:
     ways = [f"lower {smaller}"] * bool(smaller) + ["give --use_accelerator False"] * _on_gpu(error)
     what = "the GPU's memory" if _on_gpu(error) else "the memory"
     return f"{what} is too small; {' or '.join(ways) or 'free some, or take a machine with more'}"
-
-
-def _fail(line: str, code: int) -> int:
-    if line:  # of several processes one speaks
-        print(" ".join(line.split()), file=sys.stderr)
-    return code

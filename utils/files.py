@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
 
 from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where files that others have open cannot be replaced, either
+    print("error: this runs on Linux and macOS; on Windows, run it in WSL", file=sys.stderr)
+    sys.exit(2)
 
 
 @contextmanager
@@ -70,6 +77,8 @@ def locked(path: Path, refusal: str = "") -> Iterator[None]:
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file, to the temporary path of `write_atomically`; OSError where the disk refuses."""
+    from safetensors.torch import save_file
+
     try:
         save_file(dict(tensors), path, metadata=metadata)
     except SafetensorError as error:  # it hides the error of the system in its text

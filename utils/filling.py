@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-from tqdm import tqdm
 
+from utils import progress
 from utils.files import new_array, write_atomically, write_json
 
 _BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of how far it has come
@@ -47,7 +47,7 @@ def fill(
             new_array(temporary, shape, dtype)
         array, done = np.load(part, mmap_mode="r+", allow_pickle=False), []
     sizes = [len(rows) for rows in blocks]
-    bar = tqdm(total=sum(sizes), initial=sum(sizes[: len(done)]), desc=title, unit="image")
+    bar = progress.bar(total=sum(sizes), initial=sum(sizes[: len(done)]), desc=title, unit="image")
     since = 0
     try:
         for rows in blocks[len(done) :]:

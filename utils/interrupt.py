@@ -1,4 +1,9 @@
-"""Ctrl-C and SIGTERM: a training finishes its step, saves, and says how to go on; anything else ends at once."""
+"""Ctrl-C and SIGTERM: a training finishes its step, saves, and says how to go on; anything else ends at once.
+
+How far a script has come in ending stands in nothing but the signals' handlers: `stop_at_once` raises KeyboardInterrupt
+and leaves the place to `_leave`, so that no second exception is raised while the first is dealt with; for the last line
+the system's own handler follows.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,13 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, NoReturn
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130  # the exit code
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _asked = False
 
 
@@ -34,17 +41,15 @@ def deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # What is ignored, as Ctrl-C is in the background of a shell, stays so.
-    taken = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    handlers = {number: signal.signal(number, _note) for number in taken}
+    handlers = _handle(_note)
     try:
         yield
         if _asked:
             raise Interrupted(f"interrupted; all is saved; go on with: {resume_command()}")
     finally:
-        _asked = False
         for number, handler in handlers.items():
             signal.signal(number, handler)
+        _asked = False
 
 
 def check() -> None:
@@ -53,9 +58,20 @@ def check() -> None:
         raise StopRequested
 
 
-def stop_at_once(number: int, frame: FrameType | None) -> None:
-    """The handler outside trainings."""
+def listen() -> None:
+    """Take the signals as a script does outside trainings; to be called in the main thread when it starts."""
+    _handle(stop_at_once)
+
+
+def stop_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """The handler outside trainings: ends the program by KeyboardInterrupt, and at the next signal by force."""
+    _handle(_leave)
     raise KeyboardInterrupt
+
+
+def no_more() -> None:
+    """Nothing is left to do but to say the last line: a signal ends the program as if there were no handlers."""
+    _handle(signal.SIG_DFL)
 
 
 def resume_command() -> str:
@@ -69,8 +85,19 @@ def resume_command() -> str:
     return shlex.join([*launcher, *given])
 
 
+def _handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> dict[int, Any]:
+    """Set the handler of the signals; returns those before. What is ignored, as in a shell's background, stays so."""
+    taken = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in taken}
+
+
 def _note(number: int, frame: FrameType | None) -> None:
     global _asked
     if _asked:
         raise KeyboardInterrupt
     _asked = True
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from utils.files import write_atomically
-from utils.tables import SPLITS, increase
+from utils.runs import SPLITS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from datasets.tasks import ClassSet, Task
 
-    from datasets.tasks import Task
-
+_NAMED = 40  # classes whose names fit below a histogram or a matrix
+_IN_LEGEND = 32
 _NO_VALUE = to_rgba("#c8c8d8")
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
@@ -41,14 +41,16 @@ def palette(n: int) -> list[tuple[float, float, float, float]]:
 
 
 def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> Path:
-    """Images of each scene class, the commonest first."""
+    """Images of each class, in the order of the classes; with names where there is room for them."""
+    named = len(names) <= _NAMED
     figure = Figure((8, 4), layout="constrained")
     axes = figure.subplots()
-    bars = axes.bar(range(len(counts)), counts, color="#3b6ea5")
-    axes.bar_label(bars)
-    axes.margins(y=0.1)
-    axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right")
-    axes.set(ylabel="images", title="Scene classes of the selected images")
+    bars = axes.bar(range(len(counts)), counts, color="#3b6ea5", width=0.8 if named else 1.0)
+    axes.margins(x=0.01, y=0.1)
+    if named:
+        axes.bar_label(bars, fontsize="small")
+        axes.set_xticks(range(len(names)), [name.replace("_", " ") for name in names], rotation=40, ha="right")
+    axes.set(ylabel="images", xlabel="" if named else "class", title="Classes of the selected images")
     return save(figure, path)
 
 
@@ -71,7 +73,7 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
     Three channels are a picture, of two the first is shown; `limits` are the values of the ends of the colours.
     """
     axes.set(xticks=[], yticks=[])
-    if task.classes:
+    if task.categorical:
         return axes.imshow(np.where(valid[..., None], _colours_of(task)[values], _NO_VALUE[:3]))
     low, high = limits
     if len(values) == 3:
@@ -83,7 +85,13 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
 
 def _colours_of(task: Task) -> np.ndarray:
     """The colours of the classes of a task, (classes, 3) in [0, 1]."""
-    return np.array([to_rgb(colour) for colour in task.class_colours or palette(len(task.classes))])
+    return np.array([to_rgb(colour) for colour in _classes_of(task).colours or palette(task.out_channels)])
+
+
+def _classes_of(task: Task) -> ClassSet:
+    if task.classes is None:
+        raise ValueError(f"{task.name} has no classes to draw; see Task.with_classes")
+    return task.classes
 
 
 def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
@@ -111,7 +119,7 @@ def predictions(
     figure = Figure((1.6 * n + 1.4, 5.6), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots(3, n, squeeze=False)
-    shown = np.broadcast_to(valid, targets.shape if task.classes else targets[:, :1].shape)
+    shown = np.broadcast_to(valid, targets.shape if task.categorical else targets[:, :1].shape)
     limits = task.value_range or _limits(targets, shown)
     for column in range(n):
         axes[0, column].imshow(images[column].transpose(1, 2, 0))
@@ -120,8 +128,8 @@ def predictions(
         draw_target(axes[2, column], task, outputs[column], np.ones_like(shown[column]), limits)
     for row, label in enumerate(("input", "target", "prediction")):
         axes[row, 0].set_ylabel(label)
-    if task.classes:
-        named = zip(_colours_of(task), task.classes, strict=True)
+    if task.categorical:
+        named = zip(_colours_of(task), _classes_of(task).names, strict=True)
         handles = [Patch(facecolor=colour, edgecolor="gray", lw=0.5, label=name) for colour, name in named]
         figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize="small")
     elif targets.shape[1] != 3:
@@ -130,24 +138,28 @@ def predictions(
 
 
 def confusion_matrix(matrix: np.ndarray, names: Sequence[str], title: str, path: Path) -> Path:
-    """Rows are true classes, columns predicted ones; colours are shares of the row, numbers are images."""
+    """Rows are true classes, columns predicted ones; colours are shares of the row, numbers are images.
+
+    Where there are too many classes for that, it has neither their names nor numbers.
+    """
     figure = Figure((8, 7), layout="constrained")
     axes = figure.subplots()
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for row, column in np.argwhere(matrix > 0):
-        colour = "white" if shares[row, column] > 0.5 else "black"
-        axes.text(column, row, matrix[row, column], ha="center", va="center", color=colour, fontsize="small")
-    labels = [name.replace("_", " ") for name in names]
-    axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
-    axes.set_yticks(range(len(labels)), labels)
+    if len(names) <= _NAMED:
+        for row, column in np.argwhere(matrix > 0):
+            colour = "white" if shares[row, column] > 0.5 else "black"
+            axes.text(column, row, matrix[row, column], ha="center", va="center", color=colour, fontsize="small")
+        labels = [name.replace("_", " ") for name in names]
+        axes.set_xticks(range(len(labels)), labels, rotation=45, ha="right")
+        axes.set_yticks(range(len(labels)), labels)
     axes.set(xlabel="predicted", ylabel="true", title=title)
     figure.colorbar(image, label="share of the true class")
     return save(figure, path)
 
 
 def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str, path: Path) -> Path:
-    """Points of the plane (n, 2), coloured by their ids (n,)."""
+    """Points of the plane (n, 2), coloured by their ids (n,), with a legend where it has room for them."""
     figure = Figure((8, 6), layout="constrained")
     axes = figure.subplots()
     colours = palette(len(labels))
@@ -155,7 +167,8 @@ def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str,
         x, y = points[ids == i].T
         axes.scatter(x, y, s=8, color=colours[i], label=label.replace("_", " "))
     axes.set(xticks=[], yticks=[], title=title)
-    figure.legend(loc="outside right upper", markerscale=2, fontsize="small")
+    if len(labels) <= _IN_LEGEND:
+        figure.legend(loc="outside right upper", markerscale=2, fontsize="small")
     return save(figure, path)
 
 
@@ -209,45 +222,3 @@ def federated_loss(
         axes.legend(fontsize="small")
     panels["train"].set(ylabel="loss", ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
     return save(figure, path)
-
-
-def comparison(table: pd.DataFrame, path: Path) -> Path:
-    """Relative loss increase over the IID split by task, method, alpha and data split.
-
-    A panel a task and data split; for each method and alpha a bar for class-based and one for embedding-based
-    partitions with the standard deviation over seeds, and a dot a seed. `table` comes from `utils.tables.compare`.
-    """
-    tasks, splits = list(dict.fromkeys(table["task"])), [name for name in SPLITS if name in set(table["split"])]
-    settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
-    height = max(1.5, 0.34 * len(settings) + 0.5)
-    figure = Figure((3.4 * len(tasks) + 1.6, height * len(splits) + 1.0), layout="constrained")
-    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True)
-    for (row, split), (column, task) in product(enumerate(splits), enumerate(tasks)):
-        axis = axes[row, column]
-        part = table[(table["split"] == split) & (table["task"] == task)]
-        for y, (method, alpha) in enumerate(settings):
-            for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
-                _increase_bars(axis, y, record)
-        axis.axvline(0, color="black", lw=0.8)
-        axis.set_yticks(range(len(settings)), [f"{method}, α = {alpha:g}" for method, alpha in settings])
-        axis.set_ylim(len(settings) - 0.4, -0.6)
-        if row == 0:
-            axis.set_title(task)
-        if column == 0:
-            axis.set_ylabel(SPLITS[split])
-        if row == len(splits) - 1:
-            axis.set_xlabel("loss over IID split, %")
-    handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in COLOURS.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
-    return save(figure, path)
-
-
-def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> None:
-    """The two bars of one setting, around height `y`."""
-    for offset, (kind, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
-        values = increase(record[kind], record["iid"])
-        values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
-        if len(values):
-            error = values.std(ddof=1) if len(values) > 1 else 0.0
-            axis.barh(y + offset, values.mean(), 0.34, xerr=error, capsize=2, color=colour)
-            axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=4)

@@ -12,18 +12,27 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from torch import Tensor
+
+# What is measured on, by its name in the columns of `metrics.csv`, as figures and tables say it.
+SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
+# Arguments that say where files are or how a run is carried out, and not what it computes.
+ASIDE = {
+    "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
+    "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
+    "checkpoint_every", "track",
+}  # fmt: skip
 _MAY_CHANGE = {
-    "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every",
+    "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
 }  # fmt: skip
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
 
@@ -41,6 +50,7 @@ class Run:
         self.figures = path / "figures"
         self.checkpoint = path / "checkpoint" / "last.safetensors"
         self._held = ExitStack()
+        self._log: Callable[..., None] | None = None
 
     @classmethod
     def create(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
@@ -134,10 +144,23 @@ class Run:
         """Whether there is anything to resume from."""
         return self.checkpoint.is_file() or previous(self.checkpoint).is_file()
 
+    def track(self, accelerator: Accelerator, first: int) -> None:
+        """Send rows to the accelerator's tracker as well, if it has one; the first that is to come has step `first`."""
+        from utils.tracking import start_tracker
+
+        if accelerator.log_with and accelerator.is_main_process:
+            start_tracker(accelerator, self.path, first)
+            self._log = accelerator.log
+
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        """Write `metrics.csv`, one row a round or epoch."""
+        """Write `metrics.csv`, one row a round or epoch, of which the last is new; the tracker gets that one."""
+        import pandas as pd
+
         with write_atomically(self.path / "metrics.csv") as temporary:
             pd.DataFrame(rows).to_csv(temporary, index=False)
+        if self._log:
+            (_, step), *values = rows[-1].items()
+            self._log(dict(values), step=step)
 
     def write_summary(self, summary: Mapping[str, Any], outputs: Mapping[str, str] | None = None) -> None:
         """Write `summary.json`, which marks the run as finished; `outputs` are `digests` of what later stages read."""
@@ -218,6 +241,8 @@ def _try(
 
 def environment() -> dict[str, Any]:
     """Versions and machine, as far as they bear on numbers."""
+    import torch
+
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

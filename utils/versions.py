@@ -2,70 +2,46 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from utils.program import Program
+
 ROOT = Path(__file__).parents[1]
 # Modules that stages import and that only show or note what others computed.
-_ASIDE = {"utils/plots.py", "utils/partition_plots.py", "utils/tables.py", "utils/versions.py"}
+_ASIDE = {
+    "utils/plots.py", "utils/partition_plots.py", "utils/program.py", "utils/progress.py", "utils/tracking.py",
+    "utils/versions.py",
+}  # fmt: skip
 
 
 @cache
-def code_version(script: str) -> str | None:
-    """SHA-256 over the script and every module of the project that it imports, directly or through others.
+def code_version(script: str, words: frozenset[str] = frozenset()) -> dict[str, str] | None:
+    """SHA-256 sums of the code that a script runs with these words among its arguments; see `Program.version`.
 
-    Comments, docstrings and layout have no part in it, and neither have modules that only draw or tabulate: an edit
-    there leaves the numbers as they are. Remembered once computed, so that it is of the code as it was loaded and not
-    of later edits. None if there is no such script in the project's root.
+    Comments, docstrings and layout have no part in it, nor have modules that only draw or tabulate, and of registries
+    only the entries that the words lead to. The code is read once, for all words, so that the sums are of it as it was
+    loaded and not of later edits. None if there is no such script in the project's root.
     """
     path = ROOT / Path(script).name
-    if path.suffix != ".py" or not path.is_file():
-        return None
-    digest = hashlib.sha256()
-    for source, code in sorted(_sources(path).items()):
-        digest.update(f"{source}\n{code}\n".encode())
-    return digest.hexdigest()
+    return _program(path).version(words) if path.suffix == ".py" and path.is_file() else None
 
 
-def _sources(script: Path) -> dict[str, str]:
-    """The code of a script and of the modules that it needs, without comments and docstrings, by path."""
-    found: dict[str, str] = {}
-    waiting = [script]
-    while waiting:
-        path = waiting.pop()
-        name = path.relative_to(ROOT).as_posix()
-        if name not in found and name not in _ASIDE:
-            tree = _without_docstrings(ast.parse(path.read_bytes()))
-            found[name] = ast.unparse(tree)
-            modules = {Path(module.replace(".", "/")) for module in _imports(tree)}
-            packages = {folder / "__init__" for module in modules for folder in (module, *module.parents)}
-            files = [ROOT / f"{module}.py" for module in modules | packages]
-            waiting += [file for file in files if file.is_file()]
-    return found
+@cache
+def _program(path: Path) -> Program:
+    return Program(path, _ASIDE)
 
 
-def _imports(tree: ast.Module) -> set[str]:
-    """The names after `import`, and those after `from` both alone and with each name that is taken from them."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            del node.body[: ast.get_docstring(node, clean=False) is not None]
-    return tree
+def words_of(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """The words among the values of some arguments, each alone or in a list."""
+    values = (each for value in arguments.values() for each in (value if isinstance(value, list) else [value]))
+    return frozenset(value for value in values if isinstance(value, str))
 
 
 def file_digest(path: Path) -> str:
@@ -90,10 +66,13 @@ def unchanged(recorded: Mapping[str, str], start: Path) -> bool:
     return digests((start / name for name in recorded), start) == recorded
 
 
-def provenance(result_path: Path, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
-    """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads."""
+def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
+    """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
+
+    `args` are all the run's arguments, its method's and its model's among them.
+    """
     return {
-        "code_version": code_version(sys.argv[0]),
+        "code_version": code_version(sys.argv[0], words_of(vars(args))),
         "data_version": data_version,
-        "inputs": digests(reads, result_path),
+        "inputs": digests(reads, args.result_path),
     }

@@ -13,9 +13,9 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from benchmarks.peer_processes.federation import Federation, Pace
+from benchmarks.peer_processes.federation import N_CLASSES, Federation, Pace
 from datasets.task_data import Batch
-from datasets.tasks import get_task
+from datasets.tasks import ClassSet, get_task
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings
 from network.simulation import Simulation
@@ -46,7 +46,7 @@ class Arrays:
     """Images and classes in memory: what `Simulation` asks of `TaskData`."""
 
     device = torch.device("cpu")
-    task = get_task("class_scene")
+    task = get_task("class_scene").with_classes(ClassSet(tuple(map(str, range(N_CLASSES)))))
 
     def __init__(self, federation: Federation) -> None:
         images, self.labels = federation.data

@@ -22,4 +22,4 @@ class Centralized(FedAvg):
     ) -> dict[int, Turn]:  # fmt: skip
         """One turn with everything, in the place of the first client's."""
         n_steps = sum(turn.n_steps for turn in super().turns(clients, settings, rng).values())
-        return {0: Turn(np.concatenate(clients), n_steps, 1.0, 1.0, 1.0)}
+        return {0: Turn(np.concatenate(clients), n_steps, 1.0, 1.0)}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
-
-from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE_INT
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Ditto(FedAvg):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedopt import FedOpt
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAdagrad(FedOpt):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedavgm import BELOW_ONE
 from network.algorithms.fedopt import FedOpt
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedAdam(FedOpt):

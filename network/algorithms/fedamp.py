@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase, Turn
 from network.state import ClientStates, in_kind_of, part, under
 from utils.args import POSITIVE
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class FedAMP(FedAvg):
@@ -20,26 +21,34 @@ class FedAMP(FedAvg):
 
     | symbol | argument |
     |---|---|
-    | sigma, of A(x) = 1 - exp(-x / sigma) | `--sigma` |
-    | alpha_k, lambda | `--alpha_k`, `--lam` |
+    | sigma, of A(x) = 1 - exp(-x / sigma) | `--sigma` (the mean squared distance of a round's clients to all others) |
+    | alpha_k | `--alpha_k` (sigma / N, N being the number of clients) |
+    | lambda / alpha_k, the pull towards u_i | `--lam` (1) |
 
     Before it trains, client i gets u_i = sum_j xi_ij w_j over all clients' models as they last were, with
     xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i and xi_ii the rest; then it minimises F_i(w) + lambda / (2 alpha_k)
-    |w - u_i|^2 from w_i on. Distances are between parameters; buffers are mixed with the same weights. Where the
-    others' weights exceed (N - 1) / N together (alpha_k is then too large a step), they are scaled down to that: no
-    client counts less in its own u_i than in a plain mean. There is no global model.
+    |w - u_i|^2 from w_i on. Distances are between parameters; buffers are mixed with the same weights. There is no
+    global model.
 
-    As many clients of the round get their u_i together as three models in double precision for each fit into the memory
-    that a process has for states, one at least. For them all, the process that has it reads each model once.
+    What the weights are is a matter of sigma: with one far above the distances they are those of a plain mean, with one
+    far below every client is alone. Distances go with the square of learning rate and steps, so that no number suits
+    all; where sigma is not given it follows them from round to round (the paper's is one for the run). With alpha_k =
+    sigma / N another model counts exp(-|w_i - w_j|^2 / sigma) / N, at most what it does in a plain mean. The paper
+    needs alpha_k sum_j A' <= 1. Where an alpha_k that is given exceeds that, the others' weights are scaled down to 1
+    together, and the end of the run says how often. Where few clients take part in a round, models are apart by how
+    often they were trained as well as by what on.
+
+    As many clients of the round are looked at together as two models in double precision for each fit into the memory
+    that a process has for states, one at least. For them all, the process that has it reads each model twice.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "sigma": Argument(1.0, "squared distance at which attention falls to 1/e", POSITIVE),
-        "alpha_k": Argument(1.0, "step of the message passing", POSITIVE),
-        "lam": Argument(1.0, "lambda, the pull on personal models", NON_NEGATIVE),
+        "sigma": Argument(None, "squared distance at which attention falls to 1/e; default: their mean", POSITIVE),
+        "alpha_k": Argument(None, "step of the message passing; default: sigma over the number of clients", POSITIVE),
+        "lam": Argument(1.0, "lambda / alpha_k, the pull on personal models", NON_NEGATIVE),
     }
-    sigma: float
-    alpha_k: float
+    sigma: float | None
+    alpha_k: float | None
     lam: float
 
     def is_shared(self, name: str) -> bool:
@@ -49,40 +58,63 @@ class FedAMP(FedAvg):
     def start_round(
         self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,
         total: Callable[[Tensor], Tensor],
-    ) -> None:  # fmt: skip
-        """Make u_i, in the state of each client of the round."""
+    ) -> dict[str, float]:  # fmt: skip
+        """Make u_i, in the state of each client of the round; returns how much the clients count in their own."""
+        import torch
+
         parameters = [name for name, _ in model.named_parameters()]
         names = [*parameters, *(name for name in server if name not in parameters)]
         sizes = [server[name].numel() for name in names]
-        n_weights = sum(sizes[: len(parameters)])
-        most = 1.0 - 1.0 / states.n_clients
 
-        def model_of(client: int) -> Tensor:
+        def model_of(client: int, names: Sequence[str] = names) -> Tensor:
             own = part("own", states.load(client))
             return torch.cat([own.get(name, server[name]).flatten() for name in names])
 
-        nothing = server[names[0]].new_zeros(sum(sizes))
-        at_once, everyone = max(1, states.memory // (3 * 8 * sum(sizes))), list(turns)
-        for first in range(0, len(everyone), at_once):
-            rows = {client: row for row, client in enumerate(everyone[first : first + at_once])}
-            mine = total(torch.stack([model_of(client) if client in states.own else nothing for client in rows]))
-            others = mine.new_zeros(len(rows), sum(sizes) + 1)  # weighted sums, and behind each the sum of its weights
-            apart = torch.empty_like(mine)  # once for all: allocated for every model, it would fragment the memory
+        def distances_of(clients: Sequence[int]) -> Tensor:
+            nothing = torch.zeros_like(model_of(clients[0], parameters))
+            mine = [model_of(client, parameters) if client in states.own else nothing for client in clients]
+            return _squared_distances(total(torch.stack(mine)), states, partial(model_of, names=parameters), total)
+
+        at_once, clients = max(1, states.memory // (2 * 8 * sum(sizes))), list(turns)
+        lots = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
+        weights, told = self.attention(torch.cat([distances_of(lot) for lot in lots]), clients)
+        for lot, rows in zip(lots, weights.split([len(lot) for lot in lots]), strict=True):
+            mixed = rows.new_zeros(len(lot), sum(sizes))
             for other in states.own:
-                theirs = model_of(other).to(mine.dtype)
-                distance = torch.sub(mine, theirs, out=apart)[:, :n_weights].square_().sum(1)
-                attention = self.alpha_k / self.sigma * torch.exp(-distance / self.sigma)
-                if other in rows:
-                    attention[rows[other]] = 0.0
-                others.addr_(attention, torch.cat([theirs, theirs.new_ones(1)]))
-            others = total(others)
-            others *= (most / others[:, -1:].clamp(min=1e-30)).clamp(max=1.0)
-            mixed = mine.mul_(1.0 - others[:, -1:]).add_(others[:, :-1])
-            for client, row in rows.items():
+                mixed.addr_(rows[:, other], model_of(other).to(rows.dtype))
+            for client, u in zip(lot, total(mixed), strict=True):
                 if client in states.own:
-                    parts = zip(names, mixed[row].split(sizes), strict=True)
-                    cloud = {name: in_kind_of(u.view_as(server[name]), server[name]) for name, u in parts}
+                    parts = zip(names, u.split(sizes), strict=True)
+                    cloud = {name: in_kind_of(flat.view_as(server[name]), server[name]) for name, flat in parts}
                     states.save(client, states.load(client) | under("cloud", cloud))
+        return told
+
+    def attention(self, distances: Tensor, clients: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
+        """xi (B, N) of these B clients from their models' squared distances to all N, and what the run tells of it."""
+        n_clients = distances.shape[1]
+        own = range(len(clients)), clients
+        mean = float(distances.sum()) / (len(clients) * max(1, n_clients - 1))
+        sigma = self.sigma or max(mean, 1e-30)  # at first all models may be the same
+        weights = (self.alpha_k or sigma / n_clients) / sigma * (-distances / sigma).exp()
+        weights[own] = 0.0
+        others = weights.sum(1)
+        weights /= others.clamp(min=1.0)[:, None]
+        weights[own] = 1.0 - others.clamp(max=1.0)
+        return weights, {
+            "squared_distance": mean, "own_weight": float(weights[own].mean()), "clients_mixed": len(clients),
+            "clients_capped": int((others > 1.0).sum()),
+        }  # fmt: skip
+
+    def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
+        """How much of other models there was in u_i, and how often the others' weights were scaled down."""
+        rounds = [row for row in rows if "clients_mixed" in row]
+        mixed = sum(row["clients_mixed"] for row in rounds)
+        own = sum(row["own_weight"] * row["clients_mixed"] for row in rounds) / mixed
+        lines = [f"in the mixture of models that it was pulled to, a client's own counted {own:.2f} of 1 on average"]
+        if capped := sum(row["clients_capped"] for row in rounds):
+            often = f"{capped:.0f} of {mixed:.0f} client-rounds ({capped / mixed:.0%})"
+            lines.append(f"in {often} the others' weights came to more than 1 and were scaled down; lower --alpha_k")
+        return lines
 
     def local_update(self, local: Local) -> Iterator[Phase]:
         """Train towards u_i, which is not kept."""
@@ -93,4 +125,15 @@ class FedAMP(FedAvg):
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add lambda / alpha_k (w - u_i)."""
-        local.pull(gradients, local.scratch, self.lam / self.alpha_k)
+        local.pull(gradients, local.scratch, self.lam)
+
+
+def _squared_distances(
+    models: Tensor, states: ClientStates, model_of: Callable[[int], Tensor], total: Callable[[Tensor], Tensor]
+) -> Tensor:  # fmt: skip
+    """|w_i - w_j|^2 of B models (B, P) to those of all N clients, (B, N); each process looks at its own clients'."""
+    distances = models.new_zeros(len(models), states.n_clients)
+    apart = models.new_empty(models.shape)  # once for all: allocated for every model, it would fragment the memory
+    for other in states.own:
+        distances[:, other] = apart.copy_(models).sub_(model_of(other)).square_().sum(1)
+    return total(distances)

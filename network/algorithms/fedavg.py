@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from torch import Tensor, nn
 
-from network.algorithms.arguments import Argument, read_arguments
 from network.client import Local, LocalSettings, Phase, Turn
 from network.sampling import SAMPLERS, shuffled_epochs
 from network.state import ClientStates, in_kind_of
 from utils.args import POSITIVE_INT
+from utils.arguments import Argument, read_arguments
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class FedAvg:
@@ -36,7 +39,7 @@ class FedAvg:
 
     arguments: ClassVar[dict[str, Argument]] = {
         "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
-        "client_sampling": Argument("uniform", "how they are chosen", choices=tuple(SAMPLERS)),
+        "client_sampling": Argument("uniform", "how the clients of a round are chosen", choices=tuple(SAMPLERS)),
     }
     personal: ClassVar[bool] = False
     clients_per_round: int | None
@@ -45,9 +48,20 @@ class FedAvg:
     def __init__(self, args: Namespace) -> None:
         read_arguments(self, args)
 
+    def check_clients(self, n_clients: int) -> None:
+        """UserError if the arguments do not fit a federation of so many clients."""
+        if (self.clients_per_round or 0) > n_clients:
+            raise UserError(
+                f"--clients_per_round {self.clients_per_round} is more than the {n_clients} clients; see --n_clients"
+            )
+
     def is_shared(self, name: str) -> bool:
         """Whether the parameter or buffer of this name travels; what does not, each client keeps for itself."""
         return True
+
+    def is_summed(self, name: str) -> bool:
+        """Whether uploads of this name are added up as they are, where others are averaged by the turns' weights."""
+        return False
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """What the server keeps beside the model, under names of its own; it is part of `server` from then on."""
@@ -63,17 +77,24 @@ class FedAvg:
         """Who takes part in a round, and with what."""
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
-        total, everything = sum(chosen.values()), sum(sizes)
+        everything = sum(sizes)
         return {
-            i: Turn(clients[i], settings.steps(sizes[i]), weight, weight / total, sizes[i] / everything)
-            for i, weight in chosen.items()
+            i: Turn(clients[i], settings.steps(sizes[i]), weight, sizes[i] / everything) for i, weight in chosen.items()
         }
 
     def start_round(
         self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,
         total: Callable[[Tensor], Tensor],
-    ) -> None:  # fmt: skip
-        """What the server does before clients train; `total` adds a tensor up over all processes, which all call it."""
+    ) -> dict[str, float]:  # fmt: skip
+        """What the server does before clients train; `total` adds a tensor up over all processes, which all call it.
+
+        Returns what there is to tell of it, the same in all processes: further columns of the round's metrics.
+        """
+        return {}
+
+    def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
+        """Lines for the end of the run's report, made of the metrics of all rounds."""
+        return []
 
     def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
         """Which of its own images a client sees at each step, (n_steps, B)."""
@@ -98,7 +119,10 @@ class FedAvg:
         return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The server's next tensors, from its own and the weighted mean of the uploads (float64)."""
+        """The server's next tensors, from its own and the weighted mean, or sum, of the uploads (float64).
+
+        Clients whose loss was not finite have no part in either.
+        """
         return dict(server) | {name: in_kind_of(value, server[name]) for name, value in mean.items()}
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

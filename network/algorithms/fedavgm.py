@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedavg import FedAvg
-from network.state import under
+from network.state import under, zeros
 from utils.args import POSITIVE, number
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 BELOW_ONE = number(float, least=0, most=0.9999)
 
@@ -37,7 +37,7 @@ class FedAvgM(FedAvg):
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """The momentum of each parameter, at first 0."""
-        return under("momentum", {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+        return under("momentum", zeros(model))
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move the parameters along the momentum."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedprox import FedProx
 from network.client import Local
 from network.state import part, under
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedNova(FedProx):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import BELOW_ONE
-from network.state import under
+from network.state import under, zeros
 from utils.args import POSITIVE
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class FedOpt(FedAvg, ABC):
@@ -45,9 +45,8 @@ class FedOpt(FedAvg, ABC):
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """m and v of each parameter."""
-        first = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
-        second = {name: torch.full_like(p, self.tau**2) for name, p in model.named_parameters()}
-        return under("first", first) | under("second", second)
+        second = {name: zero + self.tau**2 for name, zero in zeros(model).items()}
+        return under("first", zeros(model)) | under("second", second)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move the parameters along m, scaled by v."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from network.algorithms.arguments import Argument
 from network.algorithms.fedavg import FedAvg
+from utils.arguments import Argument
 
 PERSONAL_PARTS = {"head": "decoder.head.", "decoder": "decoder."}
 

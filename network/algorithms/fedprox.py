@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torch import Tensor
-
-from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedProx(FedAvg):

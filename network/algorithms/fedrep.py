@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from network.algorithms.arguments import Argument
 from network.algorithms.fedper import FedPer
 from network.client import Local, Phase
 from utils.args import number
+from utils.arguments import Argument
 
 
 class FedRep(FedPer):
@@ -25,7 +25,7 @@ class FedRep(FedPer):
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedPer.arguments | {
-        "head_steps": Argument(None, "steps of the head a round; default: half of all", number(int, least=0))
+        "head_steps": Argument(None, "steps of the head per round; default: half of all", number(int, least=0))
     }
     head_steps: int | None
 

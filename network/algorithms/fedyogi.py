@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from network.algorithms.fedadam import FedAdam
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FedYogi(FedAdam):

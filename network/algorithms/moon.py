@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
-from network.algorithms.arguments import NON_NEGATIVE, Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
 from network.state import part, under
 from utils.args import POSITIVE
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class MOON(FedAvg):
@@ -47,6 +46,9 @@ class MOON(FedAvg):
 
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:
         """The task's loss and the contrastive term."""
+        import torch
+        import torch.nn.functional as F
+
         if not local.scratch:
             return loss.mean()
         with torch.no_grad():

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from network.algorithms.arguments import Argument
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
-from network.state import part, under
+from network.state import part, under, zeros
 from utils.args import POSITIVE
+from utils.arguments import Argument
 from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Scaffold(FedAvg):
@@ -32,13 +32,13 @@ class Scaffold(FedAvg):
     way of Adam is no multiple of its gradients, so that with Adam there is option I only (UserError for II).
 
     The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
-    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. Where a client
-    is left out of a round because its loss is not finite, c changes as if its c_i had changed like the others'.
+    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. A client that is
+    left out of a round, because its loss is not finite, keeps its c_i, and so has no part in the change of c.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
-        "scaffold_option": Argument(None, "how c_i is found (default 2, with Adam 1)", int, choices=(1, 2)),
+        "scaffold_option": Argument(None, "how c_i is found; default: 2, with Adam 1", int, choices=(1, 2)),
     }
     server_lr: float
     scaffold_option: int
@@ -50,9 +50,13 @@ class Scaffold(FedAvg):
             raise UserError("--scaffold_option 2 takes a client's way for its gradient; with --use_adam True give 1")
         self.scaffold_option = args.scaffold_option = self.scaffold_option or (1 if adam else 2)
 
+    def is_summed(self, name: str) -> bool:
+        """The changes of c_i, which add up to that of c."""
+        return name.startswith("control.")
+
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """c, at first 0."""
-        return under("control", {name: torch.zeros_like(p) for name, p in model.named_parameters()})
+        return under("control", zeros(model))
 
     def local_update(self, local: Local) -> Iterator[Phase]:
         """Train with the correction c - c_i, then find the next c_i."""
@@ -70,13 +74,15 @@ class Scaffold(FedAvg):
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Add c - c_i."""
+        import torch
+
         shared = [g for name, g in zip(local.parameters, gradients, strict=True) if name in local.scratch]
         torch._foreach_add_(shared, list(local.scratch.values()))
 
     def upload(self, local: Local) -> dict[str, Tensor]:
-        """The model, and the change of c_i, scaled so that the server's mean adds up to the change of c."""
-        scale = local.turn.portion / local.turn.share
-        return super().upload(local) | under("control", {n: scale * change for n, change in local.scratch.items()})
+        """The model, and what the change of c_i is in c."""
+        share = local.turn.portion
+        return super().upload(local) | under("control", {n: share * change for n, change in local.scratch.items()})
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """x + eta_g (mean - x), and c + the change of c; buffers are averaged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import partition
-from network.partition import PARTITIONERS
+from network.partition.rules import PARTITIONERS
 
 
 def test_table_has_every_rule(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

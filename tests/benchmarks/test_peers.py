@@ -69,8 +69,7 @@ def test_a_system_that_computes_something_else_is_found() -> None:
         peers.check(SMALL, {"bare steps": expected, "peer": by_hand(SMALL, 1)})
 
 
-def test_a_system_that_fails_is_named_with_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_PATIENCE", 20.0)
+def test_a_system_that_fails_is_named_with_the_end_of_its_log() -> None:
     broken = replace(SMALL, model="none")
     with pytest.raises(UserError, match=r"bare steps does not answer: .*KeyError: 'none'"):
         peers.run(broken, ["bare steps"], repeats=1, rounds=1)

@@ -19,7 +19,7 @@ from omnidata_tools.dataset import download as omnitools
 from omnidata_tools.dataset.starter_dataset import STARTER_DATASET_REMOTE_SERVER_METADATAS, TaskonomyMetadata
 
 from datasets import download
-from datasets.taskonomy import View, read_buildings, read_class_names
+from datasets.sources.taskonomy import View, read_buildings, read_class_names
 from utils.errors import UserError
 
 DOMAINS = ("rgb", "class_scene", "normal", "edge_texture", "reshading", "depth_euclidean")
@@ -152,9 +152,12 @@ def test_archive_that_does_not_come_is_named(
 
 def test_missing_program_and_name_are_said(server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("USER", raising=False)
     command = f"--data_path {tmp_path / 'data'} --tasks normal --agree_all"
-    with pytest.raises(UserError, match="--agree_all True needs --name and --email"):
+    with pytest.raises(UserError, match="--agree_all True needs --name"):
         run(monkeypatch, command)
+    with pytest.raises(UserError, match="--email '' is no address"):
+        run(monkeypatch, f"{command} --name N")
     with pytest.raises(UserError, match="aria2c"):
         run(monkeypatch, f"{command} --name N --email n@example.org")
 

@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from datasets.selection import Selection, read_selection, select, write_selection
+from datasets.sources.taskonomy import View, needed_domains
+from datasets.table import Table
 from datasets.task_data import Batch, TaskData
-from datasets.taskonomy import View
 from datasets.tasks import TASKS, get_task
+from tests.datasets.tables import select_views, table_of
 
 SIZE = 16
 VIEWS = [View("hanson", point, 0) for point in range(3)]
@@ -29,17 +30,13 @@ def save(data_path: Path, view: View, domain: str, image: np.ndarray) -> None:
     Image.fromarray(image).save(path)
 
 
-def make_data(data_path: Path, task: str, write: Callable[[View], None], variant: str = "scaled") -> Batch:
+def make_data(data_path: Path, name: str, write: Callable[[View], None], variant: str = "scaled") -> Batch:
     """All of the views as one batch of the task, in their order, from files that `write` makes."""
     for number, view in enumerate(VIEWS):
         save(data_path, view, "rgb", np.full((SIZE, SIZE, 3), 51 * number, np.uint8))
-        logits = np.full(365, -1.0, np.float16)
-        logits[100 + number // 2] = 4
-        (data_path / view.path("class_scene")).parent.mkdir(parents=True, exist_ok=True)
-        np.save(data_path / view.path("class_scene"), logits)
         write(view)
-    write_selection(data_path, *select(data_path, ["hanson"], [task], 0.4, 0))
-    data = TaskData(read_selection(data_path), get_task(task, variant), SIZE, torch.device("cpu"))
+    table = table_of(data_path, len(VIEWS), needed_domains([name]))
+    data = TaskData(table, table.bind(get_task(name, variant)), SIZE, torch.device("cpu"))
     return data.batch(torch.arange(len(VIEWS)))
 
 
@@ -90,10 +87,13 @@ def write_curvature(data_path: Path, view: View, source: Source) -> Source:
     return curvatures.transpose(2, 0, 1), (image != 127).any(-1) & source[1]
 
 
-def write_segments(data_path: Path, view: View, source: Source) -> Source:
-    ids = np.where(source[1], 1 + np.floor(16.99 * source[0][..., 0]), 0).astype(np.uint8)
-    save(data_path, view, "segment_semantic", ids)
-    return ids, ids > 0
+def write_segments(domain: str) -> Callable[[Path, View, Source], Source]:
+    def write(data_path: Path, view: View, source: Source) -> Source:
+        ids = np.where(source[1], 1 + np.floor(16.99 * source[0][..., 0]), 0).astype(np.uint8)
+        save(data_path, view, domain, ids)
+        return ids, ids > 0
+
+    return write
 
 
 # The writer of each dense task, the variant, and by how much a target may be off: half a step of its encoding, which
@@ -105,7 +105,8 @@ DOMAINS = {
     "keypoints3d": (write_strength("keypoints3d", True), "scaled", 0.01),
     "edge_texture": (write_strength("edge_texture", False), "scaled", 0.01),
     "principal_curvature": (write_curvature, "scaled", 0.5 / 128),
-    "segment_semantic": (write_segments, "scaled", 0),
+    "segment_semantic": (write_segments("segment_semantic"), "scaled", 0),
+    "segmentation": (write_segments("mask"), "scaled", 0),
 }
 
 
@@ -134,8 +135,17 @@ def test_source_comes_back_within_its_quantisation(
         assert (target[~at] == 0).all() or name == "principal_curvature"  # flat pixels do not count, but have a value
 
 
-def test_scene_classes_and_images_come_back(tmp_path: Path) -> None:
-    batch = make_data(tmp_path, "class_scene", lambda view: None)
+@pytest.mark.parametrize("name", ["class_scene", "classification"])
+def test_scene_classes_and_images_come_back(tmp_path: Path, name: str) -> None:
+    for number, view in enumerate(VIEWS):
+        save(tmp_path, view, "rgb", np.full((SIZE, SIZE, 3), 51 * number, np.uint8))
+        logits = np.full(365, -1.0, np.float16)
+        logits[100 + number // 2] = 4
+        (tmp_path / view.path("class_scene")).parent.mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / view.path("class_scene"), logits)
+    table = select_views(tmp_path, ["hanson"], [name], 0.4)
+    data = TaskData(table, table.bind(get_task(name)), SIZE, torch.device("cpu"))
+    batch = data.batch(torch.arange(len(VIEWS)))
     assert batch.target.tolist() == [0, 0, 1]  # the class of the first two views is the commoner
     assert batch.images[:, 1, 3, 3].tolist() == pytest.approx([0, 0.2, 0.4])  # 51/255 and 102/255
 
@@ -152,9 +162,9 @@ def test_image_with_nothing_valid_has_neither_target_nor_nan(tmp_path: Path, nam
 
 @pytest.mark.parametrize("resident", [True, False])
 def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
-    selection: Selection, resident: bool
+    table: Table, resident: bool
 ) -> None:  # fmt: skip
-    data = TaskData(selection, get_task("normal"), 16, torch.device("cpu"))
+    data = TaskData(table, table.bind(get_task("normal")), 16, torch.device("cpu"))
     data._resident = resident  # as where the arrays do not fit on the device
     plan = [data.train[:4], data.train[2:3], data.train[::-1][:5], data.test[:2]]
     found = list(data.batches(plan))
@@ -168,11 +178,11 @@ def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
 
 @pytest.mark.parametrize("task", ["normal", "depth_euclidean", "segment_semantic", "class_scene"])
 def test_images_that_are_decoded_once_are_those_decoded_each_time(
-    selection: Selection, monkeypatch: pytest.MonkeyPatch, task: str
+    table: Table, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:  # fmt: skip
-    once = TaskData(selection, get_task(task), 16, torch.device("cpu"))
+    once = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))
     monkeypatch.setattr("datasets.task_data._DECODED_BYTES", 0)
-    each = TaskData(selection, get_task(task), 16, torch.device("cpu"))
+    each = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))
     positions = torch.from_numpy(np.concatenate([once.test, once.train[::-1]]))
     assert each._decoded is None
     expected = each.batch(positions)
@@ -187,8 +197,8 @@ def test_images_that_are_decoded_once_are_those_decoded_each_time(
     assert torch.equal(once.batch(positions).images, expected.images)
 
 
-def test_reading_ahead_passes_on_what_goes_wrong(selection: Selection) -> None:
-    data = TaskData(selection, get_task("normal"), 16, torch.device("cpu"))
+def test_reading_ahead_passes_on_what_goes_wrong(table: Table) -> None:
+    data = TaskData(table, table.bind(get_task("normal")), 16, torch.device("cpu"))
     data._resident = False
     with pytest.raises(IndexError):
         list(data.batches([data.train[:2], np.array([10**6])]))

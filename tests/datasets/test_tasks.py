@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from datasets.packed import surface
-from datasets.tasks import DEPTH_TARGETS, SEGMENT_CLASSES, TASKS, Task, get_task
+from datasets.tasks import CLASS, DEPTH_TARGETS, TASKS, VOID, ClassSet, Task, get_task
 from losses import LOSSES
+from models.metrics import METRICS
 from utils.errors import UserError
-from utils.metrics import METRICS
 
 
 def decode(task: Task, stored: list | np.ndarray) -> tuple[Tensor, Tensor]:
@@ -84,7 +84,7 @@ def test_published_strengths_are_ours(name: str) -> None:
 def test_published_segmentation_bounds_its_logits_and_counts_absent_classes() -> None:
     ours, theirs = (get_task("segment_semantic", published_quirks=quirks) for quirks in (False, True))
     assert (ours.activation, theirs.activation) == ("identity", "tanh")
-    assert (ours.metrics, theirs.metrics) == (("segmentation",), ("published_segmentation",))
+    assert (ours.metrics, theirs.metrics) == (("overlap",), ("published_overlap",))
 
 
 def test_published_quirks_and_another_depth_target_exclude_each_other() -> None:
@@ -118,10 +118,11 @@ def test_curvature() -> None:
     np.testing.assert_allclose(target[:, 0].T.numpy(), expected, atol=1e-7)
 
 
-def test_segments() -> None:
-    target, valid = decode(TASKS["segment_semantic"], [[[0, 1], [17, 0]]])
-    assert target.tolist() == [[0, 1], [17, 0]] and target.dtype == torch.int64
-    assert valid.tolist() == [[False, True], [True, False]]
+@pytest.mark.parametrize("name", ["segment_semantic", "segmentation"])
+def test_segments(name: str) -> None:
+    target, valid = decode(TASKS[name], [[[0, VOID], [17, 1]]])
+    assert target.tolist() == [[0, 0], [17, 1]] and target.dtype == torch.int64
+    assert valid.tolist() == [[True, False], [True, True]]
 
 
 @pytest.mark.parametrize("name, zero_counts", [("keypoints3d", True), ("edge_texture", False)])
@@ -141,8 +142,9 @@ def test_shading() -> None:
     assert torch.equal(counted, valid)
 
 
-def test_scene_classes() -> None:
-    target, valid = TASKS["class_scene"].decode(torch.tensor([3, 0]), torch.tensor([True, True]))
+@pytest.mark.parametrize("name", ["class_scene", "classification"])
+def test_classes(name: str) -> None:
+    target, valid = TASKS[name].decode(torch.tensor([3, 0]), torch.tensor([True, True]))
     assert target.tolist() == [3, 0] and target.dtype == torch.int64
     assert valid.all()
 
@@ -168,10 +170,10 @@ def test_normals_come_back_within_their_quantisation(vector: tuple[float, float,
 # The registry
 
 
-def test_tasks_are_those_of_the_paper_and_curvature() -> None:
+def test_tasks_are_those_of_the_paper_and_curvature_and_two_for_any_table() -> None:
     assert set(TASKS) == {
         "class_scene", "segment_semantic", "edge_texture", "keypoints3d", "normal", "reshading", "depth_euclidean",
-        "principal_curvature",
+        "principal_curvature", "classification", "segmentation",
     }  # fmt: skip
 
 
@@ -188,14 +190,37 @@ def test_entry_is_complete(name: str, variant: str) -> None:
     assert set(task.variants) <= {*DEPTH_TARGETS, "published"}
 
 
-@pytest.mark.parametrize("name, channels", [("normal", 3), ("principal_curvature", 2), ("segment_semantic", 18)])
+@pytest.mark.parametrize("quirks", [False, True])
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.dense])
+def test_pixels_without_surface_count_where_a_task_is_not_masked(name: str, quirks: bool) -> None:
+    task = get_task(name, published_quirks=quirks)
+    stored = torch.full((1, task.encoding.channels, 2, 2), 7, dtype=torch.int32)
+    _, counted = task.decode(stored, torch.zeros(1, 1, 2, 2, dtype=torch.bool))
+    assert counted.any() == counted.all() == (not task.masked)
+
+
+@pytest.mark.parametrize("name, channels", [("normal", 3), ("principal_curvature", 2), ("depth_euclidean", 1)])
 def test_out_channels(name: str, channels: int) -> None:
     assert TASKS[name].out_channels == channels
 
 
-def test_segments_have_a_name_each() -> None:
-    assert len(set(SEGMENT_CLASSES)) == 18 and SEGMENT_CLASSES[:2] == ("uncertain", "background")
-    assert len(set(TASKS["segment_semantic"].class_colours)) == 18
+# Classes
+
+
+def test_no_entry_has_classes_of_its_own() -> None:
+    assert all(task.classes is None and (task.out_channels == 0) == task.categorical for task in TASKS.values())
+
+
+@pytest.mark.parametrize(
+    "name, column",
+    [("classification", CLASS), ("class_scene", CLASS), ("segmentation", "mask"),
+     ("segment_semantic", "segment_semantic")],
+)  # fmt: skip
+def test_a_task_has_an_output_for_each_class_of_its_column(name: str, column: str) -> None:
+    classes = ClassSet(("cat", "dog", "eel"))
+    task = TASKS[name].with_classes(classes)
+    assert (task.out_channels, task.classes, task.labelled_by) == (3, classes, column)
+    assert TASKS[name].classes is None
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ from scipy.signal import correlate2d
 from torch import nn
 
 from datasets.tasks import TASKS
-from models.decoders import CBAM, PAPER_STEM, PAPER_WIDTHS, TaskonomyDecoder
-from models.encoders import ENCODERS, TinyEncoder, build_encoder
+from models.backbones import TinyEncoder
+from models.decoders import CBAM, TaskonomyDecoder
+from models.encoders import ENCODERS, build_encoder
+from models.layers import PAPER_STEM, PAPER_WIDTHS
 from models.task_model import ModelConfig, TaskModel
+from tests.datasets.tables import bound, classes_of
 from utils.errors import UserError
 
 
@@ -219,8 +222,8 @@ def test_image_size_must_be_a_multiple_of_16(size: int) -> None:
 @pytest.mark.parametrize("use_cbam", [False, True])
 @pytest.mark.parametrize("task", TASKS)
 def test_model_of_every_task(task: str, use_cbam: bool) -> None:
-    model = TaskModel(ModelConfig(task, image_size=32, norm="group", use_cbam=use_cbam))
+    model = TaskModel(ModelConfig(task, image_size=32, norm="group", use_cbam=use_cbam, classes=classes_of(task)))
     embedding, output = model(torch.rand(2, 3, 32, 32))
-    channels = TASKS[task].out_channels
+    channels = bound(task).out_channels
     assert embedding.shape == (2, ENCODERS["tiny"].widths[-1], 32, 32)
     assert output.shape == ((2, channels, 32, 32) if TASKS[task].dense else (2, channels))

@@ -8,23 +8,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
-from datasets.selection import Selection, read_selection
+from datasets.table import Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models import embeddings as emb
 from models.embeddings import (
-    PCA_COMPONENTS,
     centres,
     cluster,
     cluster_rows,
     compare_n_clusters,
     extract_embeddings,
-    reduce_dimension,
     tsne,
 )
+from models.projection import reduce_dimension
 from models.task_model import ModelConfig, TaskModel
 from utils.errors import UserError
 
@@ -33,12 +31,12 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def model(selection: Selection) -> TaskModel:
+def model(table: Table) -> TaskModel:
     """A model with batch norm whose statistics are not those of a new one, left in training mode."""
     torch.manual_seed(0)
     model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="batch"))
     with torch.no_grad():
-        model(TaskData(selection, get_task("normal"), SIZE, CPU).batch(torch.arange(40)).images)
+        model(TaskData(table, table.bind(get_task("normal")), SIZE, CPU).batch(torch.arange(40)).images)
     return model.train()
 
 
@@ -57,8 +55,8 @@ def blobs(n_each: int, dimension: int, n_blobs: int = 4) -> tuple[np.ndarray, np
 # Embeddings
 
 
-def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, selection: Selection, tmp_path: Path) -> None:
-    data = TaskData(selection, get_task("normal"), SIZE, CPU)
+def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, table: Table, tmp_path: Path) -> None:
+    data = TaskData(table, table.bind(get_task("normal")), SIZE, CPU)
     model.train()
     embeddings = extract_embeddings(model, data, tmp_path / "embeddings.npy")
     assert isinstance(embeddings, np.memmap)
@@ -70,8 +68,8 @@ def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, selection: S
     assert embeddings.std(axis=0).max() > 0.01  # images do differ
 
 
-def test_published_embeddings_depend_on_the_fifteen_others(selection: Selection, tmp_path: Path) -> None:
-    data = TaskData(selection, get_task("normal"), SIZE, CPU)
+def test_published_embeddings_depend_on_the_fifteen_others(table: Table, tmp_path: Path) -> None:
+    data = TaskData(table, table.bind(get_task("normal")), SIZE, CPU)
     torch.manual_seed(0)
     model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="batch", published_quirks=True)).eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -86,52 +84,11 @@ def test_published_embeddings_depend_on_the_fifteen_others(selection: Selection,
 
 
 def test_unreadable_images_have_no_embedding(model: TaskModel, own_copy: Path, tmp_path: Path) -> None:
-    chosen = read_selection(own_copy)
-    (own_copy / chosen.views[3].path("rgb")).write_text("no picture")
+    chosen = read_table(own_copy)
+    (own_copy / chosen.image_ids[3]).write_text("no picture")
     data = TaskData(chosen, get_task("normal"), SIZE, CPU)
     embeddings = extract_embeddings(model, data, tmp_path / "embeddings.npy")
     assert np.flatnonzero(~embeddings.any(axis=1)).tolist() == [3]
-
-
-# Projection
-
-
-def test_projection_keeps_as_much_as_pca() -> None:
-    rng = np.random.default_rng(0)
-    scales = np.exp(-np.arange(120) / 25)
-    points = (rng.normal(size=(900, 120)) * scales @ rng.normal(size=(120, 120)) + 3).astype(np.float32)
-    train = rng.permutation(900)[:700]  # two batches of the incremental algorithm
-    reduced, pca, kept = reduce_dimension(points, train)
-    exact = PCA(PCA_COMPONENTS).fit(points[train])
-    assert (reduced.shape, reduced.dtype) == ((900, PCA_COMPONENTS), np.float32)
-    errors = [np.square(points - method.inverse_transform(method.transform(points))).sum() for method in (pca, exact)]
-    assert errors[0] < 1.05 * errors[1]
-    assert 0 < kept <= 1
-    assert kept == pytest.approx(exact.explained_variance_ratio_.sum(), abs=0.01)
-    np.testing.assert_allclose(reduced, pca.transform(points), rtol=1e-3, atol=1e-3)
-
-
-def test_projection_loses_nothing_of_few_dimensions() -> None:
-    rng = np.random.default_rng(0)
-    points = (rng.normal(size=(300, 5)) @ rng.normal(size=(5, 200))).astype(np.float32)
-    reduced, pca, kept = reduce_dimension(points, np.arange(200))
-    assert kept == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(pca.inverse_transform(reduced), points, atol=1e-3)
-
-
-def test_projection_of_fewer_images_than_components() -> None:
-    points = np.random.default_rng(0).normal(size=(30, 90)).astype(np.float32)
-    reduced, pca, kept = reduce_dimension(points, np.arange(10))
-    assert reduced.shape == (30, 10)
-    assert kept == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(pca.inverse_transform(reduced[:10]), points[:10], atol=1e-4)
-
-
-def test_small_dimension_stays_as_it_is() -> None:
-    points = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
-    reduced, pca, kept = reduce_dimension(points, np.arange(80))
-    assert (pca, kept) == (None, 1.0)
-    np.testing.assert_array_equal(reduced, points)
 
 
 # Clusters

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.stacking import stack
 from models.task_model import ModelConfig, TaskModel
+from tests.datasets.tables import classes_of
 
 N = 3
 
@@ -44,7 +45,8 @@ def forward(stacked: nn.Module, images: Tensor) -> list[tuple[Tensor, ...]]:
 )  # fmt: skip
 def test_outputs_gradients_and_statistics_are_those_of_each_model(task: str, encoder: str, norm: str) -> None:
     torch.manual_seed(0)
-    model = TaskModel(ModelConfig(task, encoder, 32, norm)).double()  # statistics of few values amplify rounding
+    config = ModelConfig(task, encoder, 32, norm, classes=classes_of(task))
+    model = TaskModel(config).double()  # statistics of few values amplify rounding
     stacked, copies = stack(model, N), different(model)
     fill(stacked, copies)
     images = torch.rand(N, 4, 3, 32, 32, dtype=torch.float64)

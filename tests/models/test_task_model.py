@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from datasets.tasks import ClassSet
 from models.task_model import ModelConfig, TaskModel, init_file, load_model, save_model
+from tests.datasets.tables import classes_of
 from utils.errors import UserError
 
 STAGE = "model_initialization.py"
@@ -18,7 +21,7 @@ STAGE = "model_initialization.py"
 def small_model(task: str = "normal", **settings: object) -> TaskModel:
     """A random model whose batch-norm statistics have moved."""
     torch.manual_seed(0)
-    model = TaskModel(ModelConfig(task, image_size=16, **settings))
+    model = TaskModel(ModelConfig(task, image_size=16, classes=classes_of(task), **settings))
     with torch.no_grad():
         model(torch.rand(8, 3, 16, 16))
     return model.eval()
@@ -49,8 +52,8 @@ def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings
 
 
 def test_published_quirks_reach_task_and_input() -> None:
-    configs = [ModelConfig("segment_semantic", image_size=16, published_quirks=quirks) for quirks in (False, True)]
-    plain, quirky = map(TaskModel, configs)
+    config = ModelConfig("segment_semantic", image_size=16, classes=classes_of("segment_semantic"))
+    plain, quirky = TaskModel(config), TaskModel(replace(config, published_quirks=True))
     quirky.load_state_dict(plain.state_dict())
     images = torch.rand(2, 3, 16, 16)
     seen = []
@@ -105,3 +108,31 @@ def test_weights_of_another_network_name_the_stage(saved: Path) -> None:
     save_file({"a": torch.zeros(2)}, saved, metadata=metadata)
     with pytest.raises(UserError, match=f"the weights do not fit the network; run {STAGE} again"):
         load_model(saved, "normal", STAGE)
+
+
+@pytest.mark.parametrize("task", ["class_scene", "segmentation"])
+def test_classes_travel_with_the_model(tmp_path: Path, task: str) -> None:
+    classes = ClassSet(("cat", "dög", "eel"), (3, 0, 9), (255,), ("#ff0000", "#00ff00", "#0000ff"))
+    model = TaskModel(ModelConfig(task, image_size=16, classes=classes))
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors", task, STAGE)
+    assert loaded.task.classes == classes and loaded.task.out_channels == 3
+    assert loaded(torch.rand(2, 3, 16, 16))[1].shape[1] == 3
+
+
+def test_model_of_classes_that_names_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"class_scene: the model names no classes; run model_initialization\.py"):
+        TaskModel(ModelConfig("class_scene", image_size=16))
+    path = tmp_path / "old.safetensors"
+    save_file({"a": torch.zeros(2)}, path, metadata={"config": '{"task": "class_scene", "image_size": 16}'})
+    with pytest.raises(UserError, match="the model names no classes"):
+        load_model(path, "class_scene", STAGE)
+
+
+@pytest.mark.parametrize("classes", ["[]", "3", '{"names": []}', '{"names": ["a"], "ids": [1, 2]}'])
+def test_classes_that_are_none_name_the_stage(tmp_path: Path, classes: str) -> None:
+    path = tmp_path / "other.safetensors"
+    config = f'{{"task": "class_scene", "image_size": 16, "classes": {classes}}}'
+    save_file({"a": torch.zeros(2)}, path, metadata={"config": config})
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(path, "class_scene", STAGE)

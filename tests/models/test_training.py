@@ -6,14 +6,17 @@ import signal
 from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from datasets.selection import Selection
+from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models import training
@@ -25,10 +28,12 @@ from models.training import (
     checkpoint_file,
     early_file,
     model_from_checkpoint,
+    validation_split,
 )
 from utils import interrupt
 from utils.errors import UserError
-from utils.runs import save_checkpoint
+from utils.runs import load_checkpoint, save_checkpoint
+from utils.streams import generator
 
 TASK = "depth_euclidean"
 SETTINGS = TrainSettings(
@@ -40,20 +45,20 @@ SETTINGS = TrainSettings(
 class Trainer:
     """Makes trainings of one task at 32 pixels whose files lie in one folder."""
 
-    def __init__(self, selection: Selection, folder: Path, task: str = TASK, size: int = 32) -> None:
+    def __init__(self, table: Table, folder: Path, task: str = TASK, size: int = 32) -> None:
         self.task, self.size, self.folder = task, size, folder
-        self.data = TaskData(selection, get_task(task), size, torch.device("cpu"))
+        self.data = TaskData(table, table.bind(get_task(task)), size, torch.device("cpu"))
 
     def __call__(self, name: str, settings: TrainSettings = SETTINGS, **config: object) -> CentralTraining:
         torch.manual_seed(3)
-        model = TaskModel(ModelConfig(self.task, image_size=self.size, **config))
+        model = TaskModel(ModelConfig(self.task, image_size=self.size, classes=self.data.task.classes, **config))
         files = [make(self.folder / name, self.task, False) for make in (checkpoint_file, best_file, early_file)]
         return CentralTraining(model, self.data, settings, Accelerator(cpu=True), *files)
 
 
 @pytest.fixture
-def trainer(selection: Selection, tmp_path: Path) -> Trainer:
-    return Trainer(selection, tmp_path)
+def trainer(table: Table, tmp_path: Path) -> Trainer:
+    return Trainer(table, tmp_path)
 
 
 def run(trained: CentralTraining) -> list[dict[str, torch.Tensor]]:
@@ -89,6 +94,21 @@ def test_resumed_training_ends_like_an_uninterrupted_one(
     assert [row["lr"] for row in resumed.history] == pytest.approx([0.01, 0.01, 0.005, 0.0025])
     best = [load_model(each.best, TASK, "").state_dict() for each in (whole, resumed)]
     assert_same(*best)
+
+
+def test_resumed_training_keeps_the_number_of_threads(trainer: Trainer) -> None:
+    """With another one, sums are rounded otherwise."""
+    settings = replace(SETTINGS, n_epochs=2)
+    try:
+        torch.set_num_threads(2)
+        last = run(trainer("whole", settings))[-1]
+        run(trainer("parts", replace(settings, n_epochs=1)))
+        torch.set_num_threads(1)
+        resumed = trainer("parts", settings)
+        resumed.resume()
+        assert_same(run(resumed)[-1], last)
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_training_follows_from_the_seed(trainer: Trainer) -> None:
@@ -139,6 +159,18 @@ def test_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
         model_from_checkpoint(tmp_path / "last.safetensors", TASK)
 
 
+@pytest.mark.parametrize("config", [[], {"colour": 1}, {"task": TASK, "classes": [1]}, {"task": TASK, "classes": {}}])
+def test_checkpoint_of_no_model_is_refused(trainer: Trainer, config: object) -> None:
+    trained = trainer("a", replace(SETTINGS, n_epochs=1))
+    run(trained)
+    tensors, state = load_checkpoint(trained.checkpoint, "")
+    save_checkpoint(trained.checkpoint, tensors, state | {"config": config})
+    with pytest.raises(UserError, match="is no checkpoint of train_centralized_task_model"):
+        model_from_checkpoint(trained.checkpoint, TASK)
+    with pytest.raises(UserError, match="is no checkpoint of train_centralized_task_model"):
+        trainer("a").resume()
+
+
 # The early model
 
 
@@ -161,7 +193,7 @@ def test_early_model_within_an_epoch_is_that_of_the_step(trainer: Trainer, monke
     # One epoch as it is, and then the first step of the second, with the same images.
     other = trainer("b", replace(SETTINGS, n_epochs=1))
     run(other)
-    order = np.random.default_rng((SETTINGS.rand_seed, 1)).permutation(other.train)
+    order = generator("epoch", SETTINGS.rand_seed, 1).permutation(other.train)
     monkeypatch.setattr(other, "_batches", lambda _: [torch.from_numpy(order[: SETTINGS.batch_size])])
     other._epoch(1)
     assert_same(load_model(trained.early, TASK, "").state_dict(), other.model.state_dict())
@@ -185,11 +217,42 @@ def test_early_model_of_a_resumed_training_is_that_of_an_uninterrupted_one(
 # Validation, best model and decay
 
 
-def test_validation_images_are_training_images_that_are_not_trained_on(trainer: Trainer) -> None:
-    trained = trainer("a")
-    assert len(trained.val) == round(0.2 * len(trainer.data.train))
-    together = np.concatenate([trained.val, trained.train])
-    assert sorted(together.tolist()) == trainer.data.train.tolist()
+@settings(max_examples=200, deadline=None)
+@given(
+    units=st.lists(st.integers(0, 9), min_size=2, max_size=60).map(np.array), seed=st.integers(0, 99),
+    held_out=st.sets(st.integers(0, 59)), fraction=st.floats(0.01, 0.9),
+)  # fmt: skip
+def test_validation_takes_whole_units_of_the_training_images(
+    units: np.ndarray, seed: int, held_out: set[int], fraction: float
+) -> None:
+    train = np.setdiff1d(np.arange(len(units)), list(held_out))
+    data = SimpleNamespace(table=SimpleNamespace(units=units), train=train, val=np.arange(0))
+    if len(np.unique(units[train])) < 2 or round(fraction * len(train)) == len(train):
+        with pytest.raises(UserError, match=f"{len(train)} training images leave none to train on"):
+            validation_split(data, fraction, seed)
+        return
+    val, rest = validation_split(data, fraction, seed)
+    assert sorted([*val, *rest]) == train.tolist() and (np.diff(val) > 0).all()
+    assert len(val) and len(rest) and not set(units[val]) & set(units[rest])
+    # As many as were asked for, but for one unit: the last one that does not fit in, or the first one.
+    largest = np.bincount(units[train]).max()
+    assert len(val) <= max(round(fraction * len(train)), largest)
+    assert len(val) > round(fraction * len(train)) - largest
+    again = validation_split(data, fraction, seed)
+    assert all(np.array_equal(*both) for both in zip((val, rest), again, strict=True))
+
+
+def test_validation_is_on_points_that_are_not_trained_on(trainer: Trainer) -> None:
+    trained, points = trainer("a"), trainer.data.table.groups["point"]
+    assert sorted([*trained.val, *trained.train]) == trainer.data.train.tolist()
+    assert not set(points[trained.val]) & set(points[trained.train])
+
+
+def test_validation_is_on_the_tables_own_part_where_there_is_one(table: Table, tmp_path: Path) -> None:
+    own = replace(table, val=table.test[:5], test=table.test[5:])
+    trained = Trainer(own, tmp_path)("a")
+    assert trained.val.tolist() == own.val.tolist()
+    assert sorted(trained.train.tolist()) == own.train.tolist() and trained.train.tolist() != own.train.tolist()
 
 
 def test_best_file_has_the_lowest_validation_loss_and_the_rate_decays_after_it(
@@ -232,21 +295,22 @@ def test_first_loss_and_step_of_sgd_are_those_of_a_bare_loop(trainer: Trainer) -
 
 
 @pytest.mark.parametrize("task", [TASK, "normal", "class_scene"])
-def test_loss_that_is_not_finite_names_the_rate(selection: Selection, tmp_path: Path, task: str) -> None:
-    trained = Trainer(selection, tmp_path, task)("a", replace(SETTINGS, init_lr=1e38))
+def test_loss_that_is_not_finite_names_the_rate(table: Table, tmp_path: Path, task: str) -> None:
+    trained = Trainer(table, tmp_path, task)("a", replace(SETTINGS, init_lr=1e38))
     with pytest.raises(UserError, match="the loss is not finite in epoch 1, step 2; lower --init_lr"):
         run(trained)
     assert not trained.best.exists() and not trained.checkpoint.exists()
 
 
-def test_one_training_image_is_not_enough(selection: Selection, tmp_path: Path) -> None:
-    alone = replace(selection, train=selection.train[:1])
+def test_one_training_image_is_not_enough(table: Table, tmp_path: Path) -> None:
+    alone = replace(table, train=table.train[:1])
     with pytest.raises(UserError, match="1 training images leave none to train on"):
         Trainer(alone, tmp_path)("a")
 
 
-def test_last_batch_of_one_image_is_trained_on(selection: Selection, tmp_path: Path) -> None:
-    few = replace(selection, train=selection.train[:6])  # one for validation, and batches of four and one
+def test_last_batch_of_one_image_is_trained_on(table: Table, tmp_path: Path) -> None:
+    points = np.unique(table.units[table.train], return_index=True)[1]
+    few = replace(table, train=table.train[np.sort(points)[:6]])  # one for validation, and batches of four and one
     settings = replace(SETTINGS, n_epochs=1, batch_size=4)
     trained = Trainer(few, tmp_path, size=16)("a", settings)
     assert len(trained.train) == 5

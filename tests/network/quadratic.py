@@ -8,7 +8,7 @@ algorithm can be followed in plain arrays [w, h] of shape (2, 5).
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -80,13 +80,24 @@ def local_of(
     model = model or Quadratic()
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     tensors = OneCopy(model).tensors[0]
-    turn, state = Turn(images, 3, 1.0, 1.0, 1.0), {} if state is None else state
+    turn, state = Turn(images, 3, 1.0, 1.0), {} if state is None else state
     return Local(client, turn, round, model, tensors, start, start, state, settings, frozenset(start))
 
 
 def method(name: str, **arguments: object) -> FedAvg:
     """A method with these arguments, and its own defaults for the others."""
     return ALGORITHMS[name](Namespace(**arguments))
+
+
+def spoilt(name: str, client: int, rounds: Collection[int], **arguments: object) -> FedAvg:
+    """A method in which this client's loss is NaN in these rounds."""
+
+    class Spoilt(ALGORITHMS[name]):
+        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+            factor = float("nan") if local.client == client and local.round in rounds else 1.0
+            return super().local_loss(loss, local) * factor
+
+    return Spoilt(Namespace(**arguments))
 
 
 def simulation(
@@ -108,11 +119,14 @@ def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS,
     return federation
 
 
-def long_run(algorithm: FedAvg, folder: Path, n_rounds: int, settings: LocalSettings = SETTINGS) -> np.ndarray:
+def long_run(
+    algorithm: FedAvg, folder: Path, n_rounds: int, settings: LocalSettings = SETTINGS, **more: object
+) -> np.ndarray:  # fmt: skip
     """The server's [w, h] after many rounds, without evaluation and checkpoints."""
-    federation = simulation(algorithm, folder, settings)
+    federation = simulation(algorithm, folder, settings, **more)
     for round in range(n_rounds):
         federation._train_round(round)
+        federation.states.finish_round()
     return server_of(federation)
 
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from network.batch_norm import batch_norm_tensors
 from network.simulation import Simulation
-from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation
+from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
 
 FOUR = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
 FOUR_HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.int64)]
 N_ROUNDS = 3
 FEDERATIONS: dict[str, dict[str, object]] = {
-    "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {"sigma": 20.0},
+    "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {},
     "ditto": {}, "fedavgm": {}, "fedadam": {}, "fedyogi": {}, "fedadagrad": {}, "fednova": {"mu": 0.1}, "moon": {},
     "fedper": {}, "local": {}, "centralized": {},
 }  # fmt: skip
@@ -37,8 +37,9 @@ class Normed(Quadratic):
 
 
 def federation(name: str, folder: Path, **more: object) -> Simulation:
-    """A federation of this method (`<method>` or `<method>_bn`, each client with its own batch norm)."""
-    algorithm = name.removesuffix("_bn")
+    """A federation of this method: `<method>`, `<method>_bn`, each client with its own batch norm, or `<method>_nan`,
+    in which one of the clients is left out of the second round."""
+    algorithm = name.removesuffix("_bn").removesuffix("_nan")
     model = Normed()
     settings = replace(
         SETTINGS, n_rounds=N_ROUNDS, momentum=0.5, lr_schedule="plateau", lr_decay_rate=0.5, sgd_per_epoch=7,
@@ -46,13 +47,14 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
     )  # fmt: skip
     kept = batch_norm_tensors(model) if name.endswith("_bn") else ()
     arguments = {"clients_per_round": 3} | FEDERATIONS[algorithm]
+    made = spoilt(algorithm, 1, [1], **arguments) if name.endswith("_nan") else method(algorithm, **arguments)
     return simulation(
-        method(algorithm, **arguments), folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT,
-        kept=kept, **more,
+        made, folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT, kept=kept, on_nan="skip_client",
+        **more,
     )  # fmt: skip
 
 
-NAMES = [*FEDERATIONS, "fedavg_bn", "ditto_bn", "scaffold_bn", "moon_bn"]
+NAMES = [*FEDERATIONS, "fedavg_bn", "ditto_bn", "scaffold_bn", "moon_bn", "scaffold_nan"]
 
 
 def main() -> None:

@@ -60,3 +60,11 @@ def test_a_round_knows_nothing_of_the_one_before() -> None:
     sums.clear()
     sums.add({"w": torch.ones(2)}, 1.0)
     assert sums.mean(1.0)["w"].tolist() == [1.0, 1.0]
+
+
+def test_what_is_summed_has_no_weights() -> None:
+    sums = WeightedSum(Accelerator(cpu=True), lambda name: name == "change")
+    for weight, value in ((3.0, 1.0), (1.0, 5.0)):
+        sums.add({"change": torch.full((2,), value), "w": torch.full((3,), value)}, weight)
+    mean = sums.mean(4.0)
+    assert mean["change"].tolist() == [6.0] * 2 and mean["w"].tolist() == [2.0] * 3

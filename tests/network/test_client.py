@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from network.client import LocalSettings, Schedule, longest_first
+from network.client import LocalSettings, Schedule, longest_first, settle_local_work
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
+from utils.errors import UserError
 
 
 def test_the_plateau_schedule_follows_the_published_rule() -> None:
@@ -56,6 +57,18 @@ def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
     assert LocalSettings.of(Namespace(**given, test_mode=False)) == replace(q.SETTINGS, local_epochs=3, n_rounds=50)
     short = LocalSettings.of(Namespace(**given, test_mode=True))
     assert (short.steps(1000), short.n_rounds) == (2, 2)
+
+
+def test_local_work_has_its_defaults_where_it_is_not_given() -> None:
+    def settled(**given: int) -> tuple[int, int, int | None]:
+        args = Namespace(**{"sgd_per_epoch": None, "epoch_per_round": None, "local_epochs": None} | given)
+        settle_local_work(args)
+        return args.sgd_per_epoch, args.epoch_per_round, args.local_epochs
+
+    assert settled() == (50, 1, None) and settled(local_epochs=2) == (50, 1, 2)
+    assert settled(sgd_per_epoch=7) == (7, 1, None) and settled(epoch_per_round=3) == (50, 3, None)
+    with pytest.raises(UserError, match="the place of --sgd_per_epoch and --epoch_per_round; leave one away"):
+        settled(local_epochs=1, sgd_per_epoch=50, epoch_per_round=1)
 
 
 def test_local_epochs_become_whole_batches() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from datasets.selection import Selection
+from datasets.table import Table
 from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.task_model import ModelConfig, TaskModel
@@ -23,8 +23,8 @@ def model() -> TaskModel:
 
 
 @pytest.fixture(scope="module")
-def data(selection: Selection, model: TaskModel) -> TaskData:
-    return TaskData(selection, model.task, 32, torch.device("cpu"))
+def data(table: Table, model: TaskModel) -> TaskData:
+    return TaskData(table, model.task, 32, torch.device("cpu"))
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datasets.selection import Selection
+from datasets.table import Table
 from datasets.task_data import Batch, TaskData
+from datasets.tasks import TASKS
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
@@ -134,8 +135,8 @@ def test_nothing_in_local_training_waits_for_the_gpu(name: str, schedule: str) -
 
 
 @pytest.fixture(scope="module")
-def data_of(selection: Selection) -> Callable[[str], TaskData]:
-    return lambda task: TaskData(selection, TaskModel(ModelConfig(task, "tiny", 16)).task, 16, torch.device("cpu"))
+def data_of(table: Table) -> Callable[[str], TaskData]:
+    return lambda task: TaskData(table, table.bind(TASKS[task]), 16, torch.device("cpu"))
 
 
 def test_a_lone_image_is_normalised_by_running_statistics(data_of: Callable[[str], TaskData]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +13,19 @@ import torch
 
 from network.client import Local
 from network.local_training import LocalTraining
-from network.probe import fastest, fastest_threads, measure, seconds_a_step
+from network.probe import Choice, fastest, measure, print_pace
 from network.workspace import workspace
 from tests.network import quadratic as q
+
+
+def steady(times: dict[int, float], tried: list[int]) -> Callable[[int], Callable[[], float]]:
+    """Clients that always take these seconds a client and step; notes what is made ready."""
+
+    def prepare(n: int) -> Callable[[], float]:
+        tried.append(n)
+        return lambda: times[n]
+
+    return prepare
 
 
 @pytest.mark.parametrize(
@@ -22,34 +34,101 @@ from tests.network import quadratic as q
         ({1: 8.0, 2: 5.0, 4: 3.0, 8: 3.5}, 25, 4, [1, 2, 4, 8]),  # worse again at 8
         ({1: 8.0, 2: 7.9}, 25, 1, [1, 2]),  # not clearly better
         ({1: 8.0, 2: 5.0, 4: 3.0, 5: 2.0}, 5, 5, [1, 2, 4, 5]),  # as many as there are
-        ({1: 8.0}, 1, 1, [1]),
     ],
 )
 def test_the_number_is_doubled_while_that_helps(
     times: dict[int, float], most: int, best: int, tried: list[int]
 ) -> None:  # fmt: skip
-    assert fastest(most, times.__getitem__) == (best, times)
-    assert list(times) == tried
+    ready: list[int] = []
+    assert fastest(most, steady(times, ready)) == Choice(best, times, {})
+    assert ready == tried
 
 
-def test_what_does_not_fit_into_the_memory_is_not_chosen() -> None:
-    def seconds(n: int) -> float:
+def test_a_client_alone_is_not_measured() -> None:
+    assert fastest(1, steady({}, [])) == Choice(1, {}, {})
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["when made ready", "at work"])
+def test_what_does_not_fit_into_the_memory_is_not_chosen(late: bool) -> None:
+    def too_large() -> float:
+        raise torch.OutOfMemoryError
+
+    def prepare(n: int) -> Callable[[], float]:
         if n == 4:
-            raise torch.OutOfMemoryError
-        return 1 / n
+            return too_large if late else too_large()
+        return lambda: 1 / n
 
-    assert fastest(16, seconds) == (2, {1: 1.0, 2: 0.5})
+    assert fastest(16, prepare) == Choice(2, {1: 1.0, 2: 0.5}, {})
 
 
-@pytest.mark.parametrize("by_threads, best", [({3: 1.0, 1: 0.5}, 1), ({3: 1.0, 1: 0.99}, 3)])
-def test_one_thread_is_taken_where_it_is_clearly_faster(by_threads: dict[int, float], best: int) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        assert fastest_threads(lambda: by_threads[torch.get_num_threads()]) == (best, by_threads)
-        assert torch.get_num_threads() == best
-    finally:
-        torch.set_num_threads(before)
+def test_other_work_that_begins_in_the_middle_falls_on_both() -> None:
+    now = 0.0
+
+    def prepare(n: int) -> Callable[[], float]:
+        def turn() -> float:
+            nonlocal now
+            seconds = 1 / n * (10.0 if now > 2.5 else 1.0)  # after two turns of one client and of two
+            now += seconds
+            return seconds
+
+        return turn
+
+    choice = fastest(8, prepare)
+    assert choice.n == 8 and choice.least == {1: 1.0, 2: 0.5, 4: 2.5, 8: 1.25} and choice.contrary == {}
+
+
+def test_turns_that_disagree_are_named() -> None:
+    turns = {1: iter([1.0] * 3), 2: iter([0.4, 3.0, 3.0] * 2), 4: iter([0.9] * 3)}
+
+    def prepare(n: int) -> Callable[[], float]:
+        return lambda: next(turns[n])
+
+    choice = fastest(4, prepare)  # two clients were faster once, and the least counts; so it is with four against two
+    assert choice.n == 2 and choice.least == {1: 1.0, 2: 0.4, 4: 0.9}
+    assert choice.contrary == {2: (2, 3), 4: (2, 3)}
+
+
+def disturbed(monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], load: list[float]) -> list[int]:
+    """Training takes `cost` seconds of work by the number of clients, and on the wall's clock `load` times that, turn
+    by turn and then once; returns the number of clients of every turn, as they come."""
+    wall = thread = 0.0
+    turns: list[int] = []
+
+    def train(_: LocalTraining, clients: list[Local]) -> None:
+        nonlocal wall, thread
+        thread += cost[len(clients)]
+        wall += cost[len(clients)] * (load[len(turns)] if len(turns) < len(load) else 1.0)
+        turns.append(len(clients))
+
+    monkeypatch.setattr(LocalTraining, "__call__", train)
+    monkeypatch.setattr("network.probe.time.perf_counter", lambda: wall)
+    monkeypatch.setattr("network.probe.time.thread_time", lambda: thread)
+    return turns
+
+
+def choice_of(most: int) -> dict[str, object]:
+    """What is measured on the quadratic problems."""
+    model, data = q.Quadratic(), q.QuadraticData()
+    data.train = q.CLIENTS[1]
+    build = partial(workspace, model, image_shape=(5,))
+    return measure(most, build, model, data, q.SETTINGS, torch.zeros(11).long())
+
+
+def test_other_processes_do_not_count_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Any number takes as long as one: eight are eight times as fast. All but one alone wait for others' work.
+    disturbed(monkeypatch, dict.fromkeys((1, 2, 4, 8), 1 / 16), [1, 1, 40, 1, 40, 1, 40, 1, 40, *[40] * 20])
+    choice = choice_of(8)
+    assert choice["clients_per_batch"] == 8
+    assert choice["ms_by_clients"] == {n: round(1e3 / 16 / 3 / n, 3) for n in (1, 2, 4, 8)}  # three steps a turn
+
+
+@pytest.mark.parametrize("seconds, each", [(1 / 64, 7), (0.25, 3)])
+def test_short_turns_are_measured_for_a_tenth_of_a_second_one_after_the_other(
+    seconds: float, each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = disturbed(monkeypatch, {1: seconds, 2: 2 * seconds}, [])
+    assert choice_of(2)["clients_per_batch"] == 1
+    assert turns == [1, 2] + [1, 2] * each  # the first of each, which pays for what the others find, is not measured
 
 
 def test_measuring_leaves_the_model_as_it_was() -> None:
@@ -63,32 +142,37 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("seconds, measured", [(1 / 64, 4), (0.25, 2)])
-def test_short_steps_are_measured_for_a_tenth_of_a_second_and_the_fastest_counts(
-    seconds: float, measured: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, trainings = 0.0, 0
+# What a run does with the choice
 
-    def train(_: LocalTraining, clients: list[Local]) -> None:
-        nonlocal now, trainings
-        trainings += 1
-        now += seconds * (4.0 if trainings == 2 else 1.0)  # the first that is measured is disturbed
 
-    monkeypatch.setattr(LocalTraining, "__call__", train)
-    monkeypatch.setattr("network.probe.time.perf_counter", lambda: now)
-    model, data = q.Quadratic(), q.QuadraticData()
-    data.train = q.CLIENTS[1]
-    build = partial(workspace, model, image_shape=(5,))
-    found = seconds_a_step(2, build, model, data, q.SETTINGS, torch.zeros(11).long())
-    assert found == pytest.approx(seconds / 2 / 3)  # two clients, three steps
-    assert trainings == 1 + measured  # the first of all is not
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine and networks with work for two threads; afterwards there is one, as in all tests."""
+    monkeypatch.setattr("network.trainer.threads_for", lambda *_: 2)
+    monkeypatch.setattr("network.probe.threads_for", lambda *_: 2)
+    yield
+    torch.set_num_threads(1)
+
+
+def test_a_run_notes_its_pace_and_computes_with_it(tmp_path: Path, two_threads: None) -> None:
+    q.trained(q.method("fedavg"), tmp_path, clients_per_batch=1)
+    assert json.loads((tmp_path / "pace.json").read_text()) == {"clients_per_batch": 1, "threads": 2}
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_are_those_of_the_clients_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("network.trainer.threads_for", lambda model, data, n_images: asked.append(n_images) or 1)
+    for n in (1, 2, 5):  # of two clients, with batches of eight
+        q.simulation(q.method("fedavg"), tmp_path, clients_per_batch=n).settle_pace()
+    assert asked == [8, 16, 16]
 
 
 def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     choices = iter([2, 1])
 
     def chosen(*_: object) -> dict[str, object]:
-        return {"clients_per_batch": next(choices), "threads": torch.get_num_threads(), "ms_by_clients": {1: 2.0}}
+        return {"clients_per_batch": next(choices), "ms_by_clients": {1: 2.0}, "contrary_turns": {}}
 
     monkeypatch.setattr("network.trainer.measure", chosen)
     settings = replace(q.SETTINGS, n_rounds=1)
@@ -97,3 +181,27 @@ def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monk
     resumed.resume()
     resumed.train()
     assert resumed.trainer.pace["clients_per_batch"] == 2 and next(choices) == 1
+
+
+def test_a_resumed_run_keeps_the_number_of_threads(
+    tmp_path: Path, two_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would round otherwise."""
+    settings = replace(q.SETTINGS, n_rounds=1)
+    q.trained(q.method("fedavg"), tmp_path, settings, clients_per_batch=1)
+    monkeypatch.setattr("network.trainer.threads_for", lambda *_: 1)
+    torch.set_num_threads(1)
+    resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), clients_per_batch=1)
+    resumed.resume()
+    resumed.train()
+    assert torch.get_num_threads() == 2 and resumed.trainer.pace == {"clients_per_batch": 1, "threads": 2}
+
+
+def test_what_was_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    print_pace({"clients_per_batch": 1, "threads": 2})
+    assert capsys.readouterr().out == ""
+    measured = {"clients_per_batch": 2, "ms_by_clients": {1: 4.5, 2: 3.0, 4: 2.9}, "contrary_turns": {4: (2, 5)}}
+    print_pace(measured)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "clients at once: 2 (ms a client and step of 1: 4.5, 2: 3.0, 4: 2.9)"
+    assert second.startswith("2 of 5 turns of 4 clients at once say otherwise")

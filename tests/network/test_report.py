@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from safetensors import safe_open
 
-from datasets.selection import Selection
+from datasets.table import TABLE_FILE, Table
 
 RUN = "test_fed.py --task normal --type class_based --n_clients 3 --n_rounds 1 --sgd_per_epoch 2 --alpha 1"
 
 
 @pytest.fixture(scope="module")
 def run(
-    rendered: Path, selection: Selection, run_anywhere: Callable, tmp_path_factory: pytest.TempPathFactory
+    rendered: Path, table: Table, run_anywhere: Callable, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], tuple[str, Path]]:
     """Run `test_fed.py` with further arguments on initial models of both norms: what it printed, and its folder."""
     folder = tmp_path_factory.mktemp("runs")
@@ -38,8 +38,8 @@ def run(
 
 def test_the_table_shows_what_the_metrics_say(run: Callable) -> None:
     printed, folder = run(
-        "--method ditto --lam 0.3 --batch_norm local --local_epochs 1 --use_adam True --init_lr 1e-3 "
-        "--weight_decay 1e-4 --clients_per_round 2 --client_sampling size"
+        "--method ditto --lam 0.3 --batch_norm local --sgd_per_epoch auto --local_epochs 1 --use_adam True "
+        "--init_lr 1e-3 --weight_decay 1e-4 --clients_per_round 2 --client_sampling size"
     )
     last = pd.read_csv(folder / "metrics.csv").iloc[-1]
     assert "train_loss_mean" not in last and np.isfinite(last["personal_local_test_loss_mean"])
@@ -57,11 +57,35 @@ def test_the_table_shows_what_the_metrics_say(run: Callable) -> None:
     assert (args["lam"], args["personal_steps"]) == (0.3, None) and "mu" not in args
 
 
+def test_what_a_method_notes_is_printed_and_kept(run: Callable) -> None:
+    printed, folder = run("--method fedamp --sigma 10 --alpha_k 20 --n_rounds 2")
+    metrics = pd.read_csv(folder / "metrics.csv")
+    # All start from one model, so that in the first round each of the two others counts 20 / 10 for each of the three.
+    assert metrics["clients_capped"][1] == metrics["clients_mixed"][1] == 3 and metrics["own_weight"][1] == 0
+    notes = json.loads((folder / "summary.json").read_text())["notes"]
+    own, capped = metrics["own_weight"][1:].mean(), metrics["clients_capped"].sum()
+    assert f"a client's own counted {own:.2f} of 1 on average" in notes[0]
+    assert f"in {capped:.0f} of 6 client-rounds ({capped / 6:.0%})" in notes[1] and "lower --alpha_k" in notes[1]
+    assert all(line in printed.splitlines() for line in notes)
+
+
 def test_group_norm_can_replace_batch_norm(run: Callable) -> None:
     _, folder = run("--batch_norm group")
     with safe_open(folder / "model.safetensors", framework="pt") as file:
         assert json.loads(file.metadata()["config"])["norm"] == "group"
         assert not any("running_mean" in name for name in file.keys())  # noqa: SIM118 - no mapping
+
+
+def test_held_out_images_that_fall_to_nobody_are_said(run: Callable, own_copy: Path) -> None:
+    rows = pd.read_csv(own_copy / TABLE_FILE)
+    rows["part"] = np.where(rows["class"] == 0, "test", "train")  # of a class that no client trains on
+    rows.to_csv(own_copy / TABLE_FILE, index=False)
+    said = "no held-out image is in a group that clients train on: the values on clients' held out are nan"
+    printed, folder = run(f"--data_path {own_copy}")
+    assert printed.count(said) == 1
+    last = pd.read_csv(folder / "metrics.csv").iloc[-1]
+    assert np.isnan(last["local_test_loss_mean"]) and np.isfinite(last["test_loss"])
+    assert said not in run("")[0]
 
 
 def test_a_model_without_batch_norm_has_none_to_keep(run: Callable) -> None:

@@ -32,7 +32,16 @@ def test_numbers_of_jobs() -> None:
     assert len(grid().central()) == 2 * 3 * (1 + 1)
     assert len(grid().federated()) == 2 * 3 * 2 * (1 + 2 * 2)
     assert len(grid(n_clusters=[8, 16]).central()) == 2 * 3 * (1 + 2)
-    assert len(grid(axes={"momentum": ["0", "0.9"], "mu": ["1", "2", "3"]}).federated()) == 2 * 3 * 2 * 5 * 6
+    assert len(grid(axes={"momentum": ["0", "0.9"], "lam": ["1", "2", "3"]}).federated()) == 2 * 3 * 2 * 5 * 6
+
+
+def test_arguments_of_some_methods_vary_these_alone() -> None:
+    reads = {"fedavg": {"clients_per_round"}, "fedamp": {"clients_per_round", "lam"}, "moon": {"mu"}}
+    jobs = grid(axes={"momentum": ["0", "0.9"], "lam": ["1", "2", "3"]}, reads=reads).federated()
+    assert len(jobs) == 2 * 3 * 5 * (2 + 2 * 3) == len({job.name for job in jobs})
+    assert {said(job).get("lam") for job in jobs if said(job)["method"] == "fedavg"} == {None}
+    # What none of the sweep's methods reads is left for the script to refuse.
+    assert {said(job).get("mu") for job in grid(axes={"mu": ["1"]}, reads=reads).federated()} == {"1"}
 
 
 @pytest.mark.parametrize("changes", [{}, {"n_clusters": [8, 16], "axes": {"init_lr": ["0.1", "1"]}}])

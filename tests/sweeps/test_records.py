@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from datasets.selection import read_selection
+from datasets.table import read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from network.algorithms import ALGORITHMS
 from sweeps import records
 from sweeps.grid import SCALES, SWEEP_TYPES, Command, Grid
 from sweeps.records import State, parsed, state_of
+from utils import versions
 from utils.errors import UserError
 
 START = "--data_path {data} --rand_seed 0"
@@ -62,7 +64,7 @@ def test_run_by_other_code_or_on_other_files_is_not_done(
 ) -> None:
     command, folder = run
     if what == "code":
-        monkeypatch.setattr(records, "code_version", lambda script: "other")
+        monkeypatch.setattr(records, "code_version", lambda script, words: {"engine": "other"})
     elif what == "model":
         path = tmp_path / "initial_models/init_model_normal.safetensors"
         path.write_bytes(path.read_bytes() + b" ")
@@ -79,6 +81,38 @@ def test_run_by_other_code_or_on_other_files_is_not_done(
     assert state_of(command) is State.NEW  # nor is it resumed
 
 
+METHOD = ("def ", "def more(self) -> None: ...\n\n    def ")
+EDITS = (
+    ("network/algorithms/moon.py", *METHOD, State.DONE),  # another method
+    ("network/algorithms/__init__.py", '"fedavg": FedAvg,', '"fedavg": FedAvg, "mine": FedAvg,', State.DONE),
+    ("datasets/tasks.py", '"reshading", 1', '"reshading", 2', State.DONE),  # another task
+    ("network/algorithms/fedprox.py", *METHOD, State.NEW),
+    ("datasets/tasks.py", '"normal", 3', '"normal", 4', State.NEW),
+    ("network/simulation.py", "class Simulation:", "class Simulation:\n    size = 1", State.NEW),
+)
+
+
+def test_run_stays_done_until_code_changes_that_it_executed(
+    run: tuple[Command, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "project"
+    for name in ("datasets", "models", "network", "utils"):
+        shutil.copytree(versions.ROOT / name, copy / name)
+    for path in versions.ROOT.glob("*.py"):
+        shutil.copy(path, copy)
+    monkeypatch.setattr(versions, "ROOT", copy)
+    for file, old, new, state in EDITS:
+        text = (copy / file).read_text()
+        assert old in text
+        (copy / file).write_text(text.replace(old, new, 1))
+        for remembered in (versions.code_version, versions._program):
+            remembered.cache_clear()
+        assert (file, state_of(run[0])) == (file, state)
+        (copy / file).write_text(text)
+    for remembered in (versions.code_version, versions._program):
+        remembered.cache_clear()
+
+
 def test_copy_of_the_data_is_the_same_data(run: tuple[Command, Path], own_copy: Path) -> None:
     command, folder = run
     version = json.loads((folder / "environment.json").read_text())["data_version"]
@@ -86,7 +120,7 @@ def test_copy_of_the_data_is_the_same_data(run: tuple[Command, Path], own_copy: 
         path.touch()
     records._data_version.cache_clear()
     assert state_of(command) is State.NEW  # until it is packed again, nobody knows
-    data = TaskData(read_selection(own_copy), get_task("normal"), 32, torch.device("cpu"))
+    data = TaskData(read_table(own_copy), get_task("normal"), 32, torch.device("cpu"))
     assert data.version == version
     records._data_version.cache_clear()
     assert state_of(command) is State.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -10,14 +11,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from sweeps import work
 from sweeps.grid import Job
-from sweeps.runner import Runner, _give_up, _time_left
+from sweeps.runner import Runner, _give_up, _note, _progress, _Running, _seconds_left
+from utils.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = ["train_loss_mean", "train_loss_std", "local_test_loss_mean", "test_loss"]
@@ -38,7 +42,7 @@ def start(folder: Path, command: str) -> subprocess.Popen:
 
 @pytest.fixture(scope="module")
 def swept(
-    rendered: Path, selection: object, tmp_path_factory: pytest.TempPathFactory
+    rendered: Path, table: object, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, list[subprocess.Popen], list[tuple[str, str]]]:
     """Two sweeps of one grid at once, in which one learning rate is much too high: folder, processes, outputs."""
     folder = tmp_path_factory.mktemp("sweep")
@@ -121,11 +125,67 @@ def test_job_that_fails_takes_those_that_need_it_along() -> None:
     assert [job.name for job in queue] == ["d"]
 
 
+def job(name: str, script: str, needs: tuple[str, ...] = (), task: str = "", method: str = "") -> Job:
+    arguments = [("--task", task)] * bool(task) + [("--method", method)] * bool(method)
+    return Job(name, ((script, *(word for pair in arguments for word in pair)),), needs)
+
+
+def noted(*times: tuple[Job, float]) -> dict[str, list[float]]:
+    durations: dict[str, list[float]] = {}
+    for each, seconds in times:
+        _note(durations, each, seconds)
+    return durations
+
+
+def since(seconds: float, each: Job) -> _Running:
+    return _Running(each, None, 0, time.monotonic() - seconds)
+
+
 def test_time_left_is_by_kind_of_job() -> None:
-    queue = [Job(str(i), ((script,),)) for i, script in enumerate(["slow.py", "slow.py", "fast.py", "new.py"])]
+    known = noted((job("", "slow.py"), 90), (job("", "slow.py"), 110), (job("", "fast.py"), 10))
+    queue = [job(str(i), script) for i, script in enumerate(["slow.py", "slow.py", "fast.py", "new.py"])]
     # 2 * 100 + 10 + the mean of 90, 110 and 10 for what has not run yet, over two processes: 140 seconds.
-    assert _time_left(queue, [], {"slow.py": [90, 110], "fast.py": [10]}, 2) == "0 running, about 02:20 left"
-    assert _time_left(queue, [], {}, 2) == "0 running"
+    assert _seconds_left(queue, [], known, 2) == 140
+    assert _progress([], queue, known, 2) == "0 running, about 02:20 left"
+    assert _progress([], queue, {}, 2) == "0 running"
+
+
+def test_time_left_is_by_task_and_method_where_these_are_known() -> None:
+    known = noted((job("", "fed.py", (), "a", "x"), 10), (job("", "fed.py", (), "a", "x"), 30),
+                  (job("", "fed.py", (), "b", "x"), 50), (job("", "train.py", (), "a"), 130))  # fmt: skip
+    times = {("a", "x"): 20, ("b", "x"): 50, ("a", "y"): 30, ("c", "x"): 30}  # otherwise the script's mean
+    assert {of: _seconds_left([job("", "fed.py", (), *of)], [], known, 1) for of in times} == times
+    assert _seconds_left([job("", "train.py", (), "b")], [], known, 1) == 130
+    assert _seconds_left([job("", "other.py", (), "a", "x")], [], known, 1) == 55
+
+
+def test_time_left_is_that_of_the_longest_chain_where_processes_would_be_idle() -> None:
+    known = noted((job("", "a.py"), 100), (job("", "b.py"), 10))
+    running = [since(20, job("1", "a.py"))]
+    assert _seconds_left([], running, known, 2) == pytest.approx(80, abs=0.1)  # and not half of it
+    queue = [job("2", "b.py", ("1",)), job("3", "a.py", ("2",)), job("4", "b.py")]
+    assert _seconds_left(queue, running, known, 8) == pytest.approx(80 + 10 + 100, abs=0.1)
+
+
+def test_a_job_that_takes_longer_than_expected_is_not_about_to_end() -> None:
+    known = noted((job("", "a.py"), 20))
+    left = [_seconds_left([], [since(seconds, job("1", "a.py"))], known, 2) for seconds in range(0, 100, 5)]
+    assert left[:4] == pytest.approx([20, 15, 10, 5], abs=0.1)
+    assert left[5:] == pytest.approx([*range(5, 80, 5)], abs=0.1)  # as long again as it has overrun
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(UserError("wrong"), "wrong"), (OSError(errno.ENAMETOOLONG, "Name too long", "n"), "n: Name too long; ")],
+)
+def test_what_a_question_finds_wrong_is_told(error: Exception, line: str) -> None:
+    def question() -> None:
+        raise error
+
+    ours, theirs = Pipe(duplex=False)
+    work.answer(theirs, question)
+    told = ours.recv()
+    assert isinstance(told, UserError) and str(told).startswith(line)
 
 
 def test_jobs_are_spread_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,19 +61,33 @@ def test_arguments_after_the_file_count(parser: Parser, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"--task 'x\n",
-        b"--task \xff\n",
-    ],
-    ids=["missing", "quote", "bytes"],
+    ("content", "reason"),
+    [(None, "No such file"), (b"--task 'x\n", "No closing quotation"), (b"--task \xff\n", "can't decode byte 0xff")],
 )
-def test_unreadable_argument_file_is_an_error(parser: Parser, tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_argument_file_is_an_error(
+    parser: Parser, tmp_path: Path, content: bytes | None, reason: str
+) -> None:
+    path = tmp_path / "depth.args"
     if content is not None:
-        (tmp_path / "depth.args").write_bytes(content)
-    with pytest.raises(UserError):
-        parser.parse_args([f"@{tmp_path / 'depth.args'}"])
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(f"{path}: no readable file of arguments (") + f".*{reason}"):
+        parser.parse_args([f"@{path}"])
+
+
+def test_argument_files_name_further_ones(parser: Parser, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(f"--n_rounds 7 @{tmp_path}/b\n--share 0.5\n")
+    (tmp_path / "b").write_text("--n_rounds 8 --share 0.1")
+    args = parser.parse_args([f"@{tmp_path}/a", f"@{tmp_path}/b", "--share", "0.2"])  # the same twice is no circle
+    assert (args.n_rounds, args.share) == (8, 0.2)
+
+
+@pytest.mark.parametrize("circle", [("a", "a"), ("a", "b", "a"), ("link", "a", "link")])
+def test_argument_file_that_names_itself_is_an_error(parser: Parser, tmp_path: Path, circle: tuple[str, ...]) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    for name, further in pairwise(circle):
+        (tmp_path / name).write_text(f"--n_rounds 7 @{tmp_path / further}")
+    with pytest.raises(UserError, match=f"{tmp_path}/{circle[0]}: this file of arguments names itself"):
+        parser.parse_args([f"@{tmp_path / circle[0]}"])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +155,16 @@ def test_script_ends_with_one_line(
         run_script(main)
     assert caught.value.code == code
     assert capsys.readouterr().err == f"{line}\n"
+
+
+@pytest.mark.parametrize(("code", "left"), [(3, 3), (0, None), (None, None)])
+def test_script_that_exits_by_itself_keeps_its_code(code: int | None, left: int | None) -> None:
+    found = None
+    try:
+        run_script(lambda: sys.exit(code))
+    except SystemExit as error:
+        found = error.code
+    assert found == left
 
 
 def test_other_errors_keep_their_traceback() -> None:

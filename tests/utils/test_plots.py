@@ -5,26 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from datasets.tasks import TASKS, get_task
+from tests.datasets.tables import bound
+from tests.utils.figures import check_figure
 from utils import plots
 
 DENSE = [name for name, task in TASKS.items() if task.dense]
-
-
-def check_figure(path: Path, returned: Path) -> None:
-    """A PNG of a sensible size, with more than a blank page."""
-    assert returned == path
-    with Image.open(path) as image:
-        assert image.format == "PNG"
-        assert min(image.size) >= 150 and max(image.size) <= 6000
-        pixels = np.asarray(image.convert("RGB")).reshape(-1, 3)
-    assert len(np.unique(pixels[::7], axis=0)) > 10
-    assert (pixels != 255).any(axis=1).mean() > 0.002
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 @pytest.fixture
@@ -47,7 +37,7 @@ def draw_predictions(
     task_name: str, depth_target: str, path: Path, *, n: int, valid_share: float, level: float
 ) -> Path:
     """Random predictions of `n` images; continuous targets lie below `level`."""
-    task, rng = get_task(task_name, depth_target), np.random.default_rng(0)
+    task, rng = bound(task_name, depth_target), np.random.default_rng(0)
     shape = (n, 8, 8) if task.categorical else (n, task.out_channels, 8, 8)
     targets, outputs = rng.integers(0, 18, (2, *shape)) if task.categorical else level - rng.random((2, *shape))
     valid = rng.random((n, 8, 8) if task.categorical else (n, 1, 8, 8)) < valid_share
@@ -89,6 +79,19 @@ def test_confusion_matrix(path: Path, matrix: np.ndarray) -> None:
     check_figure(path, plots.confusion_matrix(matrix, [f"class_{i}" for i in range(len(matrix))], "classes", path))
 
 
+def test_of_many_classes_neither_names_nor_numbers_are_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure) or path)
+    for n in (16, 100):
+        names = [f"class {i}" for i in range(n)]
+        plots.confusion_matrix(np.eye(n, dtype=int), names, "classes", path)
+        plots.tsne(np.zeros((n, 2)), np.arange(n), names, "embeddings", path)
+    texts = [sum(len(axes.texts) for axes in figure.axes) for figure in figures[::2]]
+    labels = [len(figure.axes[0].get_yticks()) for figure in figures[::2]]
+    legends = [len(figure.legends) for figure in figures[1::2]]
+    assert texts == [16, 0] and labels[0] == 16 and labels[1] < 16 and legends == [1, 0]
+
+
 @pytest.mark.parametrize("n_ids, n_points", [(1, 1), (3, 30), (25, 50)])
 def test_tsne(path: Path, n_ids: int, n_points: int) -> None:
     points = np.random.default_rng(0).normal(size=(n_points, 2))
@@ -120,34 +123,6 @@ def test_federated_loss_of_global_and_personal_models(path: Path, kinds: tuple[s
         for i in range(5)
     ]
     check_figure(path, plots.federated_loss(rows, {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", path))
-
-
-@pytest.mark.parametrize("n_settings", [1, 30])
-def test_comparison_of_many_methods_with_and_without_a_global_model(path: Path, n_settings: int) -> None:
-    losses = 1 + np.random.default_rng(0).random((3, 2))
-    rows = [
-        {
-            "task": "normal", "method": f"method{i}", "alpha": 0.1, "split": split, "class": losses[0],
-            "embedding": losses[1], "iid": losses[2],
-        }
-        for i in range(n_settings) for split in ("train", "local_test", "test")[: 2 + i % 2]
-    ]  # fmt: skip
-    check_figure(path, plots.comparison(pd.DataFrame(rows), path))
-
-
-@pytest.mark.parametrize("n_seeds", [1, 3])
-@pytest.mark.parametrize("with_iid", [True, False])
-@pytest.mark.parametrize("tasks, alphas", [(["normal"], [0.1]), (["normal", "reshading"], [0.01, 0.1, 10])])
-def test_comparison(path: Path, tasks: list[str], alphas: list[float], with_iid: bool, n_seeds: int) -> None:
-    losses = 1 + np.random.default_rng(0).random((3, n_seeds))
-    rows = [
-        {
-            "task": task, "method": "fedavg", "alpha": alpha, "split": split, "class": losses[0],
-            "embedding": losses[1], "iid": losses[2] if with_iid else np.full(n_seeds, np.nan),
-        }
-        for task in tasks for alpha in alphas for split in ("train", "test")
-    ]  # fmt: skip
-    check_figure(path, plots.comparison(pd.DataFrame(rows), path))
 
 
 @pytest.mark.parametrize("n", [1, 20, 21, 200])

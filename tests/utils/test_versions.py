@@ -1,97 +1,71 @@
-"""Versions of code change with what the code does, and with nothing else."""
+"""Versions say what a run was made with: the code as it was loaded, and the files as they are."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
 from utils import versions
-
-FILES = {
-    "stage.py": '"""A stage."""\nfrom package import part\nimport numpy\n\ndef main():\n    return part.run()\n',
-    "package/part.py": "from package.deep.base import Base\n\ndef run():\n    return Base\n",
-    "package/deep/base.py": "class Base:\n    size = 3\n",
-    "package/deep/__init__.py": "",
-    "package/__init__.py": "",
-    "package/unused.py": "x = 1\n",
-    "utils/plots.py": "import package.unused\n",
-}
-Version = Callable[..., str]
+from utils.program import ENGINE, Program
 
 
 @pytest.fixture
-def version_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Version]:
-    """The version of a small project's stage with some files' content replaced."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project of one script with a registry, in place of this one."""
     monkeypatch.setattr(versions, "ROOT", tmp_path)
-
-    def version(changed: Mapping[str, str] = MappingProxyType({})) -> str:
-        for name, text in {**FILES, **changed}.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        versions.code_version.cache_clear()
-        found = versions.code_version("somewhere/stage.py")
-        assert found is not None
-        return found
-
-    yield version
+    (tmp_path / "stage.py").write_text('PARTS: Registry = {"a": 1, "b": 2}\nprint(PARTS)\n')
+    yield tmp_path
     versions.code_version.cache_clear()
+    versions._program.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"package/unused.py": "x = 2\n"},
-        {"stage.py": '"""Text."""\nfrom package import part  # why\nimport numpy\ndef main(): return part.run()\n'},
-        {"package/deep/base.py": 'class Base:\n    """A docstring\n    of two lines."""\n\n    size = (3)\n'},
-        {"README.md": "text"},
-        {"utils/plots.py": "draw = 1\n", "stage.py": FILES["stage.py"]},
-    ],
-)
-def test_text_layout_and_strangers_leave_the_version_alone(version_of: Version, changed: dict[str, str]) -> None:
-    assert version_of(changed) == version_of()
+def test_the_version_is_of_the_code_as_it_was_loaded(project: Path) -> None:
+    before = Program(project / "stage.py").version("ab")
+    assert len(before) == 3
+    assert versions.code_version("somewhere/stage.py") == {ENGINE: before[ENGINE]}
+    (project / "stage.py").write_text("print()")
+    assert versions.code_version("stage.py", frozenset("ab")) == before
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"stage.py": FILES["stage.py"].replace("run()", "run(1)")},
-        {"package/deep/base.py": "class Base:\n    size = 4\n"},  # three imports away
-        {"stage.py": FILES["stage.py"].replace("import numpy", "import package.unused")},
-    ],
-)
-def test_code_that_a_stage_needs_changes_its_version(version_of: Version, changed: dict[str, str]) -> None:
-    assert version_of(changed) != version_of()
-
-
-def test_what_a_package_runs_when_imported_counts(version_of: Version) -> None:
-    for name in ("package/deep/__init__.py", "package/__init__.py"):
-        assert version_of({name: "flag = True\n"}) != version_of({name: ""})
-
-
-def test_modules_that_only_draw_have_no_part_in_it(version_of: Version) -> None:
-    drawing = {"stage.py": FILES["stage.py"] + "import utils.plots\n"}
-    others = {"utils/plots.py": "import package.part\n", "package/unused.py": "x = 9\n"}
-    assert version_of(drawing) == version_of(drawing | others)
-
-
-def test_no_script_has_no_version(version_of: Version) -> None:
-    version_of()
+def test_no_script_has_no_version(project: Path) -> None:
     assert versions.code_version("pytest") is None and versions.code_version("missing.py") is None
 
 
+def test_words_of_arguments() -> None:
+    arguments = {"task": "normal", "tasks": ["a", "b"], "alpha": 0.1, "data_path": Path("data"), "bn": None, "k": [4]}
+    assert versions.words_of(arguments) == {"normal", "a", "b"}
+
+
+def test_provenance_is_of_the_script_and_its_arguments(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["stage.py", "--part", "a"])
+    found = versions.provenance(Namespace(part="a", result_path=project), "data", [project / "stage.py"])
+    assert found["code_version"] == Program(project / "stage.py").version("a")
+    assert (found["data_version"], list(found["inputs"])) == ("data", ["stage.py"])
+
+
+def test_versions_need_none_of_the_libraries() -> None:
+    code = "import sys; from utils.versions import code_version; assert code_version('test_fed.py', frozenset())\n"
+    code += "assert not {'torch', 'numpy', 'pandas'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=versions.ROOT, check=True)
+
+
 def test_stages_depend_on_what_their_numbers_come_from() -> None:
-    scripts = (versions.ROOT / f"{name}.py" for name in ("test_fed", "model_initialization"))
-    federated, initial = (set(versions._sources(script)) for script in scripts)
-    algorithms = {path.relative_to(versions.ROOT).as_posix() for path in versions.ROOT.glob("network/algorithms/*.py")}
-    assert algorithms <= federated and not algorithms & initial
-    assert {"losses.py", "utils/metrics.py"} <= federated
-    for sources in (federated, initial):
-        assert "datasets/tasks.py" in sources
-        assert not any(name.startswith(("tests/", "benchmarks/", "sweeps/")) or "plots" in name for name in sources)
+    reached = {
+        script: {
+            piece.module.name for piece in Program(versions.ROOT / f"{script}.py", versions._ASIDE).parts()[ENGINE]
+        }
+        for script in ("test_fed", "model_initialization")
+    }
+    assert "network.simulation" in reached["test_fed"] and "network.simulation" not in reached["model_initialization"]
+    for modules in reached.values():
+        assert "datasets.tasks" in modules
+        assert not any(name.startswith(("tests", "benchmarks", "sweeps")) or "plots" in name for name in modules)
 
 
 def test_digests_hold_when_all_moves_together(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from network.algorithms.scaffold import Scaffold
 from network.sampling import uniform
 from tests.network import quadratic as q
+from utils.streams import generator
 
 
 def by_hand(option: int, server_lr: float, rounds: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +48,7 @@ def test_partial_participation_by_hand(tmp_path: Path, option: int) -> None:
     algorithm = q.method("scaffold", scaffold_option=option, clients_per_round=1)
     federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=6))
     sizes = [len(images) for images in q.CLIENTS]
-    rounds = [list(uniform(sizes, 1, np.random.default_rng((1, round)))) for round in range(6)]
+    rounds = [list(uniform(sizes, 1, generator("clients", 1, round))) for round in range(6)]
     assert {0, 1} == {client for chosen in rounds for client in chosen}
     assert q.close(q.server_of(federation), by_hand(option, 1.0, rounds)[0])
 
@@ -55,6 +57,31 @@ def test_partial_participation_by_hand(tmp_path: Path, option: int) -> None:
 def test_it_reaches_the_optimum_of_heterogeneous_clients(tmp_path: Path, option: int) -> None:
     end = q.long_run(q.method("scaffold", scaffold_option=option), tmp_path, 300, replace(q.SETTINGS, sgd_per_epoch=5))
     assert q.close(end, q.optimum(), 1e-4)
+
+
+@pytest.mark.parametrize("option", [1, 2])
+def test_it_reaches_the_optimum_after_clients_were_left_out(tmp_path: Path, option: int) -> None:
+    # In double precision, since a wrong c would keep the end beside the optimum by an amount of any size.
+    algorithm = q.spoilt("scaffold", 1, {0, 3, 4}, scaffold_option=option)
+    settings = replace(q.SETTINGS, sgd_per_epoch=5)
+    end = q.long_run(algorithm, tmp_path, 600, settings, model=q.Quadratic().double(), on_nan="skip_client")
+    assert np.abs(end - q.optimum()).max() < 1e-10
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "size"])
+@pytest.mark.parametrize("option", [1, 2])
+def test_c_is_the_mean_of_all_controls_whoever_is_left_out(tmp_path: Path, option: int, sampling: str) -> None:
+    clients = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
+    shares = np.array([1, 3, 2, 2]) / 8
+    arguments = {"scaffold_option": option, "clients_per_round": 3, "client_sampling": sampling}
+    run = q.simulation(
+        q.spoilt("scaffold", 1, range(1, 8, 2), **arguments), tmp_path, replace(q.SETTINGS, n_rounds=8),
+        q.Quadratic().double(), clients=clients, held_out=[np.array([8])] * 4, on_nan="skip_client",
+    )  # fmt: skip
+    run.train()
+    for name in ("control.weight", "control.decoder.head.shift"):
+        of_clients = [run.states.load(client).get(name, torch.zeros(q.DIM)).numpy() for client in range(4)]
+        assert np.abs(run.server[name].numpy() - shares @ of_clients).max() < 1e-12
 
 
 @pytest.mark.parametrize("momentum, schedule", [(0.8, "none"), (0.0, "cosine"), (0.8, "cosine")])

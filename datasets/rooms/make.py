@@ -1,0 +1,328 @@
+"""The built-in data set: procedural rooms, ray-cast to every domain, in Taskonomy's layout and encodings.
+
+    python -m datasets.rooms.make --data_path data/sample_rooms
+
+renders 800 views of 4 buildings in less than two minutes on two cores. A building has rooms of several scene classes, a
+room some points (camera positions), a point one to three views. Everything follows from the seed: each room has a
+generator of its own, so the files are the same whatever the number of processes.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from datasets.captures import encode
+from datasets.packed import class_numbers, read_image, surface
+from datasets.rooms.kinds import KINDS, Style
+from datasets.rooms.rendering import Camera, RayCaster, render
+from datasets.rooms.scenes import Room, make_room
+from datasets.sources.taskonomy import N_PLACES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
+from datasets.tasks import TASKS, Encoding, Task
+from utils import plots, progress
+from utils.args import Parser
+from utils.errors import UserError, run_script
+
+VERSION = 1  # of the files: to be raised with every change of what the same arguments render
+BUILDINGS = (
+    "aspen", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "juniper", "larch", "maple", "oak",
+    "pine", "rowan", "spruce", "willow",
+)  # fmt: skip
+DOMAINS = (
+    "rgb", "depth_euclidean", "normal", "reshading", "keypoints3d", "edge_texture", "principal_curvature",
+    "segment_semantic", "class_scene",
+)  # fmt: skip
+MANIFEST = "sample_rooms.json"
+CLASS_NAMES = "places_class_names.txt"
+BUILDING_LIST = "rooms.csv"
+CONTACT_SHEET = "contact_sheet.png"
+VIEWS_PER_ROOM = 6  # on average
+NEAREST = 0.3  # metres between camera and what it looks at
+
+
+@dataclass(frozen=True)
+class RoomPlan:
+    """What one process renders at a time: a room of a building and the number of views at each of its points.
+
+    Rooms count from 1: (seed, building, 0) seeds what the rooms of a building share.
+    """
+
+    building: int
+    room: int
+    kind: str
+    style: Style
+    first_point: int
+    views: tuple[int, ...]
+
+
+def make_sample_rooms(
+    data_path: str | Path,
+    n_buildings: int = 4,
+    views_per_building: int = 200,
+    image_size: int = 96,
+    seed: int = 0,
+    n_workers: int | None = None,
+) -> Path:
+    """Render the data set into `data_path`, unless the same one is there; returns the building list's path.
+
+    The folder appears whole or not at all. `n_workers` (default: one a core) does not change the files.
+    """
+    data_path = Path(data_path).resolve()
+    arguments = {
+        "n_buildings": n_buildings,
+        "views_per_building": views_per_building,
+        "image_size": image_size,
+        "seed": seed,
+    }
+    _check_arguments(**arguments, n_workers=n_workers)
+    if _is_there(data_path, {**arguments, "version": VERSION}):
+        print(f"{data_path}: the sample rooms are there")
+        return data_path / BUILDING_LIST
+    try:
+        data_path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".sample_rooms_", dir=data_path.parent) as folder:
+            target = Path(folder, "rooms")
+            target.mkdir()
+            _fill(target, arguments, n_workers or os.cpu_count() or 1)
+            target.rename(data_path)
+    except OSError as error:
+        raise UserError(f"{data_path}: cannot write the sample rooms ({error}); see --data_path") from error
+    print(f"{data_path}: {n_buildings * views_per_building} views in {n_buildings} buildings")
+    return data_path / BUILDING_LIST
+
+
+def _check_arguments(
+    n_buildings: int, views_per_building: int, image_size: int, seed: int, n_workers: int | None
+) -> None:
+    for name, value, least, most in (
+        ("n_buildings", n_buildings, 1, len(BUILDINGS)),
+        ("views_per_building", views_per_building, 1, 100_000),
+        ("image_size", image_size, 16, 1024),
+        ("seed", seed, 0, 2**63 - 1),
+        ("n_workers", 1 if n_workers is None else n_workers, 1, 4096),
+    ):
+        if not least <= value <= most:
+            raise UserError(f"--{name} {value}: must lie between {least} and {most}")
+
+
+def _is_there(data_path: Path, arguments: dict[str, int]) -> bool:
+    """Whether `data_path` holds the data set that the arguments describe; UserError if it holds anything else."""
+    if not data_path.exists() or (data_path.is_dir() and not any(data_path.iterdir())):
+        return False
+    try:
+        there = json.loads((data_path / MANIFEST).read_text(encoding="utf-8"))
+        differing = [f"{name}={there[name]}, not {value}" for name, value in arguments.items() if there[name] != value]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{data_path} is there and holds no complete sample rooms ({MANIFEST}): give another --data_path"
+        ) from None
+    if differing:
+        raise UserError(
+            f"{data_path} holds sample rooms with {'; '.join(differing)}: delete it or give another --data_path"
+        )
+    return True
+
+
+def _fill(target: Path, arguments: dict[str, int], n_workers: int) -> None:
+    """Render all rooms into the empty folder `target`, then write the lists and, last, the manifest."""
+    names_source = Path(__file__).parents[1] / CLASS_NAMES
+    shutil.copyfile(names_source, target / CLASS_NAMES)
+    size, seed = arguments["image_size"], arguments["seed"]
+    plans = [
+        plan
+        for building in range(arguments["n_buildings"])
+        for plan in plan_building(seed, building, arguments["views_per_building"])
+    ]
+    for building in range(arguments["n_buildings"]):
+        for domain in DOMAINS:
+            (target / View(BUILDINGS[building], 0, 0).path(domain)).parent.mkdir(parents=True)
+    with progress.bar(total=sum(sum(plan.views) for plan in plans), desc="sample rooms", unit="view") as bar:
+        for n_views in _map(n_workers, _write_room, [(target, plan, size, seed) for plan in plans]):
+            bar.update(n_views)
+    # The official split files end their lines with a bare carriage return.
+    rows = ["id,train,val,test", *(f"{name},1,0,0" for name in BUILDINGS[: arguments["n_buildings"]])]
+    (target / BUILDING_LIST).write_bytes("".join(row + "\r" for row in rows).encode())
+    draw_contact_sheet(target)
+    (target / MANIFEST).write_text(json.dumps({**arguments, "version": VERSION}, indent=2) + "\n", encoding="utf-8")
+
+
+def _map(n_workers: int, function: Callable[..., int], calls: list[tuple]) -> Iterator[int]:
+    """Results of the calls as they come; in this process if one worker is enough."""
+    if n_workers == 1:
+        yield from (function(*call) for call in calls)
+        return
+    # Spawned, not forked: the caller may have threads (PyTorch's), and a fork would copy their locks.
+    with ProcessPoolExecutor(n_workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from (future.result() for future in as_completed([pool.submit(function, *call) for call in calls]))
+
+
+def plan_building(seed: int, building: int, n_views: int) -> list[RoomPlan]:
+    """The rooms of a building and how its `n_views` views are dealt to them, from (seed, building) alone.
+
+    Scene classes come as often as their shares say: systematic sampling does not leave rare ones to chance.
+    """
+    rng = np.random.default_rng([seed, building, 0])
+    style = Style.draw(rng)
+    n_rooms = max(1, round(n_views / VIEWS_PER_ROOM))
+    shares = np.cumsum([kind.share for kind in KINDS.values()])
+    ticks = (np.arange(n_rooms) + rng.random()) / n_rooms * shares[-1]
+    kinds = rng.permutation(np.array(list(KINDS))[np.searchsorted(shares, ticks)])
+    room_sizes = 1 + rng.multinomial(n_views - n_rooms, np.full(n_rooms, 1 / n_rooms))
+    plans, point = [], 0
+    for room, (kind, n_left) in enumerate(zip(kinds, room_sizes, strict=True)):
+        views: list[int] = []
+        while sum(views) < n_left:
+            views.append(int(min(rng.integers(1, 4), n_left - sum(views))))
+        plans.append(RoomPlan(building, room + 1, str(kind), style, point, tuple(views)))
+        point += len(views)
+    return plans
+
+
+def _write_room(data_path: Path, plan: RoomPlan, size: int, seed: int) -> int:
+    """Build one room, render its views and write their files; returns the number of views."""
+    rng = np.random.default_rng([seed, plan.building, plan.room])
+    names = read_class_names(data_path / CLASS_NAMES)
+    room = make_room(plan.kind, plan.style, rng)
+    caster = RayCaster(room.scene)
+    for i, n_views in enumerate(plan.views):
+        position = choose_position(room, caster, rng)
+        for number in range(n_views):
+            camera = choose_camera(caster, position, rng)
+            view = View(BUILDINGS[plan.building], plan.first_point + i, number)
+            for domain, values in encode(render(caster, camera, size, rng)).items():
+                Image.fromarray(values).save(data_path / view.path(domain))
+            np.save(data_path / view.path("class_scene"), draw_logits(plan.kind, names, rng))
+    return sum(plan.views)
+
+
+def choose_position(room: Room, caster: RayCaster, rng: np.random.Generator) -> np.ndarray:
+    """A camera position (x, y, z) at 0.9 to 2 m over free floor; where a room is full, the freest place found."""
+    width, depth, height = room.size
+    spots = rng.uniform(-0.5, 0.5, (64, 3)) * (width - 2 * NEAREST, depth - 2 * NEAREST, 0)
+    spots[:, 2] = rng.uniform(0.9, min(2.0, height - 0.3), len(spots))
+    x, y, _ = spots.T[..., None]
+    x0, x1, y0, y1 = room.blocked.T
+    outside = np.hypot(
+        *(np.maximum(np.maximum(low - at, at - high), 0) for at, low, high in ((x, x0, x1), (y, y0, y1)))
+    )
+    # Rays all around find what hangs in the air above free floor.
+    directions = rng.normal(size=(len(spots), 48, 3))
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    origins = np.broadcast_to(spots[:, None], directions.shape)
+    nearest = caster.cast(origins.reshape(-1, 3), directions.reshape(-1, 3)).distance.reshape(len(spots), -1)
+    clearance = np.minimum(outside.min(axis=1, initial=np.inf) + 0.1, nearest.min(axis=1))
+    free = np.flatnonzero(clearance > NEAREST)
+    return spots[free[0] if len(free) else clearance.argmax()]
+
+
+def choose_camera(caster: RayCaster, position: np.ndarray, rng: np.random.Generator) -> Camera:
+    """A camera at `position` whose median depth comes closest to one drawn at random, from close-up to whole room.
+
+    So depth varies with the kind of view more than with the kind of room. Views of a blank wall, into something
+    closer than `NEAREST` or mostly out of the window are taken only where nothing better is found.
+    """
+    wanted = np.log(rng.uniform(0.8, 6))
+    best: Camera
+    best_cost = np.inf
+    for _ in range(16):
+        camera = Camera(
+            tuple(position),
+            rng.uniform(0, 2 * np.pi),
+            np.deg2rad(rng.triangular(-30, -10, 10)),
+            np.deg2rad(rng.uniform(45, 80)),
+        )
+        directions = camera.rays(12).reshape(-1, 3)
+        hits = caster.cast(np.broadcast_to(position, directions.shape), directions)
+        cost = abs(np.log(min(np.median(hits.distance), 100)) - wanted)
+        cost += 10 * (hits.distance.min() < NEAREST + 0.05) + 3 * ((hits.face < 0).mean() > 0.3)
+        n_faces = len(np.unique(hits.face))
+        cost += 3 * (n_faces < 6) - 0.3 * np.log(n_faces)
+        if cost < best_cost:
+            best, best_cost = camera, cost
+    return best
+
+
+def draw_logits(kind: str, names: list[str], rng: np.random.Generator) -> np.ndarray:
+    """Scores (365,) float32 as of a scene classifier: largest for the room's class, by a random margin."""
+    logits = rng.normal(-3, 1.5, N_PLACES)
+    logits[[names.index(name) for name in KINDS]] += 2
+    similar = [names.index(name) for name in KINDS[kind].confused_with.split()]
+    logits[similar] = rng.normal(3, 1.5, len(similar))
+    logits[names.index(kind)] = logits.max() + rng.gamma(2, 1)
+    return logits.astype(np.float32)
+
+
+# The contact sheet
+
+
+def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
+    """Draw one view of each of `n_rows` scene classes in all domains to `contact_sheet.png`, from the files."""
+    names = read_class_names(data_path / CLASS_NAMES)
+    examples: dict[int, list[View]] = {}
+    for path in sorted((data_path / "class_scene").rglob("*.npy")):
+        examples.setdefault(read_scene_class(path), []).append(View.parse(path))
+    commonest = sorted(examples.items(), key=lambda item: -len(item[1]))[:n_rows]
+    # Of each class the view that shows most kinds of objects.
+    rows = [
+        (
+            scene_class,
+            max(views, key=lambda view: _n_labels(data_path, view)),
+        )
+        for scene_class, views in commonest
+    ]
+    bound = [task.with_classes(SEGMENTS) if task.labelled_by == SEGMENTED else task for task in TASKS.values()]
+    tasks = [(task, task.encoding) for task in bound if task.encoding is not None and task.encoding.domain in DOMAINS]
+    figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
+    axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
+    for axis, title in zip(axes[0], ["rgb", *(task.name for task, _ in tasks)], strict=True):
+        axis.set_title(title, fontsize=9)
+    for row, (scene_class, view) in zip(axes, rows, strict=True):
+        row[0].set_ylabel(names[scene_class], fontsize=9)
+        row[0].set(xticks=[], yticks=[])
+        row[0].imshow(Image.open(data_path / view.path("rgb")))
+        for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
+            _draw_target(axis, task, encoding, data_path, str(view.path(encoding.domain)))
+    plots.save(figure, data_path / CONTACT_SHEET)
+
+
+def _n_labels(data_path: Path, view: View) -> int:
+    return len(np.unique(np.asarray(Image.open(data_path / view.path("segment_semantic")))))
+
+
+def _draw_target(axis: Any, task: Task, encoding: Encoding, data_path: Path, cell: str) -> None:
+    """The values of a file as they are stored, without those that stand for no surface."""
+    values = read_image(data_path, cell, encoding)
+    values = class_numbers(values, task.classes) if task.classes else values
+    valid = surface(values, encoding)
+    counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
+    if task.classes:
+        values = np.where(valid, values[0], 0)
+    plots.draw_target(axis, task, values, valid if task.classes else valid[None], (counted.min(), counted.max()))
+
+
+def main() -> None:
+    """Command line."""
+    parser = Parser(__doc__.split("\n")[0])
+    parser.add_argument("--data_path", type=Path, default=Path("data/sample_rooms"), help="folder to write")
+    parser.add_argument("--n_buildings", type=int, default=4, help=f"1 to {len(BUILDINGS)}")
+    parser.add_argument("--views_per_building", type=int, default=200, help="in about a sixth as many rooms")
+    parser.add_argument("--image_size", type=int, default=96, help="pixels")
+    parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
+    parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one a core")
+    make_sample_rooms(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,104 @@
+"""A csv file with a row per image: `image, class[, split, user_id, lat, lon, domain, mask …]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+import pandas as pd
+
+from datasets.sources.labels import MASK_CLASSES, class_set, read_categories
+from datasets.sources.listing import file_fault, number_classes, part_named
+from datasets.sources.source import Source
+from datasets.sources.text_table import read_text_table
+from datasets.stored import is_inside
+from datasets.table import PART, Found
+from datasets.tasks import CLASS, RGB, TASKS, ClassSet
+from utils.arguments import Argument
+from utils.errors import UserError
+
+_IMAGE, _SPLIT = "image", "split"
+_ENCODINGS = {task.encoding.domain: task.encoding for task in TASKS.values() if task.encoding is not None}
+
+
+class Csv(Source):
+    """The images that a csv file in the data folder lists, with paths relative to that folder.
+
+    The columns are `image`; `class`, a name or a number; `split`, the part; those called like the domain of a task
+    (`mask`, `depth_euclidean`, `normal` …), which hold files in its encoding; and every other one is a natural group.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = {
+        "table_file": Argument("images.csv", "csv file of the images, in the data folder"),
+    } | MASK_CLASSES
+    table_file: str
+    mask_classes: str | None
+    void_ids: Sequence[int]
+
+    def find(self) -> Found:
+        """The rows whose files are there; others are left out and named by their line."""
+        path = self.data_path / self.table_file
+        rows, faults = read_text_table(path, "--table_file")
+        _check_header(path, list(rows.columns))
+        targets = [name for name in rows.columns if name in _ENCODINGS]
+        if CLASS not in rows and not targets:
+            raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
+        rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)
+        labels, classes = number_classes(_whole(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
+        masks = [name for name in targets if _ENCODINGS[name].categorical]
+        classes |= dict.fromkeys(masks, self._mask_classes(masks)) if masks else {}
+        rows = rows.rename(columns={_IMAGE: RGB.domain, _SPLIT: PART}).assign(**{CLASS: labels})
+        groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
+        about = self.about(domains=(RGB.domain, *targets), groups=groups, classes=classes)
+        return Found(rows, about, faults + more)
+
+    def _complete(
+        self, path: Path, rows: pd.DataFrame, files: list[str], needs_class: bool
+    ) -> tuple[pd.DataFrame, list[str]]:
+        """The rows that have all files, a class if it is needed and a part if there are parts; and the others' faults.
+
+        UserError for a path that leaves the data folder, and for a part of another name.
+        """
+        for name in files:
+            rows[name] = [str(PurePosixPath(cell)) if cell else "" for cell in rows[name]]
+            if outside := [(line, cell) for line, cell in rows[name].items() if cell and not is_inside(cell)]:
+                line, cell = outside[0]
+                raise UserError(f"{path}, line {line}: {cell!r} is no path within the data folder, written with /")
+        if _SPLIT in rows:
+            parts = rows[_SPLIT].map(lambda text: part_named(text) or "")
+            if len(strange := rows[_SPLIT][(parts == "") & (rows[_SPLIT] != "")]):
+                raise UserError(f"{path}, line {strange.index[0]}: {strange.iloc[0]!r} is none of train, val and test")
+            rows[_SPLIT] = parts
+        needed = [*files, *[CLASS] * needs_class, *[_SPLIT] * (_SPLIT in rows)]
+        faults, seen = {}, set()
+        for line, row in zip(rows.index, rows.to_dict("records"), strict=True):
+            missing = [f"no {name}" for name in needed if not row[name]]
+            missing += [f"{row[name]}: {fault}" for name in files if (fault := file_fault(self.data_path, row[name]))]
+            missing += ["the image stands there twice"] * (row[_IMAGE] in seen)
+            if missing:
+                faults[line] = f"{path.name}, line {line}: {missing[0]}"
+            else:
+                seen.add(row[_IMAGE])
+        return rows.drop(index=list(faults)), list(faults.values())
+
+    def _mask_classes(self, masks: list[str]) -> ClassSet:
+        if self.mask_classes is None:
+            raise UserError(f"the column {masks[0]} holds ids of classes: give --mask_classes a file with their names")
+        return class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+
+
+def _check_header(path: Path, names: Sequence[str]) -> None:
+    """UserError unless the columns are called as the table can call them, with one of images among them."""
+    if _IMAGE not in names:
+        raise UserError(f"{path}: no column {_IMAGE} among {', '.join(names) or 'none'}; name them in the first line")
+    if strange := [name for name in names if name in (RGB.domain, PART)]:
+        raise UserError(f"{path}: a column cannot be called {strange[0]!r}; give it another name")
+
+
+def _whole(texts: list[str]) -> list[str]:
+    """The texts, without `.0` where all are whole numbers; so they are written where some of a column are empty."""
+    if all(re.fullmatch(r"(\d+(\.0+)?)?", text, re.ASCII) for text in texts):
+        return [text.partition(".")[0] for text in texts]
+    return texts

@@ -1,0 +1,100 @@
+"""Classes of masks and boxes: their names from a file, and which one stands for a whole image."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from datasets.tasks import VOID, ClassSet
+from utils.args import number
+from utils.arguments import Argument
+from utils.errors import UserError
+
+CLASS_OF_IMAGE = {
+    "class_of_image": Argument(
+        "commonest", "an image's class: its commonest category, or the one with the lowest id as in FedCV",
+        choices=("commonest", "lowest"),
+    )
+}  # fmt: skip
+MASK_CLASSES = {
+    "mask_classes": Argument(None, "file of the masks' categories: a name per line, `id: name` lines, or a .yaml"),
+    "void_ids": Argument((), "ids of the masks that count nowhere", number(int, least=0, most=65535), nargs="+"),
+}
+_BACKGROUND = "background"
+_NUMBERED = re.compile(r"(\d{1,5})\s*[:,;\t ]\s*(\S.*)")
+
+
+def regular_expression(text: str) -> str:
+    """An argparse type: a regular expression with at least one named group."""
+    try:
+        if re.compile(text).groupindex:
+            return text
+    except re.error as error:
+        raise ArgumentTypeError(f"{text!r} is no regular expression ({error})") from error
+    raise ArgumentTypeError(f"{text!r} names no group; write (?P<sequence>...) for a natural group called sequence")
+
+
+GROUP_PATTERN = {
+    "group_pattern": Argument(
+        None, "regular expression of the files' names; its named groups become natural groups", regular_expression
+    )
+}
+
+
+def groups_of_names(cells: Iterable[str], pattern: str | None) -> pd.DataFrame:
+    """What the named groups of a regular expression find in files' names: a column each, empty where it fits not."""
+    if pattern is None:
+        return pd.DataFrame()
+    expression = re.compile(pattern)
+    found = [expression.search(Path(cell).name) for cell in cells]
+    return pd.DataFrame(
+        [match.groupdict("") if match else {} for match in found], columns=[*expression.groupindex]
+    ).fillna("")
+
+
+def read_categories(path: Path) -> dict[int, str]:
+    """Category names by id: a name per line (ids from 0), `id: name` lines, or the `names` of a `.yaml` file."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix in (".yaml", ".yml"):
+            content = yaml.safe_load(text)
+            names = content["names"] if "names" in content else content["classes"]
+            pairs: Iterable = names.items() if isinstance(names, Mapping) else enumerate(names)
+        else:
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            numbered = [_NUMBERED.fullmatch(line) for line in lines]
+            pairs = [m.groups() for m in numbered if m] if all(numbered) else enumerate(lines)
+        categories = {int(number): str(name).strip() for number, name in pairs}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: cannot read the names of the categories ({' '.join(str(error).split())})") from error
+    if not categories:
+        raise UserError(f"{path}: names no category")
+    return dict(sorted(categories.items()))
+
+
+def class_set(categories: Mapping[int, str], void: Iterable[int] = ()) -> ClassSet:
+    """The classes of id masks: all categories but the void ones; UserError where there are none or too many."""
+    void = tuple(sorted(set(void)))
+    kept = {number: name for number, name in categories.items() if number not in void}
+    if not 1 <= len(kept) <= VOID:
+        raise UserError(f"{len(kept)} classes that are not void, where masks can have 1 to {VOID}; see --void_ids")
+    return ClassSet(tuple(kept.values()), tuple(kept), void)
+
+
+def class_of_image(amounts: np.ndarray, names: tuple[str, ...], rule: str) -> int:
+    """The class of an image from what it shows of each class (C,), by pixels or boxes; -1 where it shows nothing.
+
+    A class called background is taken only where there is no other.
+    """
+    shown = np.flatnonzero(amounts)
+    things = [each for each in shown if names[each].lower() != _BACKGROUND]
+    candidates = np.array(things or shown.tolist(), np.int64)
+    if not len(candidates):
+        return -1
+    return int(candidates[0] if rule == "lowest" else candidates[np.argmax(amounts[candidates])])

@@ -1,0 +1,86 @@
+"""Google Landmarks v2 from its official metadata, with authors as users, or one of its published federated splits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+
+from datasets.sources.source import Source
+from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
+from datasets.table import PART, Found
+from datasets.tasks import CLASS, RGB, ClassSet
+from utils.arguments import Argument
+from utils.errors import UserError
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Landmarks(Source):
+    """The clean part of the training set, `train_clean.csv`, with the `author` of `train_attribution.csv` as user.
+
+    Photographs lie in `--image_folder` as `<id>.jpg`, or in three levels of folders by the id's first three digits.
+    With `--split_file` (Landmarks-User-160k, gld23k) images, users and classes are those of the file; its classes are
+    checked against `train_clean.csv` where that is there.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = {
+        "image_folder": Argument("train", "folder of the photographs, flat or in three levels"),
+        "clean_file": Argument("train_clean.csv", "csv of the columns landmark_id and images"),
+        "attribution_file": Argument("train_attribution.csv", "csv of the columns id and author"),
+    } | SPLIT_ARGUMENTS
+    image_folder: str
+    clean_file: str
+    attribution_file: str
+    split_file: str | None
+    test_file: str | None
+
+    def find(self) -> Found:
+        """The photographs that are there; the others are named."""
+        landmark_of = self._clean() if self.split_file is None or (self.data_path / self.clean_file).is_file() else {}
+        if self.split_file is None:
+            rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(each) for each in landmark_of.values()]})
+            rows["user_id"] = rows["image_id"].map(self._authors()).fillna("")
+            names = {int(each): each for each in landmark_of.values()}
+        else:
+            rows = read_splits(self.data_path, self.split_file, self.test_file)
+            names = check_classes(rows, landmark_of, self.split_file)
+        if strange := [each for each in rows["image_id"] if not _ID.fullmatch(each)]:
+            raise UserError(f"{strange[0]!r} is no id of a landmark's photograph: 16 hexadecimal digits")
+        class_names, classes = numbered(names, rows[CLASS])
+        rows = rows.assign(**{RGB.domain: [self._cell(each) for each in rows["image_id"]], CLASS: classes})
+        there = rows[RGB.domain] != ""
+        faults = [f"{self._places(each)[0]}: there is no such photograph" for each in rows["image_id"][~there]]
+        columns = [RGB.domain, CLASS, "user_id", *([PART] if PART in rows else [])]
+        about = self.about(domains=(RGB.domain,), groups=("user_id",), classes={CLASS: ClassSet(class_names)})
+        return Found(rows[there][columns].reset_index(drop=True), about, faults)
+
+    def _places(self, identity: str) -> tuple[str, str]:
+        name = f"{identity}.jpg"
+        return f"{self.image_folder}/{name}", f"{self.image_folder}/{'/'.join(identity[:3])}/{name}"
+
+    def _cell(self, identity: str) -> str:
+        """Where a photograph lies; empty where it is not there."""
+        return next((place for place in self._places(identity) if (self.data_path / place).is_file()), "")
+
+    def _clean(self) -> dict[str, str]:
+        """The landmark of each clean image."""
+        rows = self._csv(self.clean_file, ["landmark_id", "images"])
+        if not rows["landmark_id"].str.fullmatch(r"\d{1,9}").all():
+            raise UserError(f"{self.data_path / self.clean_file}: landmark_id must be a whole number")
+        pairs = zip(rows["landmark_id"], rows["images"], strict=True)
+        return {identity: landmark for landmark, images in pairs for identity in images.split()}
+
+    def _authors(self) -> dict[str, str]:
+        """The author of each image."""
+        rows = self._csv(self.attribution_file, ["id", "author"])
+        return dict(zip(rows["id"], rows["author"], strict=True))
+
+    def _csv(self, name: str, columns: list[str]) -> pd.DataFrame:
+        path: Path = self.data_path / name
+        try:
+            return pd.read_csv(path, dtype=str, keep_default_na=False, usecols=columns)[columns]
+        except (OSError, ValueError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: cannot read its columns {', '.join(columns)} ({error})") from error

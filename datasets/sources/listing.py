@@ -1,0 +1,109 @@
+"""What several sources share: names of parts, images in folders, and classes as numbers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from datasets.stored import file_of, is_inside
+from datasets.tasks import CLASS, ClassSet
+from utils.errors import UserError
+
+DOMAIN = "domain"  # the group column of where images come from
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+_PARTS = {
+    "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test",
+    "testing": "test", "t10k": "test",  # MNIST's own name of its test images
+}  # fmt: skip
+
+
+def part_named(name: str) -> str | None:
+    """The part (train, val or test) that folders, columns and arrays call by this name; None for other names."""
+    return _PARTS.get(name.strip().lower())
+
+
+def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
+    """The cells of all image files under a folder, sorted, and the files that are left out, with the reason.
+
+    Hidden files and folders are passed over, and what lies more than `deepest` folders deep is not looked for.
+    """
+    cells: list[str] = []
+    faults: list[str] = []
+    for entry in _walk(data_path, deepest):
+        cell = Path(entry.path).relative_to(data_path).as_posix()
+        fault = file_fault(data_path, cell)
+        if fault is None:
+            cells.append(cell)
+        else:
+            faults.append(f"{cell!r}: {fault}")
+    return sorted(cells), sorted(faults)
+
+
+def _walk(folder: Path, deepest: int) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        seen = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in seen:
+        if entry.is_dir():
+            if deepest:
+                yield from _walk(Path(entry.path), deepest - 1)
+        elif entry.name.lower().endswith(IMAGE_ENDINGS):
+            yield entry
+
+
+def file_fault(data_path: Path, cell: str) -> str | None:
+    """Why a file cannot be an image of the table, as far as its name and size tell; None where it can."""
+    if not is_inside(cell) or file_of(cell) != cell or not _is_text(cell):
+        return "a name that the table cannot hold"
+    try:
+        status = (data_path / cell).stat()
+    except OSError as error:
+        return "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+    if not stat.S_ISREG(status.st_mode):
+        return "no file"
+    return None if status.st_size else "an empty file"
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
+    return True
+
+
+def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.ndarray, dict[str, ClassSet]]:
+    """The images' classes as numbers, (N,) int64, -1 where the text is empty, and what `About.classes` says of them.
+
+    The classes are the texts that occur, sorted, as numbers where all are whole numbers. With `names`, the texts are
+    numbers already, and class k is called `names[k]`; `UserError` where one has no name.
+    """
+    found = set(texts) - {""}
+    if names:
+        order = [str(number) for number in range(len(names))]
+        if strange := sorted(found - set(order)):
+            raise UserError(f"class {strange[0]!r} is none of 0..{len(names) - 1}, which have names")
+    else:
+        order = sorted(found, key=lambda text: (int(text), text)) if all(map(_is_number, found)) else sorted(found)
+    if not order:
+        return np.full(len(texts), -1), {}
+    numbers = {"": -1, **{text: number for number, text in enumerate(order)}}
+    return np.array([numbers[text] for text in texts], np.int64), {CLASS: ClassSet(tuple(names or order))}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def read_names(path: Path, argument: str) -> tuple[str, ...]:
+    """The names in a text file, one a line; `UserError` names the argument where there are none."""
+    try:
+        names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot read the names, one a line ({error}); see {argument}") from error
+    if not any(names):
+        raise UserError(f"{path}: no name in it, where one should stand a line; see {argument}")
+    return tuple(name for name in names if name)

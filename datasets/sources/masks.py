@@ -1,0 +1,135 @@
+"""Photographs with id masks: CamVid's, PASCAL VOC's and SBD's layouts, and what is like them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from datasets.sources.labels import (
+    CLASS_OF_IMAGE,
+    GROUP_PATTERN,
+    MASK_CLASSES,
+    class_of_image,
+    class_set,
+    groups_of_names,
+    read_categories,
+)  # fmt: skip
+from datasets.sources.listing import IMAGE_ENDINGS
+from datasets.sources.source import Source
+from datasets.table import PART, PARTS, Found
+from datasets.tasks import CLASS, MASK, RGB, VOID, ClassSet, Encoding
+from utils import progress
+from utils.arguments import Argument
+from utils.errors import UserError
+
+_STORED = Encoding(MASK, "uint8", 1, categorical=True)
+PLACE = "{part}"
+VOC_NAMES = (
+    "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
+)  # fmt: skip
+_VOC_LISTS = Path("ImageSets", "Segmentation")
+
+
+class Masks(Source):
+    """Photographs in one folder, masks of the same names in another; `{part}` in both stands for train, val and test.
+
+    In PASCAL VOC's layout (`JPEGImages`, `SegmentationClass`, `ImageSets/Segmentation`) everything is known: 21
+    classes, 255 for the border that counts nowhere, and the lists of the parts. With `--mask_folder
+    SegmentationClassAug` it takes the list `trainaug.txt` of the annotations that SBD adds.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = {
+        "image_folder": Argument("{part}/rgb", "of the photographs; {part}: train, val and test in turn"),
+        "mask_folder": Argument("{part}/label", "of the id masks, whose files have the photographs' names"),
+    } | MASK_CLASSES | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
+    image_folder: str
+    mask_folder: str
+    mask_classes: str | None
+    void_ids: Sequence[int]
+    class_of_image: str
+    group_pattern: str | None
+
+    def find(self) -> Found:
+        """All photographs that have a mask with a known id; the others are named."""
+        is_voc = (self.data_path / _VOC_LISTS).is_dir() and (self.data_path / "JPEGImages").is_dir()
+        pairs = pd.DataFrame(self._voc() if is_voc else self._folders(), columns=[RGB.domain, MASK, PART])
+        if pairs.empty:
+            raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
+        there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
+        faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
+        pairs = pairs[there].reset_index(drop=True)
+        seen = self._amounts(pairs[MASK].tolist())
+        if is_voc:
+            classes = class_set(dict(enumerate(VOC_NAMES)), {VOID, *self.void_ids})
+        elif self.mask_classes is not None:
+            classes = class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+        else:
+            classes = class_set({i: f"class {i}" for i in sorted(set().union(*seen))}, self.void_ids)
+        rows = pairs.assign(**{CLASS: [self._class(amounts, classes) for amounts in seen]})
+        groups = groups_of_names(rows[RGB.domain], self.group_pattern)
+        rows = pd.concat([rows, groups], axis=1)
+        if set(rows[PART]) == {""}:
+            rows = rows.drop(columns=PART)
+        about = self.about(
+            domains=(RGB.domain, MASK), groups=tuple(groups), classes={CLASS: classes, MASK: classes}
+        )  # fmt: skip
+        return Found(rows, about, faults)
+
+    def _voc(self) -> Iterator[tuple[str, str, str]]:
+        """Photograph, mask and part of each line of the lists; those of `trainaug.txt` for added annotations."""
+        folder = self.mask_folder if self.mask_folder != Masks.arguments["mask_folder"].default else "SegmentationClass"
+        train = "trainaug" if folder.endswith("Aug") else "train"
+        for name, part in ((train, "train"), ("val", "val"), ("test", "test")):
+            path = self.data_path / _VOC_LISTS / f"{name}.txt"
+            for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+                if line.strip():
+                    stem = Path(line.split()[0]).stem
+                    yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
+
+    def _folders(self) -> Iterator[tuple[str, str, str]]:
+        """Photograph, mask and part (empty without `{part}`) of each file of the image folders."""
+        root = self.data_path / self.image_folder.split(PLACE)[0]
+        within = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+        for name in within if PLACE in self.image_folder else [""]:
+            part = next((part for part in PARTS if name.startswith(part)), "")
+            if PLACE in self.image_folder and not part:
+                continue
+            images, masks = (Path(folder.replace(PLACE, name)) for folder in (self.image_folder, self.mask_folder))
+            folder = self.data_path / images
+            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if path.suffix.lower() in IMAGE_ENDINGS and not path.name.startswith("."):
+                    yield (images / path.name).as_posix(), (masks / f"{path.stem}.png").as_posix(), part
+
+    def _amounts(self, cells: list[str]) -> list[dict[int, int]]:
+        """The pixels of each id in each mask; empty for masks that cannot be read, which packing names."""
+
+        from datasets.packed import read_image
+
+        def count(cell: str) -> dict[int, int]:
+            try:
+                ids = read_image(self.data_path, cell, _STORED)
+            except ValueError:
+                return {}
+            return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
+
+        with ThreadPoolExecutor() as pool:
+            return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+
+    def _class(self, amounts: dict[int, int], classes: ClassSet) -> int:
+        from datasets.packed import class_numbers
+
+        if not amounts:
+            return -1
+        ids = np.array(list(amounts))
+        try:
+            numbers = class_numbers(ids, classes)
+        except ValueError:
+            return -1
+        of_class = np.bincount(numbers, list(amounts.values()), VOID + 1)[: len(classes.names)]
+        return class_of_image(of_class, classes.names, self.class_of_image)

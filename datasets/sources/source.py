@@ -1,0 +1,40 @@
+"""What a source of images is: something that finds a data set's files, classes and natural groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from datasets.table import About, Found
+from utils.arguments import Argument, read_arguments
+from utils.errors import UserError
+
+
+class Source(ABC):
+    """One kind of data set, in the folder `data_path`.
+
+    `arguments` are the source's own; each becomes an attribute. To add a source, write a module with a subclass and
+    name it in `datasets/sources/__init__.py`.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = {}
+
+    def __init__(self, args: Namespace) -> None:
+        self.data_path: Path = args.data_path
+        self.rand_seed: int = args.rand_seed
+        self._fit: str = args.fit
+        self._name: str = args.source
+        read_arguments(self, args)
+
+    @abstractmethod
+    def find(self) -> Found:
+        """The images; files that are missing or broken are left out and named, `UserError` where nothing is left."""
+
+    def about(self, **what: Any) -> About:
+        """`About` with what stage 1 is told for every source; UserError where no table can be like that."""
+        try:
+            return About(source=self._name, fit=self._fit, **what)
+        except ValueError as error:
+            raise UserError(f"--source {self._name}: {error}") from error

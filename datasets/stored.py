@@ -1,0 +1,236 @@
+"""The pixels that a cell of the table names: an image file, or one row of an array file.
+
+A cell is a path relative to the data folder, `rgb/a.png`, or such a path with a row behind it:
+
+| cell | what |
+|---|---|
+| `x.npy#17` | row 17 of the array |
+| `x.npz#train_images/17` | row 17 of the member `train_images` |
+| `x.bin#3073:3x32x32` | bytes from offset 3073 on, in the shape (3, 32, 32) |
+
+`.bin` may also be `-ubyte`, the ending of MNIST's files. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import struct
+import tempfile
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from threading import Lock
+from typing import IO, Literal
+
+import numpy as np
+from numpy.lib import format as npy
+from PIL import ExifTags, Image
+
+from utils.errors import UserError
+
+# What the readers of images and arrays raise at bytes that are none, found by flipping bits.
+FAULTS = (
+    OSError, ValueError, SyntaxError, EOFError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError,
+    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, Image.DecompressionBombError,
+)  # fmt: skip
+# They are about what nobody asked for: broken remarks of cameras, palettes that could have an alpha channel.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+
+_ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
+_BYTES = re.compile(r"(\d{1,18}):(\d{1,9}(?:x\d{1,9}){1,3})")
+_IN_MEMBER = re.compile(r"(.+)/(\d{1,18})")
+_UNPACKING = Lock()  # two threads must not unpack the same large member twice
+_UNKNOWN_SCALE = ("I", "F")  # 32 bits, of which nobody knows what is white
+_TURNS = {  # that make an image upright, by what its EXIF entry says
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
+
+
+def is_inside(cell: str) -> bool:
+    """Whether a cell names a file that lies in the data folder, by its path alone."""
+    path = PurePosixPath(cell)
+    return bool(cell) and not path.is_absolute() and ".." not in path.parts and not re.search(r"[\\\0\n\r]", cell)
+
+
+def file_of(cell: str) -> str:
+    """The file of a cell, without the row behind it."""
+    match = _ROW.fullmatch(cell)
+    return match[1] if match else cell
+
+
+def read_photograph(data_path: Path, cell: str) -> np.ndarray:
+    """A cell's photograph in any mode, turned as its EXIF entry says: (3, H, W) uint8 RGB; ValueError if unreadable."""
+    values = _read_row(data_path, cell)
+    if values is None:
+        with _opened(data_path / cell) as image:
+            if image.mode in _UNKNOWN_SCALE:
+                raise ValueError(f"pixel format {image.mode} where a photograph should be")
+            upright = _turned(image)
+            # Pillow would cut 16-bit values off at 255.
+            values = np.asarray(upright if image.mode.startswith("I;16") else upright.convert("RGB"))
+    return _as_rgb(values)
+
+
+def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarray:
+    """A cell's values as they are stored, (C, H, W); ValueError if unreadable or in none of Pillow's `modes`."""
+    values = _read_row(data_path, cell)
+    if values is None:
+        with _opened(data_path / cell) as image:
+            if image.mode not in modes:
+                raise ValueError(f"pixel format {image.mode} where one of {', '.join(modes)} should be")
+            values = np.asarray(image)
+            values = values.astype(np.uint8) if image.mode == "1" else values
+    return _channels_first(values)
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The array of a `.npy` file, mapped: a header that claims terabytes takes none. ValueError where there is none."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FAULTS as error:
+        raise ValueError(f"cannot be read as a NumPy array of numbers ({error})") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError("cannot be read as a NumPy array of numbers (it is an archive)")
+    return array
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """An image that is open, whose faults become ValueError."""
+    try:
+        image = Image.open(path)
+        image.load()
+    except FAULTS as error:
+        raise ValueError(f"not a readable image ({error})") from error
+    with image:
+        yield image
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """The image as its EXIF entry says, or as it stands where that cannot be read."""
+    try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation)
+    except FAULTS:
+        return image
+    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
+    return image if turn is None else image.transpose(turn)
+
+
+def _read_row(data_path: Path, cell: str) -> np.ndarray | None:
+    """The array that a cell with a row names; None for other cells."""
+    match = _ROW.fullmatch(cell)
+    if match is None:
+        return None
+    path, row = data_path / match[1], match[2]
+    try:
+        if found := _BYTES.fullmatch(row):
+            shape, offset = tuple(map(int, found[2].split("x"))), int(found[1])
+            if offset + math.prod(shape) > path.stat().st_size:
+                raise ValueError("the file ends before")
+            values = np.memmap(path, np.uint8, "r", offset, shape)
+        elif found := _IN_MEMBER.fullmatch(row):
+            with _UNPACKING:
+                member = _member(path, found[1], path.stat().st_mtime_ns)
+            if isinstance(member, str):
+                raise ValueError(member)
+            values = member[int(found[2])]
+        elif row.isascii() and row.isdigit():
+            values = open_array(path)[int(row)]
+        else:
+            raise ValueError("it is no number")
+    except FAULTS as error:
+        raise ValueError(f"row {row} of {match[1]} cannot be read ({error})") from error
+    return np.array(values)
+
+
+@dataclass(frozen=True)
+class Member:
+    """An array of an `.npz` file that is open: shape, type, memory order ("C" or "F"), and the stream of its bytes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    order: Literal["C", "F"]
+    stream: IO[bytes]
+
+
+@contextmanager
+def open_member(path: Path, name: str) -> Iterator[Member]:
+    """An array of an `.npz` file, of which nothing is read yet but the header.
+
+    ValueError where there is none or it would have to be unpickled; also from the block, where it is broken.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+            is_first = npy.read_magic(stream) == (1, 0)
+            shape, fortran, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(stream)
+            if dtype.hasobject:
+                raise ValueError("it is pickled, and nothing is unpickled; save it as an array of numbers or text")
+            yield Member(shape, dtype, "F" if fortran else "C", stream)
+    except FAULTS as error:
+        raise ValueError(f"{path.name} has no readable array {name} ({error})") from error
+
+
+@lru_cache(maxsize=8)
+def _member(path: Path, name: str, modified: int) -> np.ndarray | str:
+    """An array of an `.npz` file, memory-mapped, or what is wrong with it: found out once, and not for every row.
+
+    However large it is, it takes no memory: it is unpacked into a file without a name beside `path`, which goes when
+    nobody uses the array any more (see `forget_members`).
+    """
+    try:
+        with open_member(path, name) as member:
+            return _unpacked(member, path.parent)
+    except ValueError as error:
+        return str(error)
+
+
+def _unpacked(member: Member, folder: Path) -> np.ndarray:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            shutil.copyfileobj(member.stream, file, 1 << 20)
+            file.flush()
+            return np.memmap(file, member.dtype, "r", 0, member.shape, member.order)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot unpack an array there ({error.strerror or error}); make room") from error
+
+
+def read_member(path: Path, name: str) -> np.ndarray:
+    """An array of an `.npz` file as a whole, for small ones; ValueError where there is none or it is broken."""
+    with open_member(path, name) as member:
+        return np.frombuffer(member.stream.read(), member.dtype).reshape(member.shape, order=member.order)
+
+
+def forget_members() -> None:
+    """Let go of unpacked arrays, and with them of the space on the disk."""
+    _member.cache_clear()
+
+
+def _channels_first(values: np.ndarray) -> np.ndarray:
+    """(H, W), (H, W, C) or (C, H, W) as (C, H, W)."""
+    if values.ndim == 2 and values.size:
+        return values[None]
+    if values.ndim != 3 or not values.size:
+        raise ValueError(f"an array of shape {values.shape} is no image")
+    return values if values.shape[0] <= 4 < values.shape[2] else values.transpose(2, 0, 1)
+
+
+def _as_rgb(values: np.ndarray) -> np.ndarray:
+    """Grey or colour values of 8 or 16 bits as (3, H, W) uint8."""
+    values = _channels_first(values)
+    if values.dtype.kind == "u" and values.dtype.itemsize == 2:  # of either byte order
+        values = (values >> 8).astype(np.uint8)
+    if values.dtype != np.uint8 or len(values) not in (1, 3, 4):
+        raise ValueError(
+            f"{len(values)} channels of {values.dtype} where a photograph has 1, 3 or 4 of uint8 or uint16"
+        )
+    return values[:3] if len(values) > 1 else values.repeat(3, axis=0)

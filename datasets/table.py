@@ -1,0 +1,352 @@
+"""The table of images: what stage 1 writes, and all that later stages know of a data set.
+
+`filtered_file_paths.csv` has a row per image: a column for each domain with the image's file, relative to the data
+folder; its class (a number, -1 for none); a column for each kind of natural group; and its part. The `.json` beside it
+says what the columns are, the classes' names and void ids, and how the table was made.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from datasets.tasks import CLASS, RGB, VOID, ClassSet, Task, get_task
+from utils.errors import UserError
+from utils.files import locked, write_atomically, write_json
+from utils.runs import data_path_or_default
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLE_FILE = "filtered_file_paths.csv"
+ABOUT_FILE = "filtered_file_paths.json"
+LEFT_OUT_FILE = "missing_files.txt"
+BOXES_FILE = "filtered_boxes.csv"
+STAGE = "extract_datapoints_for_experiments.py"
+PART = "part"
+PARTS = ("train", "val", "test")
+BOXES = "boxes"
+BOX_COLUMNS = ["image", CLASS, "left", "top", "right", "bottom"]
+FITS = ("crop", "pad", "stretch")
+VERSION = 1  # of the two files: to be raised when they change
+_LARGEST_ID = 2**16 - 1  # of a mask
+_SHOWN = 80  # characters of a broken cell
+
+
+@dataclass(frozen=True)
+class About:
+    """What the table says of all its images; ValueError where no table can be like that.
+
+    Args:
+        source: the name of the source that found them.
+        domains: the columns that name files, rgb first.
+        groups: the columns of natural groups.
+        classes: the classes of the class column (under `CLASS`), of each domain of id masks and of boxes (`BOXES`).
+        together: the group column whose images never stand in two parts (views of one place), if any.
+        fit: how an image that is not square becomes one: its middle, with a margin, or stretched.
+        limits: by domain, the median of the stored values of an image above which it is refused.
+        made_by: the command.
+    """
+
+    source: str
+    domains: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    classes: Mapping[str, ClassSet] = field(default_factory=dict)
+    together: str | None = None
+    fit: str = "crop"
+    limits: Mapping[str, float] = field(default_factory=dict)
+    made_by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.fit not in FITS:
+            raise ValueError(f"fit {self.fit!r} is none of {', '.join(FITS)}")
+        if RGB.domain not in self.domains or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
+        if self.together is not None and self.together not in self.groups:
+            raise ValueError(f"no column {self.together!r}, whose images stay together")
+        if strange := [limit for limit in self.limits.values() if not isinstance(limit, int | float)]:
+            raise ValueError(f"{strange[0]!r} is no limit")
+        for domain in self.classes.keys() & set(self.domains):
+            masks = self.classes[domain]
+            if len(masks.names) > VOID or not all(0 <= each <= _LARGEST_ID for each in (*masks.ids, *masks.void)):
+                raise ValueError(f"{domain}: masks have at most {VOID} classes, and ids in 0..{_LARGEST_ID}")
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the csv file, in order."""
+        return [*self.domains, CLASS, *self.groups, PART]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a source has found: a row per image, and what it says of all.
+
+    `rows` has the columns of `about`; without the column `part` images are held out at random. `faults` names files
+    that were left out, with the reason. `boxes`, where the source has some, has a row per box, `BOX_COLUMNS`: the cell
+    of the image, the box's class, and its sides as shares of the image's width and height.
+    """
+
+    rows: pd.DataFrame
+    about: About
+    faults: Sequence[str] = ()
+    boxes: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The images of an experiment, in a fixed order that every later file (assignments, partitions) refers to.
+
+    `files` maps a domain to the images' cells (see `datasets/stored.py`), `labels` (N,) int64 are the classes, -1 for
+    none, `groups` maps a group column to (N,) strings. `train`, `val` and `test` are positions: of the images that are
+    dealt to clients, of those that central training validates on (often none), and of those that nobody trains on.
+    """
+
+    data_path: Path
+    about: About
+    files: Mapping[str, tuple[str, ...]]
+    labels: np.ndarray
+    groups: Mapping[str, np.ndarray]
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def image_ids(self) -> tuple[str, ...]:
+        """The images' names: the cells of their photographs."""
+        return self.files[RGB.domain]
+
+    @property
+    def units(self) -> np.ndarray:
+        """(N,) int64: images with the same number never stand on two sides of a split."""
+        if self.about.together is None:
+            return np.arange(len(self))
+        return np.unique(self.groups[self.about.together], return_inverse=True)[1]
+
+    def cells(self, domain: str) -> tuple[str, ...]:
+        """The cells of a domain; UserError where the table has no such column."""
+        if domain not in self.files:
+            raise UserError(
+                f"{self.data_path / TABLE_FILE} has no files of {domain}, only of {', '.join(self.files)}; "
+                f"run {STAGE} again with a task that reads them"
+            )
+        return self.files[domain]
+
+    def class_set(self, task: Task) -> ClassSet:
+        """The classes of a categorical task; UserError where the table has none for it."""
+        if task.labelled_by not in self.about.classes:
+            raise UserError(
+                f"{task.name}: {self.data_path / TABLE_FILE} has no classes of its {task.labelled_by} column"
+            )
+        return self.about.classes[task.labelled_by]
+
+    def bind(self, task: Task) -> Task:
+        """The task with the table's classes, where it has any."""
+        return task.with_classes(self.class_set(task)) if task.categorical else task
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes 0, 1, … of the class column; empty without classes."""
+        return self.about.classes[CLASS].names if CLASS in self.about.classes else ()
+
+
+def classes_for(task: str, data_path: Path | None, result_path: Path) -> ClassSet | None:
+    """The classes of a task in the table of a data folder, by default of the one that images were last selected from.
+
+    None for a task without classes, which needs no table. UserError where there is no table, or none for the task.
+    """
+    entry = get_task(task)
+    return read_table(data_path_or_default(data_path, result_path)).class_set(entry) if entry.categorical else None
+
+
+def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
+    """The rows with a part for each: those that the source knows, or about `test_fraction` of the images held out.
+
+    Where a source has a `val` part and no `test` part, that is what is held out. Images that belong together (see
+    `About.together`) are held out together, or not at all. UserError where a part would be empty, or a row could not
+    be read again.
+    """
+    rows = found.rows.reset_index(drop=True)
+    if not len(rows):
+        raise UserError(
+            "no image is left" + (f"; the first file left out is {found.faults[0]}" if found.faults else "")
+        )
+    try:
+        _check_rows(rows, found.about)
+    except ValueError as error:
+        raise UserError(f"{error}; rename it or leave it out") from error
+    if PART not in rows:
+        units = rows[found.about.together] if found.about.together else rows.index.astype(str)
+        rows = rows.assign(**{PART: _held_out(units, test_fraction, seed)})
+    elif "test" not in set(rows[PART]):
+        if "val" in set(rows[PART]):
+            rows = rows.assign(**{PART: rows[PART].replace("val", "test")})
+        else:
+            rows = make_table(replace(found, rows=rows.drop(columns=PART)), test_fraction, seed)
+    counts = rows[PART].value_counts()
+    if not counts.get("train", 0) or not counts.get("test", 0):
+        raise UserError(
+            f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images; "
+            "give more images, or another --test_fraction"
+        )
+    return rows[found.about.columns]
+
+
+def _held_out(units: pd.Series | pd.Index, test_fraction: float, seed: int) -> np.ndarray:
+    """The part of each image, where those with the same unit stay together."""
+    names, images = np.unique(units, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(names))
+    dealt = np.cumsum(np.bincount(images)[order])
+    held_out = order[dealt <= test_fraction * len(units)]
+    return np.where(np.isin(images, held_out), "test", "train")
+
+
+def write_table(data_path: Path, found: Found) -> Path:
+    """Write the two files, and boxes and the list of what was left out if there are any; returns the csv's path.
+
+    The rows must have parts; see `make_table`.
+    """
+    about = found.about
+    path = data_path / TABLE_FILE
+    with locked(data_path / f".{TABLE_FILE}.lock"):  # of two at once, the files of one stay together
+        (data_path / ABOUT_FILE).unlink(missing_ok=True)  # it must never speak of another table
+        with write_atomically(path) as temporary:
+            found.rows[about.columns].to_csv(temporary, index=False)
+        if found.boxes is not None:
+            with write_atomically(data_path / BOXES_FILE) as temporary:
+                found.boxes[BOX_COLUMNS].to_csv(temporary, index=False)
+        write_json(data_path / ABOUT_FILE, {"version": VERSION, **asdict(about)})
+        (data_path / LEFT_OUT_FILE).unlink(missing_ok=True)
+        if found.faults:
+            with write_atomically(data_path / LEFT_OUT_FILE) as temporary:
+                temporary.write_text("".join(f"{fault}\n" for fault in found.faults), encoding="utf-8")
+    return path
+
+
+def read_table(data_path: Path) -> Table:
+    """The table of a data folder; a `UserError` names the command that makes it, or the row at fault."""
+    path = data_path / TABLE_FILE
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run {STAGE} first")
+    about = _read_about(data_path)
+    content = path.read_bytes()
+    rows = _read_rows(path, content, about)
+    parts = {part: np.flatnonzero(rows[PART] == part) for part in PARTS}
+    plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
+    digest = hashlib.sha256(content + json.dumps(plain, sort_keys=True).encode())
+    if BOXES in about.classes:
+        digest.update(_boxes_file(data_path).read_bytes())
+    return Table(
+        data_path, about, {domain: tuple(rows[domain]) for domain in about.domains},
+        rows[CLASS].to_numpy(np.int64, copy=True), {name: rows[name].to_numpy(str) for name in about.groups},
+        parts["train"], parts["val"], parts["test"], digest.hexdigest(),
+    )  # fmt: skip
+
+
+def read_boxes(table: Table) -> pd.DataFrame:
+    """The boxes of the table's images, a row each: `BOX_COLUMNS`, in the order of the images.
+
+    UserError where the table has none, or they are broken.
+    """
+    import pandas as pd
+
+    path = _boxes_file(table.data_path)
+    if BOXES not in table.about.classes:
+        raise UserError(f"{table.data_path / TABLE_FILE}: its images have no boxes; see --source coco")
+    try:
+        boxes = pd.read_csv(path)[BOX_COLUMNS]
+        corners = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)
+        known = boxes[CLASS].isin(range(len(table.about.classes[BOXES].names))) & boxes["image"].isin(table.image_ids)
+        if not known.all() or not ((corners >= 0) & (corners <= 1)).all():
+            raise ValueError("a box is of no image, of no class, or outside its image")
+        if not (corners[:, :2] < corners[:, 2:]).all():
+            raise ValueError("a box has no area")
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: {error}; run {STAGE} again") from error
+    position = {cell: number for number, cell in enumerate(table.image_ids)}
+    return boxes.iloc[np.argsort(boxes["image"].map(position).to_numpy(), kind="stable")].reset_index(drop=True)
+
+
+def _boxes_file(data_path: Path) -> Path:
+    path = data_path / BOXES_FILE
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run {STAGE} again")
+    return path
+
+
+def _read_about(data_path: Path) -> About:
+    path = data_path / ABOUT_FILE
+    if not path.is_file():
+        raise UserError(f"{path} is missing: the selection is of an earlier version; run {STAGE} again")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        version, made_by = content.pop("version"), str(content["made_by"])
+        if version != VERSION:
+            raise UserError(f"{path} is of version {version}, and this is {VERSION}; run again: {made_by}")
+        classes = {name: ClassSet.of(value) for name, value in content.pop("classes").items()}
+        lists = {name: tuple(map(str, content.pop(name))) for name in ("domains", "groups")}
+        return About(**content, **lists, classes=classes)  # type: ignore[arg-type]
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{path}: not a table's description ({error}); run {STAGE} again") from error
+
+
+def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
+    """The rows, all as text but the classes, checked; UserError otherwise."""
+    import pandas as pd
+
+    try:
+        header, _, body = content.partition(b"\n")
+        if next(csv.reader([header.decode()], strict=True), []) != about.columns:
+            raise ValueError(f"its columns are not {', '.join(about.columns)}")
+        if not body:
+            raise ValueError("it names no image")
+        rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+        n_lines = body.count(b"\n") + (not body.endswith(b"\n"))
+        if not isinstance(rows.index, pd.RangeIndex):  # which pandas makes of the fields that are too many
+            raise ValueError("its first row has more fields than columns")
+        if len(rows) != n_lines:
+            raise ValueError(
+                f"{n_lines} lines make {len(rows)} rows: a blank line, or a quotation mark that is not closed"
+            )
+        _whole_classes(rows, about)
+        _check_rows(rows, about)
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}; run {STAGE} again") from error
+    return rows
+
+
+def _check_rows(rows: pd.DataFrame, about: About) -> None:
+    """ValueError where a cell leads out of the data folder, an image stands there twice, or a text or part is none."""
+    from datasets.stored import is_inside
+
+    if strange := set(rows.get(PART, ())) - set(PARTS):
+        raise ValueError(f"part {strange.pop()!r} is none of {', '.join(PARTS)}")
+    for domain in about.domains:
+        if outside := [cell for cell in rows[domain] if not is_inside(cell)]:
+            raise ValueError(f"{outside[0][:_SHOWN]!r} is no path within the data folder")
+    if twice := rows[RGB.domain][rows[RGB.domain].duplicated()].tolist():
+        raise ValueError(f"{twice[0]} stands there twice")
+    for name in about.groups:
+        if broken := rows[name][rows[name].str.contains(r"[\r\n\0]")].tolist():
+            raise ValueError(f"{name} {broken[0][:_SHOWN]!r} has a line break")
+
+
+def _whole_classes(rows: pd.DataFrame, about: About) -> None:
+    """Turn the classes into numbers; ValueError where one is none of the table's."""
+    n_classes = len(about.classes[CLASS].names) if CLASS in about.classes else 0
+    known = {str(label): label for label in range(-1, n_classes)}
+    strange = sorted(set(rows[CLASS]) - known.keys())
+    if strange:
+        raise ValueError(f"class {strange[0][:40]!r} is none of -1..{n_classes - 1}")
+    rows[CLASS] = rows[CLASS].map(known)

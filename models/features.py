@@ -1,0 +1,134 @@
+"""What is clustered: the embedding of a central model, the target itself, the image, or a public network's features.
+
+`model` is the paper's way. `target` asks what the embedding is a stand-in for: no network is trained at all. `image`
+is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm downloads.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from datasets.task_data import Batch, TaskData
+    from models.task_model import TaskModel
+
+KINDS = ("model", "target", "image")
+PUBLIC = "timm:"
+GRID = 8  # cells to a side of a shrunk target or image
+
+
+@dataclass(frozen=True)
+class Features:
+    """A way to make numbers of images: `of(batch)` is (B, `size`) float32; `inputs` names all that it depends on."""
+
+    size: int
+    inputs: str
+    of: Callable[[Batch], Tensor]
+
+
+def features_kind(text: str) -> str:
+    """An argparse type: one of `KINDS`, or `timm:` and the name of a network."""
+    if text not in KINDS and not (text.startswith(PUBLIC) and len(text) > len(PUBLIC)):
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(KINDS)} and {PUBLIC}<name>")
+    return text
+
+
+def model_for(args: Namespace) -> tuple[TaskModel, Path]:
+    """The model that the arguments of `extract_embeddings.py` ask for, and its file.
+
+    That is the central model, or where something else is clustered the initial one, which has the image size and the
+    target. UserError if there is none, or a model's performance is asked for that has not been trained.
+    """
+    from models.task_model import init_file, load_model
+    from models.training import central_model
+
+    if args.features == "model":
+        return central_model(args.load_model_dir, args.task, args.use_cbam, args.from_checkpoint)
+    if args.observe_performance:
+        raise UserError("--observe_performance measures the central model; give --features model")
+    path = init_file(args.init_model_dir, args.task, args.use_cbam)
+    return load_model(path, args.task, "model_initialization.py"), path
+
+
+def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
+    """The features of this kind; `model` is the central model, which only "model" asks for more than its settings."""
+    from models.task_model import fingerprint
+
+    if kind == "model":
+        return Features(model.embedding_size, fingerprint(model), lambda batch: model(batch.images)[0].flatten(1))
+    if kind == "image":
+        return Features(3 * GRID**2, f"image {GRID}", thumbnails)
+    if kind == "target":
+        cells = GRID**2 if data.task.dense else 1
+        size = data.task.out_channels * cells
+        return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
+    return _public(kind.removeprefix(PUBLIC), data)
+
+
+def thumbnails(batch: Batch) -> Tensor:
+    """The images shrunk to 8 by 8 pixels, (B, 3 * 64) float32."""
+    import torch.nn.functional as F
+
+    return F.adaptive_avg_pool2d(batch.images, GRID).flatten(1)
+
+
+def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
+    """The targets' means over the pixels that count, in a grid of 8 by 8 cells: (B, C * 64) float32.
+
+    Ids become shares of the classes; a task of one class per image has the class alone, (B, C). A cell in which nothing
+    counts has the mean of its image, and an image in which nothing counts has zeros.
+    """
+    import torch.nn.functional as F
+
+    values, valid = batch.target, batch.valid
+    if data.task.categorical:
+        values, valid = F.one_hot(values, data.task.out_channels).movedim(-1, 1), valid[:, None]
+    if not data.task.dense:
+        return (values * valid).float()
+    weight = valid.expand_as(values).float()
+    values = values.where(valid, 0).float()
+    sums, counts = (F.adaptive_avg_pool2d(each, GRID) for each in (values, weight))
+    whole = values.sum((2, 3), keepdim=True) / weight.sum((2, 3), keepdim=True).clamp(min=1)
+    return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
+
+
+def _public(name: str, data: TaskData) -> Features:
+    """Pooled features of a network of timm with its published weights, on images resized and scaled to suit it."""
+    import timm  # takes seconds to import
+
+    try:
+        network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval().to(data.device)
+    except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know
+        raise UserError(f"--features {PUBLIC}{name}: timm has no such network or its weights cannot be downloaded "
+                        f"({' '.join(str(error).split())[:200]})") from error  # fmt: skip
+    size = int(
+        getattr(network, "head_hidden_size", network.num_features)
+    )  # some have a layer between pooling and classes
+    return Features(size, f"{PUBLIC}{name} {timm.__version__}", _Scaled(network).of)
+
+
+class _Scaled:
+    """A network behind the resizing and scaling that its published configuration asks for."""
+
+    def __init__(self, network: Any) -> None:
+        import torch
+
+        config = network.pretrained_cfg
+        self._network, self._size = network, list(config["input_size"][1:])
+        device = next(network.parameters()).device
+        self._mean, self._std = (torch.tensor(config[key], device=device).view(1, 3, 1, 1) for key in ("mean", "std"))
+
+    def of(self, batch: Batch) -> Tensor:
+        """(B, size) float32."""
+        import torch.nn.functional as F
+
+        images = F.interpolate(batch.images, self._size, mode="bilinear", antialias=True)
+        return self._network((images - self._mean) / self._std).flatten(1)

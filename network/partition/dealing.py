@@ -1,0 +1,152 @@
+"""A partition as it is asked for, kept, saved and read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from network.partition.rules import PARTITIONERS
+from utils.args import POSITIVE_INT, Parser, number
+from utils.errors import UserError
+from utils.files import locked, read_json, write_array, write_atomically, write_json
+from utils.streams import generator
+
+PARTITION_FILE = "partition.json"
+# Beyond these bounds, where nothing depends on alpha any more, numbers that are computed from it over- and underflow.
+ALPHA = number(float, least=1e-100, most=1e100)
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """Who has which images, of which groups, and how that came about.
+
+    `client_of` (N,) int32 holds each image's client, -1 for images that nobody has; `groups` (N,) int64 each image's
+    group, dealt or not, -1 for none; `origin` the arguments of the partition by their names on the command line, and
+    SHA-256 sums of what it was made from.
+    """
+
+    client_of: np.ndarray
+    groups: np.ndarray
+    n_clients: int
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def clients(self) -> list[np.ndarray]:
+        """Each client's images, in increasing order."""
+        order = np.argsort(self.client_of, kind="stable")
+        bounds = np.searchsorted(self.client_of[order], np.arange(self.n_clients + 1))
+        return [order[a:b] for a, b in pairwise(bounds)]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Images of each client, (clients,)."""
+        return np.bincount(self.client_of[self.client_of >= 0], minlength=self.n_clients)
+
+    def save(
+        self, folder: Path, image_ids: Sequence[str] | None = None, classes: np.ndarray | None = None
+    ) -> None:  # fmt: skip
+        """Write the partition into a folder, from which `read_dealing` and `network.partition.saved_partition` read it.
+
+        `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client,
+        `partition.csv` a row an image that is dealt (user_id, image_id, class where `classes` (N,) are given, and
+        cluster: the columns of Google's federated vision data sets) and `partition.json` the origin and the client
+        sizes. `image_ids` are the images' names, N of them; without them images are named by number.
+        """
+        with locked(folder / ".partition.lock"):  # of two that save here at once, the files of one stay together
+            self._write(folder, image_ids, classes)
+
+    def _write(self, folder: Path, image_ids: Sequence[str] | None, classes: np.ndarray | None) -> None:
+        import pandas as pd
+
+        for name, array in (("partition", self.client_of), ("groups", self.groups)):
+            write_array(folder / f"{name}.npy", array)
+        with write_atomically(folder / "clients.json") as temporary:
+            temporary.write_text(json.dumps([images.tolist() for images in self.clients]), encoding="utf-8")
+        dealt = np.flatnonzero(self.client_of >= 0)
+        columns: dict[str, Any] = {"user_id": self.client_of[dealt]}
+        columns["image_id"] = dealt if image_ids is None else [image_ids[int(i)] for i in dealt]
+        if classes is not None:
+            columns["class"] = classes[dealt]
+        columns["cluster"] = self.groups[dealt]
+        with write_atomically(folder / "partition.csv") as temporary:
+            pd.DataFrame(columns).to_csv(temporary, index=False)
+        # Last, because it is what says that the others are complete.
+        sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": digest(self.groups)}
+        sums["partition_sha256"] = digest(self.client_of)
+        write_json(folder / PARTITION_FILE, {**self.origin, "n_clients": self.n_clients, **sums})
+
+
+def read_dealing(path: Path) -> Dealing:
+    """The partition in a folder that `Dealing.save` wrote, given by the folder or its `partition.json`.
+
+    Raises `UserError` if it is missing, broken, or no longer what was saved.
+    """
+    made_by = "test_fed.py or make_partition.py"
+    file = path / PARTITION_FILE if path.is_dir() else path
+    origin = read_json(file, made_by)
+    try:
+        client_of, groups = (np.load(file.with_name(f"{n}.npy"), allow_pickle=False) for n in ("partition", "groups"))
+        dealing = Dealing(client_of, groups, int(origin.pop("n_clients")), origin)
+        sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
+        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes
+        same = same and sums == [digest(groups), digest(client_of)]
+    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file}: no readable partition ({error}); make it again with {made_by}") from error
+    if not same:
+        raise UserError(f"{file} and the arrays beside it do not belong together; make it again with {made_by}")
+    return dealing
+
+
+def deal(
+    rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None,
+    **options: Any,
+) -> Dealing:  # fmt: skip
+    """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `rules.paper`.
+
+    `options` are what the rule takes besides: `shards_per_client` of `shards`.
+    """
+    client_of = PARTITIONERS[rule](groups, n_clients, alpha, generator("partition", seed), min_size, **options)
+    origin = {"rule": rule, "alpha": alpha, "min_client_ds_len": min_size, "rand_seed": seed, **options}
+    return Dealing(client_of, groups.astype(np.int64), n_clients, origin)
+
+
+def add_partition(parser: Parser) -> None:
+    """`--partition` and what it goes by."""
+    add = parser.group("partition").add_argument
+    add("--partition", choices=PARTITIONERS, default="paper", help="rule by which groups are dealt to clients")
+    add("--alpha", type=ALPHA, default=0.1,
+        help="Dirichlet concentration; iid, shards and natural have no use for it")  # fmt: skip
+    add("--n_clients", type=POSITIVE_INT, default=25, help="number of clients")
+    add("--min_client_ds_len", type=POSITIVE_INT,
+        help="least images per client; default: the published number of the rule, or less where the data is too small "
+        "for it")  # fmt: skip
+    add("--shards_per_client", type=POSITIVE_INT, default=2, help="pieces per client of --partition shards")
+
+
+def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
+    """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
+    options = {"shards_per_client": args.shards_per_client} if rule == "shards" else {}
+    return deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
+
+
+def check_unchanged(dealing: Dealing, folder: Path) -> None:
+    """UserError if the partition saved in a run's folder is another one, so that its training cannot go on."""
+    if not np.array_equal(read_dealing(folder).client_of, dealing.client_of):
+        raise UserError(
+            f"{folder} was started with another partition: images or clusters have changed since; "
+            "start without --resume_training True"
+        )
+
+
+def digest(ids: np.ndarray) -> str:
+    """SHA-256 of whole numbers (N,), whatever their type."""
+    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()

@@ -1,0 +1,102 @@
+"""How uneven a partition is for a task: what its targets and the gradients of its model differ by between clients."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from torch import nn
+
+from datasets.task_data import TaskData
+from losses import LOSSES
+from models.task_model import load_model
+from models.training import early_file
+from network.aggregation import sum_type
+from network.partition.dealing import Dealing
+from network.partition.groups import read_projection
+from network.partition.heterogeneity import report
+
+_CHUNK = 64
+
+
+def mean_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
+    """Each image's target averaged over its pixels that count, a number a channel: (N, C) float64.
+
+    N is the number of all images; those that are not among `positions`, or have nothing that counts, are NaN. Ids
+    become the shares of the classes. What is left of a map is how much of what an image shows, not where.
+    """
+    means = np.full((len(data), data.task.out_channels), np.nan)
+    for at in torch.from_numpy(positions).split(_CHUNK):
+        batch = data.batch(at)
+        values, valid = batch.target, batch.valid
+        if data.task.categorical:
+            values, valid = F.one_hot(values, data.task.out_channels).movedim(-1, 1), valid[:, None]
+        weight = valid.expand_as(values).flatten(2) if values.ndim > 2 else valid.expand_as(values)[..., None]
+        sums = torch.where(weight, values.reshape(weight.shape), 0).sum(2, dtype=torch.float32)
+        means[at.numpy()] = (sums / weight.sum(2)).cpu().numpy()
+    return means
+
+
+def gradient_dispersion(
+    model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], accelerator: Accelerator
+) -> float:  # fmt: skip
+    """V = sum_k p_k |g_k - g|^2 / |g|^2 from each client's mean gradient g_k of the task's loss at `model`.
+
+    p_k are the clients' shares of the images and g = sum_k p_k g_k the gradient of all of them: FedAvg's weights.
+    V + 1 is the square of the dissimilarity B of FedProx (arXiv 1812.06127, definition 3). The model is in eval mode:
+    batch norm takes its running statistics, so that an image's gradient does not hang on the images beside it, and
+    g is exact. One pass over the clients' images, which are spread over the processes; memory for one gradient in
+    double precision. Few images a client make V larger by chance: compare with a random partition.
+
+    Args:
+        model: on the data's device.
+        data: the task's images.
+        clients: each client's images, as positions in `data`; none is empty.
+        accelerator: the processes.
+    """
+    model.eval()
+    loss_of = LOSSES[data.task.loss]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    kind = sum_type(data.device)
+    mean = [torch.zeros_like(parameter, dtype=kind) for parameter in parameters]
+    square = torch.zeros(1, dtype=kind, device=data.device)
+    n_images = sum(map(len, clients))
+    for images in clients[accelerator.process_index :: accelerator.num_processes]:
+        model.zero_grad(set_to_none=True)
+        for at in torch.from_numpy(images).split(_CHUNK):
+            batch = data.batch(at)
+            loss_of(model(batch.images)[1], batch.target, batch.valid).sum().backward()
+        for total, parameter in zip(mean, parameters, strict=True):
+            if parameter.grad is not None:
+                # p_k g_k is the sum of the images' gradients over all images, and p_k |g_k|^2 follows from that sum.
+                own = parameter.grad.to(kind)
+                total.add_(own, alpha=1 / n_images)
+                square += own.square().sum() / (len(images) * n_images)
+    model.zero_grad(set_to_none=True)
+    flat = torch.cat([square, *(total.flatten() for total in mean)])
+    if accelerator.num_processes > 1:
+        flat = accelerator.reduce(flat, "sum")
+    # sum_k p_k |g_k - g|^2 = sum_k p_k |g_k|^2 - |g|^2
+    return max(0.0, float(flat[0] / flat[1:].square().sum() - 1))
+
+
+def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
+    """All measures of a partition in a run of `test_fed.py`; what a measure needs and is not at hand leaves it out.
+
+    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, the gradients the
+    central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
+    """
+    projection = read_projection(args.task, data.table, args.assignment_files_path)
+    targets = mean_targets(data, np.flatnonzero(dealing.client_of >= 0))
+    values = report(dealing.client_of, dealing.groups, dealing.n_clients, projection, targets)
+    early = early_file(args.trained_model_dir, args.task, args.use_cbam)
+    if early.is_file():
+        model = load_model(early, args.task, "train_centralized_task_model.py")
+        if (model.config.image_size, model.task) == (data.image_size, data.task):
+            model = model.to(accelerator.device).to(memory_format=torch.channels_last)
+            values["gradient_dispersion"] = gradient_dispersion(model, data, dealing.clients, accelerator)
+    return values

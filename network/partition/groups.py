@@ -1,0 +1,224 @@
+"""What is dealt to clients: clusters of embeddings, classes, natural groups, or single images."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from datasets.table import TABLE_FILE
+from datasets.tasks import CLASS
+from network.partition.dealing import Dealing, deal_as_asked, digest, read_dealing
+from network.partition.rules import PARTITIONERS
+from utils.errors import UserError
+from utils.files import locked, read_json, write_array, write_json
+
+if TYPE_CHECKING:
+    from datasets.table import Table
+    from datasets.task_data import TaskData
+
+EMBEDDING, CLASSES, RANDOM = "embedding_based", "class_based", "iid"
+_BASED = "_based"
+_TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # it is a folder's name, too
+
+# The arguments that a saved partition brings along, and what they can be. Whatever else its file says, it says nothing
+# about where a run reads or writes.
+_SAVED: dict[str, Callable[[Any], bool]] = {
+    "type": lambda value: isinstance(value, str) and _TYPE.fullmatch(value) is not None,
+    "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
+    "alpha": lambda value: isinstance(value, float | int) and 0 < value < math.inf,
+    "n_clusters": lambda value: isinstance(value, int) and value > 0,
+    "min_client_ds_len": lambda value: value is None or isinstance(value, int),
+    "shards_per_client": lambda value: isinstance(value, int) and value > 0,
+}
+
+
+def split_type(text: str) -> str:
+    """An argparse type: "embedding_based", "class_based", "iid", or `<column>_based` for a natural group's column."""
+    if _TYPE.fullmatch(text) is None:
+        raise ArgumentTypeError(f"{text!r} is none of {EMBEDDING}, {CLASSES}, <column>{_BASED} and {RANDOM}")
+    return text
+
+
+def group_name(kind: str, table: Table) -> str:
+    """What one group of a split is called; a random split is reported over the classes, if there are any."""
+    if kind == EMBEDDING:
+        return "cluster"
+    if kind == RANDOM:
+        return CLASS if table.class_names else "image"  # all of them one group
+    return kind.removesuffix(_BASED)
+
+
+def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
+    """The group of every image, held out or not, (N,) int64; -1 for those that are unreadable or in none.
+
+    Args:
+        kind: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes, and so does "iid", to
+            report how even the random split is, where images of no class are a group of their own; `<column>_based`
+            numbers a column of natural groups by name.
+        data: the task's images.
+        assignment_folder: where the assignments are.
+        n_clusters: how many clusters they must have been made with.
+
+    Raises:
+        UserError: if the assignments are missing, or were made from another table or with another K; or the table has
+            no such column, or no classes.
+    """
+    table = data.table
+    if kind == EMBEDDING:
+        groups = read_assignments(data.task.name, table, assignment_folder, n_clusters, data.shortened)
+    elif kind == RANDOM:
+        groups = np.where(table.labels < 0, len(table.class_names), table.labels)
+    elif kind == CLASSES and table.class_names:
+        groups = table.labels
+    elif (column := kind.removesuffix(_BASED)) in table.groups:
+        names = table.groups[column]
+        groups = np.where(names == "", -1, np.unique(names, return_inverse=True)[1])
+    else:
+        columns = [*([CLASS] if table.class_names else []), *table.groups]
+        known = ", ".join([EMBEDDING, *(f"{name}{_BASED}" for name in columns), RANDOM])
+        raise UserError(f"{table.data_path / TABLE_FILE} has no groups for --type {kind}; give one of {known}")
+    return np.where(data.readable, groups, -1)
+
+
+def within(groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The groups (N,) of the images at `positions`, and -1 for all others."""
+    chosen = np.full_like(groups, -1)
+    chosen[positions] = groups[positions]
+    return chosen
+
+
+def save_assignments(
+    folder: Path, data: TaskData, features: str, assignments: np.ndarray, centres: np.ndarray, n_clusters: int,
+    reduced: Path,
+) -> list[Path]:  # fmt: skip
+    """Write a task's clusters as `read_assignments` takes them; returns the arrays' files.
+
+    Args:
+        folder: gets `assignments_<task>.npy`, `centers_<task>.npy` and a `.json` that says what they are of.
+        data: the task's images.
+        features: what was clustered, see `models/features.py`.
+        assignments: (N,) the cluster of every image, -1 for none.
+        centres: (K, D) of the clusters.
+        n_clusters: the K that was asked for.
+        reduced: file of the projection that was clustered.
+    """
+    task = data.task.name
+    origin = {
+        "data_path": str(data.table.data_path),
+        TABLE_FILE: data.table.fingerprint,
+        "features": features,
+        "n_clusters": n_clusters,
+        "test_mode": data.shortened,
+        "assignments_sha256": digest(assignments),
+        # Relative, so that it holds when the folders are moved together.
+        "reduced": os.path.relpath(reduced, folder),
+    }
+    files = {folder / f"assignments_{task}.npy": assignments, folder / f"centers_{task}.npy": centres}
+    with locked(folder / f".assignments_{task}.lock"):  # of two runs at once, the files of one stay together
+        for path, array in files.items():
+            write_array(path, array)
+        write_json(folder / f"assignments_{task}.json", origin)
+    return list(files)
+
+
+def read_assignments(
+    task: str, table: Table, folder: Path, n_clusters: int | None = None, for_test: bool = False
+) -> np.ndarray:  # fmt: skip
+    """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
+
+    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters, or
+    was made with `--test_mode True` and is not `for_test` alone.
+    """
+
+    made_by = f"extract_embeddings.py --task {task}"
+    path = folder / f"assignments_{task}.npy"
+    origin = _read_origin(task, folder)
+    try:
+        assignments = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
+    if origin.get(TABLE_FILE) != table.fingerprint:
+        raise UserError(f"{path} was made from another table of images; run {made_by} again")
+    found = origin.get("n_clusters")
+    if not isinstance(found, int) or assignments.dtype.kind != "i":
+        raise UserError(f"{path} and the .json beside it are no assignments; run {made_by} again")
+    if origin.get("assignments_sha256", digest(assignments)) != digest(assignments):
+        raise UserError(f"{path} and the .json beside it do not belong together; run {made_by} again")
+    if origin.get("test_mode") and not for_test:
+        raise UserError(f"{path} was made with --test_mode True from a few images; run {made_by} again without")
+    if n_clusters is not None and found != n_clusters:
+        raise UserError(
+            f"{path} has {found} clusters, not {n_clusters}; "
+            f"give --n_clusters {found}, or run {made_by} --n_clusters {n_clusters}"
+        )
+    if assignments.shape != (len(table),) or not np.isin(assignments, np.arange(-1, found)).all():
+        raise UserError(f"{path}: needs {len(table)} ids in -1..{found - 1}; run {made_by} again")
+    return assignments.astype(np.int64)
+
+
+def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
+    """The embeddings' principal components (N, D) float32 that the task's clusters were made from.
+
+    They lie where `assignments_<task>.json` says; None where there are none, or they are of other images.
+    """
+
+    if not (folder / f"assignments_{task}.json").is_file():
+        return None
+    origin = _read_origin(task, folder)
+    path = folder / str(origin.get("reduced", ""))
+    if path.name != "reduced.npy" or origin.get(TABLE_FILE) != table.fingerprint or not path.is_file():
+        return None
+    try:
+        projection = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return projection if projection.ndim == 2 and len(projection) == len(table) else None
+
+
+def dealing_of(args: Namespace, data: TaskData) -> Dealing:
+    """The partition of the training images that the arguments of `test_fed.py` ask for; its groups are of all images.
+
+    With `--partition_file` it is the saved one, whose own arguments (type, alpha, number of clients …) take the place
+    of those in `args`: what a run reports is what it ran on. UserError if it is of other images, or deals some that
+    are held out or cannot be read.
+    """
+    if args.partition_file is None:
+        groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
+        rule = "iid" if args.type == RANDOM else args.partition
+        dealing = deal_as_asked(args, within(groups, data.train), rule)
+        more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters")}
+        origin = {**dealing.origin, **more, "table_sha256": data.table.fingerprint}
+        return replace(dealing, groups=groups.astype(np.int64), origin=origin)
+    dealing = read_dealing(args.partition_file)
+    if dealing.origin.get("table_sha256") != data.table.fingerprint:
+        raise UserError(f"{args.partition_file} was made from another table of images; partition anew")
+    strangers = np.setdiff1d(np.flatnonzero(dealing.client_of >= 0), data.train)
+    if len(strangers):
+        raise UserError(
+            f"{args.partition_file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
+            "read; partition anew"
+        )
+    args.n_clients = dealing.n_clients
+    for name, fits in _SAVED.items():
+        if name in dealing.origin:
+            if not fits(dealing.origin[name]):
+                raise UserError(f"{args.partition_file}: {name} {dealing.origin[name]!r} is none; partition anew")
+            setattr(args, name, dealing.origin[name])
+    return replace(dealing, origin={**dealing.origin, "partition_file": str(args.partition_file)})
+
+
+def _read_origin(task: str, folder: Path) -> dict[str, Any]:
+    """What `extract_embeddings.py` noted about a task's clusters."""
+    made_by = f"extract_embeddings.py --task {task}"
+    origin = read_json(folder / f"assignments_{task}.json", made_by)
+    if not isinstance(origin, dict):
+        raise UserError(f"{folder / f'assignments_{task}.json'}: no object; run {made_by} again")
+    return origin

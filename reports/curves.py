@@ -1,0 +1,92 @@
+"""What runs have in every round and with every setting, as tables that figures are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from reports.finished import Finished, finished_runs
+from reports.tables import LOSS_COLUMNS, differing
+from utils.errors import UserError
+from utils.runs import ASIDE
+
+# By split and alpha: the images of each group that each client has (clients, groups), and how uneven that is (EMD).
+Dealt = dict[str, dict[float, tuple[np.ndarray, float]]]
+_DEALT = ("partition", "groups")
+_GRID = ["task", "method", "type", "alpha", "rand_seed"]
+
+
+def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) -> pd.DataFrame:
+    """The loss by round of the finished runs of some methods, or of all: a row a run and round that was evaluated.
+
+    Columns: task, method, type, alpha, rand_seed, round, `mean` and `std` over clients on the part of the data
+    `split` (see `reports.tables.SPLITS`; of clients' own models where they have some; no `std` on the common held-out
+    images), and `trivial`, the trivial predictor's loss there. UserError without runs, or where they differ in more.
+    """
+    runs = _runs(result_path, methods)
+    _settings(runs, ())
+    return pd.concat([_rounds(run, split) for run in runs], ignore_index=True)
+
+
+def read_last(result_path: Path, split: str, argument: str) -> pd.DataFrame:
+    """The loss after the last round of all finished runs, a row each: task, method, …, the argument, `mean`, `trivial`.
+
+    The argument's values are as they were given, numbers or text. UserError without runs, or where they differ in more
+    than the argument.
+    """
+    runs = _runs(result_path, ())
+    if argument in ASIDE or any(argument not in run.args for run in runs):
+        raise UserError(
+            f"--argument {argument}: the runs in {result_path} have no such argument that bears on the loss"
+        )
+    settings = _settings(runs, (argument,))
+    last = [_rounds(run, split).iloc[-1] for run in runs]
+    values = pd.Series([run.args[argument] for run in runs], dtype=object)  # None beside numbers stays what it is
+    return settings.assign(**{argument: values}, **{name: [row[name] for row in last] for name in ("mean", "trivial")})
+
+
+def read_dealings(result_path: Path) -> dict[str, Dealt]:
+    """What clients have in the runs of each task, of the first seed; random splits are left out."""
+    found: dict[str, Dealt] = {}
+    for run in sorted(_runs(result_path, ()), key=lambda run: run.args["rand_seed"]):
+        kind, alpha = run.args["type"], run.args["alpha"]
+        of_kind = found.setdefault(run.args["task"], {}).setdefault(kind, {})
+        if kind != "iid" and alpha not in of_kind:
+            client_of, groups = (np.load(run.path / f"{name}.npy", allow_pickle=False) for name in _DEALT)
+            dealt = client_of >= 0
+            counts = np.zeros((client_of.max() + 1, groups.max() + 1), np.int64)
+            np.add.at(counts, (client_of[dealt], groups[dealt]), 1)
+            of_kind[alpha] = counts, run.summary["heterogeneity"]["emd"]
+    return found
+
+
+def _runs(result_path: Path, methods: Collection[str]) -> list[Finished]:
+    runs = finished_runs(result_path / "test_federated", "heterogeneity", "trivial")
+    chosen = [run for run in runs if not methods or run.args["method"] in methods]
+    if not chosen:
+        of = f" of {', '.join(methods)}" if methods else ""
+        raise UserError(f"no finished run{of} in {result_path}; run run_sweep.py or test_fed.py")
+    return chosen
+
+
+def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
+    """The runs' places in the grid, with the arguments in `varied`; UserError where others differ as well."""
+    said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
+    others = differing(said, [name for name in said if name not in {*_GRID, *varied}], ["task", "method"])
+    if others:
+        raise UserError(f"the runs differ in --{', --'.join(others)} as well; give a --result_path with one setting")
+    return said[[*dict.fromkeys([*_GRID, *varied])]]
+
+
+def _rounds(run: Finished, split: str) -> pd.DataFrame:
+    metrics = pd.read_csv(run.path / "metrics.csv")
+    metrics = metrics[metrics.filter(regex="train_loss_mean$").notna().any(axis=1)]  # the others were not evaluated
+    column = next((name for name in LOSS_COLUMNS[split] if name in metrics), None)
+    mean = metrics[column] if column else np.nan
+    std = metrics[column.removesuffix("mean") + "std"] if column and column.endswith("mean") else np.nan
+    trivial = run.summary["trivial"].get(split, {}).get("loss", np.nan)
+    values = {"round": metrics["round"], "mean": mean, "std": std, "trivial": trivial}
+    return pd.DataFrame({name: run.args[name] for name in _GRID} | values)

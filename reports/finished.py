@@ -1,0 +1,106 @@
+"""The finished runs of a results folder, and whether those that are compared were made by one code on one data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from utils.errors import UserError
+from utils.program import ENGINE
+from utils.runs import ASIDE
+
+_UNKNOWN = "unknown"  # of runs that were made before versions were noted
+_NAMED = 3  # of the rows that share a version, in a line that says so
+
+
+class Finished(NamedTuple):
+    """A finished run: its directory, and what `args.json`, `summary.json` and `environment.json` hold."""
+
+    path: Path
+    args: dict[str, Any]
+    summary: dict[str, Any]
+    environment: dict[str, Any]
+
+    def versions(self) -> Iterator[tuple[str, str, str]]:
+        """What it was made with, in which rows of a table all must agree on that, and its version.
+
+        A row of a table has one task and method, and means over seeds, splits beside each other, or values of an
+        argument. The parts of the code that two runs have in common are the engine, and the entries of registries that
+        both work with: methods, losses, rules of partition ….
+        """
+        task, method = self.args["task"], self.args.get("method")
+        row = f"{task} by {method}" if method else task
+        code = self.environment.get("code_version") or _UNKNOWN
+        for part, version in (code if isinstance(code, dict) else {ENGINE: code}).items():
+            yield f"code ({part.rpartition('.')[2]})", row, version
+        data = f"data of {task} at {self.args.get('image_size')} px"
+        yield data, task, self.environment.get("data_version") or _UNKNOWN
+
+
+def finished_runs(folder: Path, *parts: str) -> list[Finished]:
+    """The finished runs under `folder`, whose summaries must have these parts, the oldest first.
+
+    Of runs with the same arguments only the newest counts. `check_versions` says whether their means mix anything.
+    """
+    newest: dict[str, Finished] = {}
+    for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
+        try:
+            args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
+            summary = {part: summary[part] for part in parts}
+            noted = path.with_name("environment.json")
+            run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
+        said = json.dumps({name: value for name, value in args.items() if name not in ASIDE}, sort_keys=True)
+        newest.pop(said, None)
+        newest[said] = run
+    return list(newest.values())
+
+
+def check_versions(result_path: Path, mixed_versions: bool) -> list[str]:
+    """Sentences about the versions of the code and the data that the finished runs in a results folder differ in.
+
+    Raises `UserError` where runs of one row differ, unless `mixed_versions`: then a sentence warns of it. Rows that
+    differ from each other only are named in any case: what stands in one row is comparable, what stands in two is not.
+    """
+    return [
+        line
+        for stage in ("train_centralized", "test_federated")
+        for line in _mixtures(finished_runs(result_path / stage), mixed_versions)
+    ]
+
+
+def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
+    found: dict[str, dict[str, dict[str, list[Path]]]] = {}
+    for run in runs:
+        for what, row, version in run.versions():
+            found.setdefault(what, {}).setdefault(row, {}).setdefault(version, []).append(run.path)
+    for what, rows in found.items():
+        mixed = {row: versions for row, versions in rows.items() if len(versions) > 1}
+        for row, versions in mixed.items():
+            each = "; ".join(f"{name[:8]} ({len(of)} runs, the last {of[-1]})" for name, of in versions.items())
+            fault = f"runs of {row} were made with {len(versions)} versions of the {what}: {each}"
+            if not allowed:
+                remedy = "move the runs of one away, make all anew, or give --mixed_versions True"
+                raise UserError(f"{fault}; {remedy}")
+            yield f"warning: {fault}; means over them mix what cannot be compared"
+        alike: dict[str, list[str]] = {}
+        for row, versions in rows.items():
+            alike.setdefault(next(iter(versions)), []).append(row)
+        if len(alike) > 1 and not mixed:
+            each = "; ".join(f"{name[:8]} ({_some(rows)})" for name, rows in alike.items())
+            yield f"{len(alike)} versions of the {what}, but one within each task and method: {each}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join([*names[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} is no object")
+    return content

@@ -1,0 +1,93 @@
+"""Every metric of a task in one table: the trivial predictor, the central model and the federated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports.finished import finished_runs
+from reports.statistics import with_spread
+from reports.tables import differing
+from utils.runs import ASIDE, SPLITS
+
+# What is measured on, whose models, and the columns of a federated run's last round that hold it.
+_COLUMNS = {
+    ("train", ""): "train_{}_mean",
+    ("local_test", ""): "local_test_{}_mean",
+    ("test", ""): "test_{}",
+    ("train", ", own models"): "personal_train_{}_mean",
+    ("local_test", ", own models"): "personal_local_test_{}_mean",
+}
+_IID = "IID"
+_SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
+_ROW = ["data", "model", "split", "alpha"]
+_TRIVIAL, _CENTRAL = "trivial predictor", "central"
+_ARGUMENT = "argument."
+
+
+def read_metrics(result_path: Path) -> pd.DataFrame:
+    """The loss and the metrics of all finished runs, a row for each run, model and part of the data.
+
+    Columns `task`, `data`, `model`, `split`, `alpha` (nan where it has no part) and `seed` say what is measured, those
+    that begin with "argument." hold the run's other arguments, and the rest the values, nan for other tasks' metrics.
+    Empty without runs.
+    """
+    rows = []
+    for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
+        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL))
+        rows.append(_row(args, summary["test"], data="test", model=_CENTRAL, others=True))
+    for _, args, summary, _ in finished_runs(result_path / "test_federated", "last", "trivial"):
+        for data, values in summary["trivial"].items():
+            rows.append(_row(args, values, data=data, model=_TRIVIAL))
+        rows.extend(_federated_rows(args, summary["last"], list(summary["trivial"]["test"])))
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    keys = [name for name in table if name in {"task", "seed", *_ROW} or name.startswith(_ARGUMENT)]
+    return table.drop_duplicates(keys, keep="last").reset_index(drop=True)
+
+
+def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
+    """One task's table as text: a row for each part of the data, model and split, mean ± deviation over seeds.
+
+    Arguments that differ between the runs of a model become columns, so that no two settings are ever mixed.
+    """
+    part = metrics[metrics["task"] == task]
+    names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
+    names = [name for name in names if part[name].notna().any()]
+    arguments = differing(part, [name for name in part if name.startswith(_ARGUMENT)], ["model"])
+    order = {name: rank for rank, name in enumerate([*SPLITS, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
+    part = part.sort_values(
+        _ROW, key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),
+        na_position="first", kind="stable",
+    )  # fmt: skip
+    rows = []
+    for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
+        row = dict(zip([*_ROW, *arguments], setting, strict=True))
+        row["data"], row["alpha"] = SPLITS[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
+        # One value a seed: the trivial predictor's comes with every run.
+        by_seed = group.groupby("seed")[names].mean()
+        rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})
+    return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
+
+
+def _federated_rows(args: Mapping[str, Any], last: Mapping[str, float], names: list[str]) -> Iterator[dict[str, Any]]:
+    for (data, whose), column in _COLUMNS.items():
+        values = {name: last[column.format(name)] for name in names if column.format(name) in last}
+        if any(pd.notna(value) for value in values.values()):
+            split = _IID if args["type"] == "iid" else args["type"].removesuffix("_based")
+            alpha = None if split == _IID else args["alpha"]
+            yield _row(args, values, data=data, model=args["method"] + whose, split=split, alpha=alpha, others=True)
+
+
+def _row(
+    args: Mapping[str, Any], values: Mapping[str, float], *, data: str, model: str, split: str = "",
+    alpha: float | None = None, others: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
+    further = {f"{_ARGUMENT}{name}": str(value) for name, value in args.items() if others and name not in said}
+    row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
+    return {**row, "seed": args["rand_seed"], **further, **values}

@@ -1,0 +1,253 @@
+"""One HTML page of everything in a results folder, which needs nothing but itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment
+from PIL import Image
+
+from reports.finished import check_versions
+from reports.verdicts import WORDS, sentences
+from utils.errors import UserError
+from utils.program import ENGINE
+from utils.runs import ASIDE
+
+_TABLES = {
+    "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
+    "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
+    f"bootstrap interval, p adjusted to the false discovery rate over all rows, and a word ({WORDS}).",
+    "alpha_slopes": "Change of the loss with a tenfold α, in percent: mean over seeds with its 95 % t interval, and a "
+    "word by that of the difference, as in verdicts.",
+    "comparison": "Losses under the splits and how skewed these are: mean ± standard deviation over seeds.",
+    "central": "The central models on the held-out images next to the trivial predictor, mean ± standard deviation.",
+    "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
+    "task_similarity": "How alike the clusters of tasks are to each other and to the scene classes.",
+}
+_STAGES = ("extract_datapoints", "train_centralized", "extract_embeddings", "test_federated")
+_VERSIONS = ("code_version", "data_version", "commit", "gpu")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( .*)?")
+_EMPTY = {"", "–"}
+_RUN_FIGURE = 1000  # pixels across; those of tables and sweeps stay as they are
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name, whether all of it are numbers, and whether its cells are folders beside the page."""
+
+    name: str
+    number: bool
+    link: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An embedded picture: its `data:` address and its size in pixels."""
+
+    source: str
+    width: int
+    height: int
+    caption: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table, or figures, under one heading; `common` is what the rows of a table have in common."""
+
+    title: str
+    id: str
+    about: str = ""
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[str]] = ()
+    figures: Sequence[Figure] = ()
+    common: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts of one kind."""
+
+    title: str
+    id: str
+    parts: Sequence[Part]
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run directory: its name in the results folder, its stage's, and what its files say."""
+
+    name: str
+    stage: str
+    path: Path
+    args: Mapping[str, Any]
+    environment: Mapping[str, Any]
+
+
+def report_page(result_path: Path) -> str:
+    """The page: every table, every figure of tables and sweeps, those of each first seed's runs, and all runs.
+
+    Raises `UserError` if there is no run, or a run's or table's file cannot be read.
+    """
+    runs = list(_runs(result_path))
+    if not runs:
+        raise UserError(f"{result_path} has no run; see --result_path")
+    tables = [_table_part(path, result_path) for path in _tables(result_path)]
+    parts = {
+        "Tables": (tables, "Click a column's head to sort by it."),
+        "Figures": ([*_figure_parts(result_path)], ""),
+        "Figures of runs": ([*_run_figures(runs)], "Of each first seed; those of the others are in their folders."),
+        "Runs": ([*_run_tables(runs)], "Folders are relative to the results folder, where this page belongs."),
+    }
+    sections = [Section(title, _id(title), of, about) for title, (of, about) in parts.items() if of]
+    template = Environment(autoescape=True, trim_blocks=True).from_string(
+        Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    )
+    return template.render(
+        title=f"Results in {result_path}", sections=sections, sentences=_sentences(result_path),
+        versions=check_versions(result_path, mixed_versions=True),
+        about=f"{len(runs)} runs and {len(tables)} tables, put together on {datetime.now():%Y-%m-%d at %H:%M}.",
+    )  # fmt: skip
+
+
+def _tables(result_path: Path) -> list[Path]:
+    """The CSV files of `tables/`, those that `make_tables.py` writes first and in the order of `_TABLES`."""
+    ranks = list(_TABLES)
+    return sorted((result_path / "tables").glob("*.csv"),
+                  key=lambda path: (ranks.index(kind) if (kind := _kind(path)) else len(ranks), path.name))  # fmt: skip
+
+
+def _kind(path: Path) -> str | None:
+    return next((kind for kind in _TABLES if path.stem == kind or path.stem.startswith(f"{kind}_")), None)
+
+
+def _table_part(path: Path, result_path: Path) -> Part:
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no readable table ({error}); run make_tables.py again") from error
+    kind = _kind(path)
+    title = path.relative_to(result_path / "tables").stem
+    return Part(title, _id("table", title), _TABLES[kind] if kind else "", _columns(table), table.to_numpy().tolist())
+
+
+def _columns(table: pd.DataFrame, link: str = "") -> list[Column]:
+    return [Column(str(name), _all_numbers(table[name]), name == link) for name in table]
+
+
+def _all_numbers(cells: pd.Series) -> bool:
+    said = [cell for cell in cells if cell not in _EMPTY]
+    return bool(said) and all(_NUMBER.fullmatch(cell) for cell in said)
+
+
+def _sentences(result_path: Path) -> list[str]:
+    path = result_path / "tables" / "verdicts.csv"
+    if not path.is_file():
+        return []
+    try:
+        return sentences(pd.read_csv(path))
+    except (OSError, ValueError, KeyError) as error:  # of an older version's columns
+        raise UserError(f"{path}: no readable verdicts ({error}); run make_tables.py again") from error
+
+
+def _figure_parts(result_path: Path) -> Iterator[Part]:
+    """The figures that stand in folders of their own: of tables, and of sweeps."""
+    for path in sorted({*result_path.glob("tables/*.png"), *result_path.glob("**/figures/*.png")}):
+        name = path.relative_to(result_path)
+        if not set(_STAGES) & set(name.parts):
+            title = name.with_suffix("").as_posix().replace("figures/", "")
+            yield Part(title, _id("figure", title), figures=[_figure(path, name.as_posix(), None)])
+
+
+def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
+    """A part a stage and task with the figures of the runs of its first seed."""
+    groups: dict[tuple[str, str], list[_Run]] = {}
+    for run in runs:
+        groups.setdefault((run.stage, str(run.args.get("task", ""))), []).append(run)
+    for (stage, task), members in groups.items():
+        first = min(run.args.get("rand_seed", 0) for run in members)
+        figures = [
+            _figure(path, f"{run.name}: {path.stem}", _RUN_FIGURE)
+            for run in members if run.args.get("rand_seed", 0) == first
+            for path in sorted(run.path.glob("figures/*.png"))
+        ]  # fmt: skip
+        if figures:
+            title = f"{stage} {task}".strip()
+            yield Part(title, _id("run-figures", title), figures=figures)
+
+
+def _figure(path: Path, caption: str, width: int | None) -> Figure:
+    """A picture as it is, or as WebP of at most this width: there are many of runs."""
+    try:
+        content, kind = path.read_bytes(), "png"
+        with Image.open(path) as image:
+            size = image.size
+            if width is not None:
+                small = image.convert("RGB")
+                small.thumbnail((width, 10 * width))
+                buffer = io.BytesIO()
+                small.save(buffer, "WEBP", quality=80)
+                content, kind, size = buffer.getvalue(), "webp", small.size
+    except OSError as error:
+        raise UserError(f"{path}: no readable picture ({error}); remove it or make it again") from error
+    return Figure(f"data:image/{kind};base64,{base64.b64encode(content).decode()}", *size, caption)
+
+
+def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
+    """A table a stage: what its runs differ in, a row a run; and what all have in common."""
+    for stage in dict.fromkeys(run.stage for run in runs):
+        members = [run for run in runs if run.stage == stage]
+        said = pd.DataFrame([_said(run) for run in members], dtype=str).fillna("")
+        common = {name: said[name].iloc[0] for name in said if name != "run" and said[name].nunique() == 1}
+        table = said.drop(columns=list(common))
+        table = table[sorted(table, key=lambda name: name in ASIDE)]  # where files are is the least of it
+        yield Part(f"Runs of {stage}", _id("runs", stage), f"Runs: {len(members)}.", _columns(table, "run"),
+                   table.to_numpy().tolist(), common=common)  # fmt: skip
+
+
+def _said(run: _Run) -> dict[str, str]:
+    """What a run's row says: its folder, when it finished, its arguments and its versions."""
+    summary = run.path / "summary.json"
+    finished = run.stage.endswith(_STAGES[0]) or summary.is_file()
+    when = summary if summary.is_file() else run.path / "args.json"
+    versions = {name: run.environment.get(name, "unknown") for name in _VERSIONS}
+    versions = {name: str(of.get(ENGINE) if isinstance(of, dict) else of)[:16] for name, of in versions.items()}
+    packages = {f"{name} version": version for name, version in run.environment.get("packages", {}).items()}
+    python = {"python version": run.environment.get("python", "unknown")}
+    done = f"{datetime.fromtimestamp(when.stat().st_mtime):%Y-%m-%d %H:%M}" if finished else "not finished"
+    texts = {"run": run.name, "finished": done, **run.args, **versions, **python, **packages}
+    return {name: str(value) for name, value in texts.items()}
+
+
+def _runs(result_path: Path) -> Iterator[_Run]:
+    """All run directories, in the order of their names, those of a stage together."""
+    for path in sorted(result_path.rglob("args.json")):
+        name = path.parent.relative_to(result_path)
+        depth = next((i for i, part in enumerate(name.parts) if part in _STAGES), None)
+        if depth is not None:
+            stage = "/".join(name.parts[: depth + 1])
+            environment = path.with_name("environment.json")
+            yield _Run(name.as_posix(), stage, path.parent, _json(path), _json(environment))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A run's file; empty where it is missing, as it is where a run was killed as it began."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); remove the run or run it again") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _id(*words: str) -> str:
+    """A name for the page's own links."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")

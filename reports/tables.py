@@ -1,0 +1,218 @@
+"""The paper's comparison from run directories: what a split costs, by task, method and alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.finished import finished_runs
+from reports.statistics import with_interval, with_spread
+from utils.errors import UserError
+from utils.runs import ASIDE, SPLITS
+
+# The columns of a split's loss; where clients have models of their own, these are what the method offers them.
+LOSS_COLUMNS = {
+    "train": ("personal_train_loss_mean", "train_loss_mean"),
+    "local_test": ("personal_local_test_loss_mean", "local_test_loss_mean"),
+    "test": ("test_loss",),
+}
+_SETTING = ["task", "method", "alpha"]
+_SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
+
+
+def read_central(result_path: Path) -> pd.DataFrame:
+    """The central models' held-out loss and last metric next to the trivial predictor's, as text.
+
+    A row a task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
+    deviation over seeds. Empty without runs.
+    """
+    runs = [
+        {name: value for name, value in run.args.items() if name not in ASIDE} | run.summary
+        for run in finished_runs(result_path / "train_centralized", "test", "trivial")
+    ]
+    if not runs:
+        return pd.DataFrame()
+    table = pd.DataFrame(runs)
+    arguments = [name for name in table if name not in {"task", "rand_seed", "test", "trivial"}]
+    varying = differing(table, arguments, ["task"])
+    table = table.assign(**table[varying].map(str))
+    rows = []
+    for key, part in table.groupby(["task", *varying], sort=False):
+        model, trivial = part["test"].tolist(), part["trivial"].tolist()
+        last = list(model[0])[-1]
+        loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
+        rows.append(
+            dict(zip(["task", *varying], key, strict=True))
+            | {
+                "seeds": len(part),
+                "trivial loss": with_spread(reference, 4),
+                "model loss": with_spread(loss, 4),
+                "lower by, %": with_spread(-increase(loss, reference), 1),
+                "metric": last,
+                "trivial": with_spread([value[last] for value in trivial], 3),
+                "model": with_spread([value[last] for value in model], 3),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def read_runs(result_path: Path) -> pd.DataFrame:
+    """All finished federated runs, one a row: arguments, losses of the last round, trivial losses and skew.
+
+    Empty if there is no finished run.
+    """
+    rows = []
+    for run in finished_runs(result_path / "test_federated", "last", "trivial", "heterogeneity"):
+        args, summary = run.args, run.summary
+        row = {name: value for name, value in args.items() if name not in ASIDE}
+        for split, columns in LOSS_COLUMNS.items():
+            found = [column for column in columns if column in summary["last"]]
+            row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
+            row[f"{split}_trivial"] = summary["trivial"].get(split, {}).get("loss", np.nan)
+            row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
+        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in _SKEW})
+    return pd.DataFrame(rows)
+
+
+def compare(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a task, method, alpha and data split, with every loss by seed.
+
+    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
+    `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the
+    clients' personal ones; a method has no row for a split on which it has none. Runs are paired by seed: seeds
+    without both splits are left out. Other arguments that differ between the runs of a task and method become
+    columns of the setting: no two settings are ever mixed.
+    """
+    arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
+    varying = differing(runs, arguments, ["task", "method"])
+    runs = runs.assign(**runs[varying].map(str))
+    rows = []
+    dealt = runs[runs["type"] != "iid"]
+    for key, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
+        fixed = dict(zip([*_SETTING, *varying], key, strict=True))
+        by_type = {kind: group.set_index("rand_seed") for kind, group in part.groupby("type")}
+        if not {"class_based", "embedding_based"} <= set(by_type):
+            continue
+        same = [fixed[name] for name in fixed if name != "alpha"]
+        iid = runs[runs["type"] == "iid"].set_index("rand_seed")
+        iid = iid[(iid[[name for name in fixed if name != "alpha"]] == same).all(axis=1)]
+        iid = iid[~iid.index.duplicated(keep="last")]  # alpha has no part in it
+        seeds = sorted(set(by_type["class_based"].index) & set(by_type["embedding_based"].index))
+        if not seeds:
+            continue
+        runs_of = {kind: by_type[f"{kind}_based"].loc[seeds] for kind in ("class", "embedding")}
+        rows += [fixed | {"seeds": seeds} | row for row in _by_split(runs_of["class"], runs_of["embedding"], iid)]
+    if not rows:
+        raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
+    # Stable, so that the clients' own data stays before the held-out images.
+    return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
+
+
+def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Losses and skew of the same seeds' runs under the three kinds of partition, a row a split that has losses."""
+    skew = {f"{kind}_{name}": runs[name].mean()
+            for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), _SKEW)}  # fmt: skip
+    for split in SPLITS:
+        column = f"{split}_loss"
+        if embedding[column].notna().any():
+            losses = {
+                "class": of_class[column], "embedding": embedding[column], "iid": iid[column].reindex(embedding.index),
+                "trivial": embedding[f"{split}_trivial"],
+            }  # fmt: skip
+            about = {"split": split, "model": embedding[f"{split}_model"].iloc[0]}
+            yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
+
+
+def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
+    """The arguments with more than one value among the runs that agree in the columns `within`."""
+    # As text, in which an argument that was not given equals itself.
+    values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
+    return [name for name in arguments if (values[name] > 1).any()]
+
+
+def _measured(column: str) -> bool:
+    return column in _SKEW or column.endswith(("_loss", "_trivial", "_model"))
+
+
+def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Relative increase in percent, a seed each."""
+    return 100.0 * (loss / reference - 1.0)
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison as text, with mean ± standard deviation over seeds."""
+    rows = []
+    for row in table.to_dict("records"):
+        skew = {
+            f"{label} class / embedding": f"{row[f'class_{name}']:.2f} / {row[f'embedding_{name}']:.2f}"
+            for name, label in _SKEW.items()
+            if np.isfinite(row[f"class_{name}"])
+        }
+        rows.append(
+            about(row)
+            | {
+                "seeds": len(row["seeds"]),
+                "trivial": with_spread(row["trivial"][:1], 4),
+                "IID": with_spread(row["iid"], 4),
+                "class": with_spread(row["class"], 4),
+                "embedding": with_spread(row["embedding"], 4),
+                "class over IID, %": with_spread(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_spread(increase(row["embedding"], row["iid"]), 1, "+"),
+                "embedding over class, %": with_spread(increase(row["embedding"], row["class"]), 1, "+"),
+            }
+            | skew
+        )
+    return pd.DataFrame(rows)
+
+
+def increases(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison in short, as text: the loss over the IID split's, in percent, a column for each alpha and split.
+
+    With 95 % intervals of the mean over seeds. A row a task, method and data split, with the trivial predictor's and
+    the IID split's loss for scale.
+    """
+    rows: dict[tuple, dict[str, str]] = {}
+    for row in table.to_dict("records"):
+        fixed = {name: value for name, value in about(row).items() if name != "alpha"}
+        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": with_spread(row["trivial"][:1], 3)})
+        cells |= {"IID": with_spread(row["iid"], 3)}
+        for kind in ("class", "embedding"):
+            cells[f"{kind}, α = {row['alpha']:g}"] = with_interval(increase(row[kind], row["iid"]), 1, "+")
+    return pd.DataFrame(rows.values())
+
+
+def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The comparison in narrow tables, one for each method, model and part of the data, with what it is of.
+
+    As text: the trivial predictor's and the IID split's loss, and the increases over it in percent with 95 % intervals.
+    """
+    for (method, model, split), part in table.groupby(["method", "model", "split"], sort=False):
+        rows = [
+            {name: value for name, value in setting(row).items() if name not in {"method", "alpha"}}
+            | {
+                "α": f"{row['alpha']:g}",
+                "trivial": with_spread(row["trivial"][:1], 3),
+                "IID": with_spread(row["iid"], 3),
+                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
+            }
+            for row in part.to_dict("records")
+        ]
+        yield f"{method}, {model} model, {SPLITS[split]} images", pd.DataFrame(rows)
+
+
+def about(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting of a row of `compare`, whose models it is of and on which data, as tables say it."""
+    return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
+
+
+def setting(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Task, method, alpha and the arguments that differ, of a row of `compare`."""
+    measured = {"seeds", "class", "embedding", "iid", "trivial", "split", "model"}
+    measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in _SKEW}
+    return {name: value for name, value in row.items() if name not in measured}

@@ -1,0 +1,112 @@
+"""What the comparison says in words: embedding-based against class-based splits on the same seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.statistics import MARGIN, adjusted, bootstrap, bounds, finite, p_value, verdict, with_interval
+from reports.tables import about, increase, setting
+from utils.runs import SPLITS
+
+WORDS = (
+    "higher or lower where the 95 % interval leaves out 0; otherwise no difference where it lies within "
+    f"±{MARGIN:g} %, and inconclusive where it reaches further"
+)
+_VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
+
+
+def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
+    """Whether the loss is higher under the embedding-based than under the class-based split, a row a row of `compare`.
+
+    Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `reports.statistics`);
+    p is adjusted over all rows, because of a hundred differences that are none five would be called one. The last rows
+    are of the tasks in `dense` together: each seed's mean increase over them, one question in place of many.
+    """
+    judged = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
+    rows = [
+        said
+        | {
+            "seeds": len(finite(values)),
+            "embedding over class, %": with_interval(values, 1, "+"),
+            "bootstrap, %": bounds(bootstrap(values), 1, "+"),
+            "seeds higher": int((finite(values) > 0).sum()),
+            "p, adjusted": p_value(values),
+            _VERDICT: verdict(values),
+        }
+        for said, values in [*judged, *_together(table[table["task"].isin(dense)])]
+    ]
+    result = pd.DataFrame(rows)
+    p_values = adjusted(result["p, adjusted"])
+    return result.assign(**{"p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_values]})
+
+
+def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """Settings that several tasks have, with each seed's mean increase over the tasks."""
+    for said, group in _alike_but(table, "task"):
+        if len(group) > 1:
+            increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
+            yield said | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
+
+
+def sentences(said: pd.DataFrame) -> list[str]:
+    """The rows of `verdicts` on the clients' own data, which is the paper's measure, a plain sentence each."""
+    columns = list(said)
+    named = columns[: columns.index("model")]
+    own = said[said["data"] == SPLITS["train"]].to_dict("records")
+    return [
+        f"{', '.join(f'α = {row[name]:g}' if name == 'alpha' else str(row[name]) for name in named)}: "
+        f"{row[_VERDICT]}, {row['embedding over class, %']} %"
+        for row in own
+    ]
+
+
+def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
+    """How much the loss changes with a tenfold alpha, in percent, under either split and between them.
+
+    The slope of 100 ln(loss) over log10(alpha), by least squares for each seed that has all alphas; mean and 95 % t
+    interval over seeds. Less than two alphas give no row. A loss that falls as data become more even has a slope
+    below 0.
+    """
+    rows = []
+    for said, group in _alike_but(table, "alpha"):
+        if group["alpha"].nunique() < 2:
+            continue
+        slopes = {kind: _slopes(group, kind) for kind in ("class", "embedding")}
+        difference = slopes["embedding"] - slopes["class"]
+        rows.append(
+            {name: value for name, value in said.items() if name != "alpha"}
+            | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
+            | {"seeds": len(difference)}
+            | {f"{kind}, % a tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
+            | {"difference": with_interval(difference, 1, "+")}
+            | {f"falls with α under the embedding split (margin ±{MARGIN:g} %)": verdict(difference, "less", "more")}
+        )
+    return pd.DataFrame(rows)
+
+
+def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of `compare` in groups that differ in this part of the setting only, with what is said of the first."""
+    if table.empty:
+        return
+    fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
+    for _, group in table.groupby([*fixed, "split", "model"], sort=False, dropna=False):
+        yield about(group.iloc[0].to_dict()), group
+
+
+def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
+    """A slope for each of the seeds that all of the group's rows have."""
+    losses = _by_seed(group, kind)
+    if not losses.size:
+        return np.empty(0)
+    return np.polyfit(np.log10(group["alpha"].astype(float)), 100 * np.log(losses), 1)[0]
+
+
+def _by_seed(group: pd.DataFrame, kind: str) -> np.ndarray:
+    """(rows, seeds): the losses of the seeds that all of the group's rows have."""
+    records: list[dict[str, Any]] = group.to_dict("records")
+    common = sorted(set.intersection(*(set(record["seeds"]) for record in records)))
+    return np.array([[record[kind][record["seeds"].index(seed)] for seed in common] for record in records])

@@ -1,0 +1,164 @@
+"""Photographs with boxes, from instances files and from YOLO's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.table import read_boxes
+from tests.datasets.sources.finding import save_image, select
+from utils.errors import UserError
+
+
+def write_instances(data_path: Path, part: str, images: list[dict], annotations: list[dict]) -> None:
+    categories = [{"id": 1, "name": "person"}, {"id": 13, "name": "stop sign"}, {"id": 90, "name": "toothbrush"}]
+    path = data_path / "annotations" / f"instances_{part}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number, each in enumerate(annotations):
+        each.setdefault("id", number)
+    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+    for image in images:
+        save_image(data_path / "images" / part / image["file_name"])
+
+
+def image(number: int, width: int = 80, height: int = 40) -> dict:
+    return {"id": number, "file_name": f"{number:012}.jpg", "width": width, "height": height}
+
+
+def box(number: int, category: int, bbox: list[float], **more: object) -> dict:
+    return {"image_id": number, "category_id": category, "bbox": bbox, "iscrowd": 0, **more}
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    train = [
+        box(1, 13, [8, 4, 40, 20]), box(1, 1, [0, 0, 80, 40]), box(1, 1, [4, 4, 4, 4]), box(2, 90, [40, 20, 40, 20]),
+        box(2, 1, [0, 0, 10, 10], iscrowd=1),
+    ]  # fmt: skip
+    write_instances(tmp_path, "train2017", [image(1), image(2), image(3)], train)
+    write_instances(tmp_path, "val2017", [image(7)], [box(7, 13, [0, 0, 8, 8])])
+    return tmp_path
+
+
+def test_boxes_of_instances_files(coco: Path) -> None:
+    table = select("coco", coco)
+    assert table.image_ids == tuple(
+        f"images/{p}2017/{n:012}.jpg" for p, n in [("train", 1), ("train", 2), ("train", 3), ("val", 7)]
+    )
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
+    assert table.about.classes["boxes"].names == ("person", "stop sign", "toothbrush")
+    assert table.about.classes["boxes"].ids == (1, 13, 90)
+    boxes = read_boxes(table)
+    assert boxes["image"].tolist() == [table.image_ids[i] for i in (0, 0, 0, 1, 3)]  # no crowds
+    assert boxes["class"].tolist() == [1, 0, 0, 2, 1]
+    np.testing.assert_allclose(boxes.iloc[0, 2:].to_numpy(float), [0.1, 0.1, 0.6, 0.6])
+    assert table.labels.tolist() == [0, 2, -1, 1]  # the commonest; the third has none, and stays
+    assert not (coco / "missing_files.txt").exists()
+
+
+def test_class_of_an_image_may_be_its_lowest_category(coco: Path) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 13, [0, 0, 8, 8])] * 2 + [box(1, 1, [0, 0, 8, 8])])
+    assert select("coco", coco).labels[0] == 1
+    assert select("coco", coco, class_of_image="lowest").labels[0] == 0
+
+
+@pytest.mark.parametrize(
+    "bbox, category, fault",
+    [
+        ([0, 0, 0, 10], 1, "has no area"), ([10, 10, -5, 10], 1, "has no area"),
+        ([float("nan"), 0, 5, 5], 1, "has no area"), ([70, 0, 20, 10], 1, "reaches out of its image"),
+        ([-5, 0, 20, 10], 1, "reaches out of its image"), ([0, 0, 5, 5], 2, "unknown category 2"),
+    ],
+)  # fmt: skip
+def test_bad_boxes_are_named_and_left_out(coco: Path, bbox: list[float], category: int, fault: str) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8]), box(1, category, bbox)])
+    table = select("coco", coco)
+    assert (read_boxes(table)["image"] == table.image_ids[0]).sum() == 1
+    listing = (coco / "missing_files.txt").read_text()
+    assert listing.startswith("images/train2017/000000000001.jpg: box ") and fault in listing
+
+
+def test_a_box_that_reaches_out_by_rounding_is_cut(coco: Path) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [-0.4, 0, 80.8, 40.2])])
+    [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float).tolist()
+    assert found == [0, 0, 1, 1]
+
+
+def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8]), box(5, 1, [0, 0, 8, 8])])
+    select("coco", coco)
+    assert "annotation 1: of no photograph" in (coco / "missing_files.txt").read_text()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"images": 3, "annotations": [], "categories": []}'])
+def test_broken_instances_file_is_one_line(coco: Path, content: str) -> None:
+    (coco / "annotations" / "instances_train2017.json").write_text(content)
+    with pytest.raises(UserError, match="not a COCO instances file"):
+        select("coco", coco)
+
+
+@pytest.fixture
+def yolo(tmp_path: Path) -> Path:
+    """Two photographs for training, one without a .txt file, and one to test on."""
+    for part, name, lines in (
+        ("train", "a", "1 0.5 0.25 0.5 0.5\n0 0.5 0.5 1 1\n"),
+        ("train", "b", ""),
+        ("val", "c", "0 0.5 0.5 0.2 0.2"),
+    ):
+        save_image(tmp_path / "images" / part / f"{name}.jpg")
+        if lines:
+            path = tmp_path / "labels" / part / f"{name}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(lines)
+    (tmp_path / "names.yaml").write_text("names: {0: cat, 1: dog}\n")
+    return tmp_path
+
+
+def test_boxes_of_yolo(yolo: Path) -> None:
+    table = select("coco", yolo, categories="names.yaml")
+    boxes = read_boxes(table)
+    assert boxes["class"].tolist() == [1, 0, 0]
+    np.testing.assert_allclose(boxes.iloc[0, 2:].to_numpy(float), [0.25, 0, 0.75, 0.5])
+    assert table.labels.tolist() == [0, -1, 0]
+    (yolo / "labels" / "train" / "a.txt").write_text("1 0.5 0.25 0.5\nx 0.5 0.5 1 1\n0 0.5 0.5 1 1\n")
+    assert len(read_boxes(select("coco", yolo, categories="names.yaml"))) == 2
+    assert (yolo / "missing_files.txt").read_text().count("not id, centre, width and height") == 2
+    with pytest.raises(UserError, match="--categories"):
+        select("coco", yolo)
+
+
+def test_masks_beside_boxes(yolo: Path) -> None:
+    for name in "ac":
+        save_image(yolo / "masks" / ("train" if name == "a" else "val") / f"{name}.png", np.full((8, 8), 4, np.uint8))
+    (yolo / "stuff.txt").write_text("0: unlabeled\n4: grass\n")
+    table = select(
+        "coco", yolo, categories="names.yaml", mask_folder="masks/{part}", mask_classes="stuff.txt", void_ids=[0]
+    )
+    assert table.image_ids == ("images/train/a.jpg", "images/val/c.jpg")
+    assert table.about.classes["mask"].names == ("grass",) and table.about.classes["mask"].void == (0,)
+    assert "masks/train/b.png: there is no such mask" in (yolo / "missing_files.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "images/train/a.jpg,9,0,0,1,1", "images/x.jpg,0,0,0,1,1", "images/train/a.jpg,0,0,0,2,1",
+        "images/train/a.jpg,0,0.5,0,0.5,1", "images/train/a.jpg,0,x,0,1,1", "a,b",
+    ],
+)  # fmt: skip
+def test_broken_file_of_boxes_names_the_stage(yolo: Path, line: str) -> None:
+    table = select("coco", yolo, categories="names.yaml")
+    (yolo / "filtered_boxes.csv").write_text(f"image,class,left,top,right,bottom\n{line}\n")
+    with pytest.raises(UserError, match=r"run extract_datapoints_for_experiments\.py again"):
+        read_boxes(table)
+    (yolo / "filtered_boxes.csv").unlink()
+    with pytest.raises(UserError, match="is missing"):
+        read_boxes(table)
+
+
+def test_no_photograph_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="see --image_folder"):
+        select("coco", tmp_path)

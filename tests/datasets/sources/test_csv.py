@@ -1,0 +1,161 @@
+"""Tables that anyone can write: columns, encodings, quotation marks, and rows that are left out or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from datasets.packed import load_packed
+from datasets.tasks import VOID, get_task
+from tests.datasets.sources.finding import find, rows_of, select, write_image
+from utils.errors import UserError
+
+
+def write(data_path: Path, text: str | bytes, *images: str) -> None:
+    """The csv file, and images that are not empty."""
+    content = text.encode() if isinstance(text, str) else text
+    (data_path / "images.csv").write_bytes(content)
+    for name in images:
+        (data_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (data_path / name).write_bytes(b"x")
+
+
+FOUR = [f"{i}.jpg" for i in range(4)]
+
+
+def test_columns_are_classes_parts_and_natural_groups(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "image,user_id,class,lat,split,lon\n0.jpg,ann,dog,1.50,train,-7\n./1.jpg,bob,cat,,Validation,\n"
+        "a//2.jpg,,cat,3,TEST,8\n",
+        "0.jpg", "1.jpg", "a/2.jpg",
+    )  # fmt: skip
+    found = find("csv", tmp_path)
+    assert found.about.groups == ("user_id", "lat", "lon") and found.about.classes["class"].names == ("cat", "dog")
+    assert rows_of(found, "user_id", "lat", "lon", "part") == {
+        ("0.jpg", "dog", "ann", "1.50", "-7", "train"), ("1.jpg", "cat", "bob", "", "", "val"),
+        ("a/2.jpg", "cat", "", "3", "8", "test"),
+    }  # fmt: skip
+    table = select("csv", tmp_path)
+    assert table.groups["user_id"].tolist() == ["ann", "bob", ""]
+    assert [part.tolist() for part in (table.train, table.val, table.test)] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    "cells, names, labels",
+    [
+        (["10", "9", "10", "0"], ("0", "9", "10"), [2, 1, 2, 0]),
+        (["3.0", "1.0", "3.0", "2.00"], ("1", "2", "3"), [2, 0, 2, 1]),
+        (["3.5", "1.0", "3.5", "1.0"], ("1.0", "3.5"), [1, 0, 1, 0]),
+        (["b", "1", "a", "b"], ("1", "a", "b"), [2, 0, 1, 2]),
+    ],
+)  # fmt: skip
+def test_classes_are_names_or_numbers(
+    tmp_path: Path, cells: list[str], names: tuple[str, ...], labels: list[int]
+) -> None:
+    write(tmp_path, "image,class\n" + "".join(f"{i}.jpg,{cell}\n" for i, cell in enumerate(cells)), *FOUR)
+    found = find("csv", tmp_path)
+    assert found.about.classes["class"].names == names and found.rows["class"].tolist() == labels
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_whatever_a_spreadsheet_writes(tmp_path: Path, separator: str, line_end: str, encoding: str) -> None:
+    rows = [["image", "class"], ["größe 1.jpg", '"a ""big"" one"'], ["1.jpg", f' "x{separator} y"'], ["2.jpg", " é "]]
+    text = line_end.join([separator.join(row) for row in rows] + ["", ""])
+    write(tmp_path, text.encode(encoding), "größe 1.jpg", "1.jpg", "2.jpg")
+    assert rows_of(find("csv", tmp_path)) == {
+        ("größe 1.jpg", 'a "big" one'), ("1.jpg", f"x{separator} y"), ("2.jpg", "é"),
+    }  # fmt: skip
+
+
+def test_it_reads_what_pandas_writes(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"image": FOUR, "class": [1, 2, None, 1], "note": ['a "b", c', None, "d", " e"]})
+    write(tmp_path, "", *FOUR)
+    frame.to_csv(tmp_path / "images.csv")  # with its index, a column without a name, and classes as 1.0 and 2.0
+    found = find("csv", tmp_path)
+    assert rows_of(found, "note") == {("0.jpg", "1", 'a "b", c'), ("1.jpg", "2", ""), ("3.jpg", "1", "e")}
+    assert found.faults == ["images.csv, line 4: no class"]
+
+
+def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "image,class,split\n0.jpg,a,train\ngone.jpg,a,train\n1.jpg,,train\n2.jpg,a,\n,a,train\n0.jpg,b,test\n"
+        '1.jpg,a\n1.jpg,"two\nlines",test\n\nempty.jpg,a,train\nfolder,a,train\n3.jpg,a,test\n',
+        *FOUR, "folder/x.jpg",
+    )  # fmt: skip
+    (tmp_path / "empty.jpg").touch()
+    found = find("csv", tmp_path)
+    assert rows_of(found) == {("0.jpg", "a"), ("3.jpg", "a")}
+    assert [fault.removeprefix("images.csv, line ") for fault in found.faults] == [
+        "8: not a cell for each of the 3 columns", "10: not a cell for each of the 3 columns",
+        "3: gone.jpg: no such file", "4: no class", "5: no split", "6: no image",
+        "7: the image stands there twice", "12: empty.jpg: an empty file", "13: folder: no file",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ["../0.jpg", "/etc/passwd", "a/../../0.jpg", "a\\0.jpg", "C:\\0.jpg"])
+def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) -> None:
+    write(tmp_path, f"image,class\n0.jpg,a\n{cell},a\n", "0.jpg")
+    with pytest.raises(UserError, match=r"images\.csv, line 3: .* is no path within the data folder"):
+        find("csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("", "no column image among none"),
+        ("path,label\n0.jpg,a\n", "no column image among path, label"),
+        ("image,user\n0.jpg,a\n", r"no column class, and none of files \(depth_euclidean, normal.*mask\)"),
+        ("image,class,class\n0.jpg,a,b\n", "two columns have the same name"),
+        ("image,class,rgb\n0.jpg,a,b\n", "cannot be called 'rgb'"),
+        ("image,class,split\n0.jpg,a,train\n1.jpg,a,dev\n", "line 3: 'dev' is none of train, val and test"),
+        ('image,class\n0.jpg,"a\n1.jpg,b\n', r"images\.csv, line 3: .* a quotation mark not closed"),
+        (b"image,class\n0.jpg,\x81\x8d\n", "no text in UTF-8"),
+        ("image,mask\n0.jpg,1.jpg\n", "the column mask holds ids of classes: give --mask_classes"),
+        ("image,class\n7.jpg,a\n", "no image is left; the first file left out is images.csv, line 2: 7.jpg"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str | bytes, reason: str) -> None:
+    write(tmp_path, text, *FOUR)
+    with pytest.raises(UserError, match=reason) as caught:
+        select("csv", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"other\.csv: cannot be read .* see --table_file"):
+        find("csv", tmp_path, table_file="other.csv")
+    write(tmp_path, "image,mask\n0.jpg,1.jpg\n", *FOUR)
+    with pytest.raises(UserError, match=r"names\.txt: cannot read the names"):
+        find("csv", tmp_path, mask_classes="names.txt")
+    (tmp_path / "names.txt").write_text("\n".join(map(str, range(256))))
+    with pytest.raises(UserError, match=r"256 classes.*where masks can have 1 to 255"):
+        find("csv", tmp_path, mask_classes="names.txt")
+
+
+def test_masks_and_depth_reach_the_packed_arrays(tmp_path: Path) -> None:
+    ids, depth = np.array([[0, 1], [2, 255]], np.uint8), np.array([[512, 1024], [2048, 65535]], np.uint16)
+    for i in range(4):
+        write_image(tmp_path / f"{i}.jpg")
+        Image.fromarray(ids).save(tmp_path / f"mask{i}.png")
+        Image.fromarray(depth).save(tmp_path / f"depth{i}.png")
+    (tmp_path / "depth3.png").unlink()
+    (tmp_path / "names.txt").write_text("road\n sky \n\ncar\n")
+    rows = [f"{i}.jpg,mask{i}.png,{'ab'[i % 2]},depth{i}.png,{'' if i else 'x'}\n" for i in range(4)]
+    (tmp_path / "images.csv").write_text("image,mask,place,depth_euclidean,class\n" + "".join(rows))
+    table = select("csv", tmp_path, mask_classes="names.txt", void_ids=[255, 1], test_fraction=0.4)
+    assert table.about.domains == ("rgb", "mask", "depth_euclidean") and table.about.groups == ("place",)
+    assert table.class_set(get_task("segmentation")).names == ("road", "car")
+    assert table.labels.tolist() == [0, -1, -1] and table.class_names == ("x",)
+    masks, _ = load_packed(table, get_task("segmentation").encoding, 2)
+    assert masks[0, 0].tolist() == [[0, VOID], [1, VOID]]
+    packed, _ = load_packed(table, get_task("depth_euclidean").encoding, 2)
+    assert packed[2, 0].tolist() == depth.tolist()
+    assert "line 5: depth3.png: no such file" in (tmp_path / "missing_files.txt").read_text()

@@ -1,0 +1,146 @@
+"""Photographs with id masks, in the layouts in which they come."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from datasets.sources.labels import regular_expression
+from datasets.sources.masks import VOC_NAMES
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from tests.datasets.sources.finding import save_image, select
+from utils.errors import UserError
+
+CPU = torch.device("cpu")
+
+
+def save_mask(path: Path, ids: np.ndarray | int, palette: bool = False) -> None:
+    array = np.full((8, 8), ids, np.uint8) if isinstance(ids, int) else ids.astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = Image.fromarray(array)
+    if palette:
+        image.putpalette([value for i in range(256) for value in (255 - i, i, 7 * i % 256)])
+    image.save(path)
+
+
+@pytest.fixture
+def camvid(tmp_path: Path) -> Path:
+    """Two photographs for training, one for testing; ids 0 and 1, and 11 for void."""
+    for part, name, ids in (("train", "a", 0), ("train", "b", 1), ("test", "c", 1)):
+        mask = np.full((8, 8), ids)
+        mask[:2] = 11
+        save_image(tmp_path / part / "rgb" / f"{name}.jpg", 40 * ids)
+        save_mask(tmp_path / part / "label" / f"{name}.png", mask)
+    (tmp_path / "classes.txt").write_text("sky\nroad\n")
+    return tmp_path
+
+
+def test_parts_and_masks_of_folders(camvid: Path) -> None:
+    table = select("masks", camvid, mask_classes="classes.txt", void_ids=[11])
+    assert table.files["rgb"] == ("test/rgb/c.jpg", "train/rgb/a.jpg", "train/rgb/b.jpg")
+    assert table.files["mask"] == ("test/label/c.png", "train/label/a.png", "train/label/b.png")
+    assert (table.test.tolist(), table.train.tolist(), table.labels.tolist()) == ([0], [1, 2], [1, 0, 1])
+    assert table.class_names == ("sky", "road")
+    data = TaskData(table, table.bind(get_task("segmentation")), 16, CPU)
+    batch = data.batch(torch.tensor([1, 2]))
+    assert (batch.target[0] == 0).all() and (batch.target[1][4:] == 1).all()
+    assert not batch.valid[:, :4].any() and batch.valid[:, 4:].all()  # the void quarter counts nowhere
+
+
+def test_without_names_classes_are_the_ids_that_occur(camvid: Path) -> None:
+    table = select("masks", camvid)
+    assert table.class_names == ("class 0", "class 1", "class 11")
+    table = select("masks", camvid, void_ids=[11])
+    assert table.class_names == ("class 0", "class 1") and table.about.classes["mask"].void == (11,)
+
+
+def test_photographs_without_a_mask_and_broken_masks_are_named(camvid: Path) -> None:
+    (camvid / "train" / "label" / "a.png").unlink()
+    save_image(camvid / "train" / "rgb" / "d.jpg")
+    (camvid / "train" / "label" / "d.png").write_bytes(b"no picture")
+    save_image(camvid / "train" / "rgb" / "e.jpg")
+    save_mask(camvid / "train" / "label" / "e.png", 99)  # an id that nobody knows
+    table = select("masks", camvid, mask_classes="classes.txt", void_ids=[11])
+    assert (camvid / "missing_files.txt").read_text() == "train/label/a.png: there is no such mask\n"
+    data = TaskData(table, table.bind(get_task("segmentation")), 16, CPU)
+    listing = (camvid / "packed" / "16" / "unreadable_mask.txt").read_text()
+    assert [line.split(": ")[0] for line in listing.splitlines()] == ["train/label/d.png", "train/label/e.png"]
+    assert "no pixel has the id of a class" in listing
+    assert [table.image_ids[i] for i in data.train] == ["train/rgb/b.jpg"]
+
+
+def test_one_folder_is_split_at_random(tmp_path: Path) -> None:
+    for number in range(20):
+        save_image(tmp_path / "images" / f"{number}.png", number)
+        save_mask(tmp_path / "masks" / f"{number}.png", number % 3)
+    table = select("masks", tmp_path, image_folder="images", mask_folder="masks", test_fraction=0.25)
+    assert len(table.test) == 5 and len(table.train) == 15
+    assert table.labels.tolist() == [int(Path(cell).stem) % 3 for cell in table.image_ids]
+
+
+@pytest.fixture
+def voc(tmp_path: Path) -> Path:
+    """PASCAL VOC's layout: palette masks with a border of 255; more of them in SegmentationClassAug."""
+    lists = tmp_path / "ImageSets" / "Segmentation"
+    lists.mkdir(parents=True)
+    (lists / "train.txt").write_text("2007_000001\n2007_000002\n")
+    (lists / "val.txt").write_text("2007_000003\n")
+    (lists / "trainaug.txt").write_text("2007_000001\n2007_000002\n2008_000004\n")
+    for stem, thing in (("2007_000001", 15), ("2007_000002", 8), ("2007_000003", 15), ("2008_000004", 3)):
+        mask = np.zeros((10, 12))
+        mask[2:5, 2:5], mask[1, 1:6] = thing, 255
+        save_image(tmp_path / "JPEGImages" / f"{stem}.jpg", np.zeros((10, 12, 3), np.uint8))
+        for folder in ("SegmentationClass", "SegmentationClassAug"):
+            if folder.endswith("Aug") or stem.startswith("2007"):
+                save_mask(tmp_path / folder / f"{stem}.png", mask, palette=True)
+    return tmp_path
+
+
+def test_pascal_voc(voc: Path) -> None:
+    table = select("masks", voc)
+    assert table.class_names == VOC_NAMES and len(VOC_NAMES) == 21
+    assert [table.class_names[label] for label in table.labels] == ["person", "cat", "person"]  # not the background
+    assert (len(table.train), table.test.tolist()) == (2, [2])  # without test images those for validation are held out
+    data = TaskData(table, table.bind(get_task("segmentation")), 16, CPU)
+    batch = data.batch(torch.tensor([0]))
+    assert set(batch.target.unique().tolist()) == {0, 15} and not batch.valid.all()
+    with_more = select("masks", voc, mask_folder="SegmentationClassAug")
+    assert len(with_more.train) == 3 and with_more.class_names[with_more.labels[2]] == "bird"
+
+
+def test_lowest_category_is_the_class_if_asked(voc: Path) -> None:
+    mask = np.zeros((10, 12))
+    mask[2:9, 2:9], mask[0, 0] = 15, 2
+    save_mask(voc / "SegmentationClass" / "2007_000001.png", mask, palette=True)
+    names = [
+        table.class_names[table.labels[0]]
+        for table in (select("masks", voc), select("masks", voc, class_of_image="lowest"))
+    ]
+    assert names == ["person", "bicycle"]
+
+
+def test_natural_groups_from_the_names_of_files(tmp_path: Path) -> None:
+    for name in ("0001TP_1", "0001TP_2", "Seq05VD_f1", "loose"):
+        save_image(tmp_path / "images" / f"{name}.png", 1)
+        save_mask(tmp_path / "masks" / f"{name}.png", 1)
+    folders = {"image_folder": "images", "mask_folder": "masks"}
+    table = select("masks", tmp_path, **folders, group_pattern=r"(?P<sequence>[^_]+)_f?(?P<frame>\d+)")
+    assert table.groups["sequence"].tolist() == ["0001TP", "0001TP", "Seq05VD", ""]
+    assert table.groups["frame"].tolist() == ["1", "2", "1", ""]
+
+
+@pytest.mark.parametrize("text", ["(", "(a)", "a", ""])
+def test_an_expression_without_named_groups_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError):
+        regular_expression(text)
+
+
+def test_no_photograph_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="see --image_folder"):
+        select("masks", tmp_path)

@@ -1,0 +1,136 @@
+"""Targets between clients and the dispersion of gradients, against plain loops and a closed form."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from datasets.table import Table
+from datasets.task_data import Batch, TaskData
+from datasets.tasks import get_task
+from losses import return_task_loss
+from models.task_model import ModelConfig, TaskModel, save_model
+from models.training import early_file
+from network.partition.dealing import deal
+from network.partition.dispersion import gradient_dispersion, mean_targets, measure
+
+CPU = torch.device("cpu")
+SIZE = 16
+
+
+def open_data(table: Table, task: str) -> TaskData:
+    return TaskData(table, table.bind(get_task(task)), SIZE, CPU)
+
+
+@pytest.mark.parametrize("task", ["depth_euclidean", "normal", "principal_curvature"])
+def test_mean_target_of_maps_counts_pixels_that_count(table: Table, task: str) -> None:
+    data = open_data(table, task)
+    means = mean_targets(data, data.train)
+    assert means.shape == (len(data), data.task.out_channels)
+    assert np.isnan(means[data.test]).all()
+    for position in data.train[:5]:
+        batch = data.batch(torch.tensor([position]))
+        valid = batch.valid.expand_as(batch.target)[0]
+        expected = [float(channel[mask].mean()) for channel, mask in zip(batch.target[0], valid, strict=True)]
+        assert means[position] == pytest.approx(expected, abs=1e-5)
+
+
+def test_mean_target_of_ids_is_their_shares(table: Table) -> None:
+    data = open_data(table, "segment_semantic")
+    position = int(data.train[3])
+    batch = data.batch(torch.tensor([position]))
+    ids = batch.target[batch.valid].numpy()
+    expected = np.bincount(ids, minlength=data.task.out_channels) / len(ids)
+    assert mean_targets(data, data.train)[position] == pytest.approx(expected, abs=1e-6)
+
+
+def test_mean_target_of_classes_is_one_hot(table: Table) -> None:
+    data = open_data(table, "class_scene")
+    means = mean_targets(data, data.train)[data.train]
+    assert (means.argmax(axis=1) == table.labels[data.train]).all()
+    assert means.sum(axis=1) == pytest.approx(1)
+
+
+class Line(nn.Module):
+    """output = w * image, for one number an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        return images, self.weight * images
+
+
+def test_dispersion_of_a_line_in_closed_form() -> None:
+    x, y = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5]), torch.tensor([1.0, 0.0, 2.0, 2.0, -3.0])
+
+    def batch(at: Tensor) -> Batch:
+        values = x[at].view(-1, 1, 1, 1), y[at].view(-1, 1, 1, 1)
+        return Batch(*values, torch.ones_like(values[0], dtype=torch.bool))
+
+    data = SimpleNamespace(batch=batch, device=CPU, task=get_task("reshading"))  # whose loss is the squared error
+    clients = [np.array([0, 3]), np.array([1, 2, 4])]
+    gradients = (2 * x * (2 * x - y)).numpy()
+    means, shares = np.array([gradients[images].mean() for images in clients]), np.array([0.4, 0.6])
+    overall = gradients.mean()
+    expected = shares @ (means - overall) ** 2 / overall**2
+    assert gradient_dispersion(Line(), data, clients, Accelerator(cpu=True)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("task", ["normal", "edge_texture", "segment_semantic", "class_scene"])
+def test_dispersion_is_that_of_whole_client_gradients(table: Table, task: str) -> None:
+    data = open_data(table, task)
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig(task, image_size=SIZE, norm="batch", classes=data.task.classes))
+    model(data.batch(torch.arange(40)).images)  # running statistics that are not those of a new model
+    clients = np.split(np.random.default_rng(0).permutation(data.train), [3, 11, 30])
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = gradient_dispersion(model, data, clients, Accelerator(cpu=True))
+
+    parameters = list(model.eval().parameters())
+    rows = []
+    for images in clients:
+        batch = data.batch(torch.from_numpy(images))
+        loss = return_task_loss(task)(model(batch.images)[1], batch.target, batch.valid).mean()
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        rows.append(torch.cat([g.flatten() for g in gradients if g is not None]).double().numpy())
+    shares = np.array([len(images) for images in clients]) / len(data.train)
+    mean = shares @ np.stack(rows)
+    distances = [np.square(row - mean).sum() for row in rows]
+    assert found == pytest.approx(shares @ distances / np.square(mean).sum(), rel=1e-3)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_equal_clients_have_no_dispersion(table: Table) -> None:
+    data = open_data(table, "normal")
+    model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="group"))
+    found = gradient_dispersion(model, data, [data.train, data.train], Accelerator(cpu=True))
+    assert found == pytest.approx(0, abs=1e-6)
+
+
+def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table, tmp_path: Path) -> None:
+    data = open_data(table, "normal")
+    groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
+    dealing = deal("equal_size", groups, 3, 0.5, seed=0)
+    args = Namespace(
+        task="normal", use_cbam=False, assignment_files_path=tmp_path / "none", trained_model_dir=tmp_path
+    )  # fmt: skip
+    accelerator = Accelerator(cpu=True)
+    plain = measure(dealing, data, args, accelerator)
+    assert {"emd", "target_variance_share"} <= plain.keys()
+    assert not {"frechet", "gradient_dispersion"} & plain.keys()
+    config = ModelConfig("normal", image_size=SIZE)
+    early = early_file(tmp_path, "normal", False)
+    save_model(TaskModel(replace(config, image_size=2 * SIZE)), early)  # of another size: its gradient is another
+    assert "gradient_dispersion" not in measure(dealing, data, args, accelerator)
+    save_model(TaskModel(config), early)
+    assert measure(dealing, data, args, accelerator)["gradient_dispersion"] > 0

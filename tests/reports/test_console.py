@@ -1,0 +1,121 @@
+"""What is printed fits a console of 120 columns, and says all that it is to say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import make_tables
+from datasets.tasks import TASKS, get_task
+from models.metrics import metric_names
+from models.report import print_values
+from network.partition.heterogeneity import report, report_text
+from network.report import _COLUMNS
+from reports.console import WIDTH, narrow, wrapped
+from utils.runs import SPLITS
+
+
+def fits(text: str) -> bool:
+    return max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_what_does_not_fit_stands_below_beside_the_same_keys() -> None:
+    table = pd.DataFrame({"task": ["a", "b"], **{f"column {n}": [f"{n}1" + "x" * 30, f"{n}2"] for n in range(5)}})
+    text = narrow(table, ["task"])
+    assert fits(text)
+    first, *_, last = text.split("\n\n")
+    assert all(f"{n}{row}" in text for n, row in product(range(5), (1, 2)))
+    for block in (first, last):
+        assert [line.split()[0] for line in block.splitlines()[2:]] == ["a", "b"]
+
+
+def test_a_narrow_table_is_one_block() -> None:
+    text = narrow(
+        pd.DataFrame({"task": ["a", "a"], "alpha": ["1", "10"], "loss": ["0.5 ± 0.1", "–"]}), ["task", "alpha"]
+    )
+    assert [line.split() for line in text.splitlines()[2:]] == [["a", "1", "0.5", "±", "0.1"], ["10", "–"]]
+
+
+def test_rows_are_numbered_where_keys_alone_are_too_wide() -> None:
+    keys = [f"argument{n}" for n in range(12)]
+    table = pd.DataFrame({name: [f"value {n} of {name}" for n in range(2)] for name in [*keys, "loss"]})
+    text = narrow(table, keys)
+    assert fits(text) and text.count("value 1 of") == len(table.columns)
+
+
+def test_sentences_are_wrapped_and_paths_are_not() -> None:
+    path = "/".join(["folder"] * 30)
+    lines = wrapped(f"{'word ' * 40}{path}").splitlines()
+    assert len(lines) == 3 and lines[-1].strip() == path and all(len(line) <= WIDTH for line in lines[:-1])
+
+
+def write(folder: Path, args: dict, summary: dict, engine: str = "a") -> None:
+    folder.mkdir(parents=True)
+    for name, content in (("args", args), ("summary", summary), ("environment", {"code_version": {"engine": engine}})):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def write_sweep(folder: Path) -> None:
+    """Runs of three tasks, methods and seeds, and two alphas; and central models of two settings."""
+    rng = np.random.default_rng(0)
+    for task, seed in product(("principal_curvature", "normal", "segment_semantic"), range(3)):
+        names = metric_names(TASKS[task])
+        values = {split: dict(zip(names, 10 * rng.random(len(names)), strict=True)) for split in SPLITS}
+        for size in (32, 64):
+            central = {"task": task, "rand_seed": seed, "image_size": size}
+            results = {"test": values["test"], "trivial": values["train"]}
+            write(folder / f"train_centralized/{task}/{size}_{seed}", central, results)
+        for method, kind, alpha in product(
+            ("fedavg", "scaffold", "fedrep"), ("iid", "class_based", "embedding_based"), (0.1, 100)
+        ):
+            if kind == "iid" and alpha != 0.1:
+                continue
+            prefix = "personal_" if method == "fedrep" else ""
+            last = {f"{prefix}{split}_loss_mean": 10 * rng.random() for split in ("train", "local_test")}
+            last |= {} if prefix else {"test_loss": rng.random()}
+            args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed}
+            uneven = {"emd": 0.5, "gradient_dispersion": 12.0}
+            run = folder / f"test_federated/{method}/{task}/{kind}/{alpha}_{seed}"
+            write(run, args, {"last": last, "trivial": values, "heterogeneity": uneven}, "a" if prefix else "b" * 8)
+
+
+def test_all_that_make_tables_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["make_tables.py"])
+    monkeypatch.setattr("reports.sweep_plots.comparison", lambda table, path: path)
+    make_tables.main()
+    text = capsys.readouterr().out
+    assert fits(text)
+    assert {"fedrep, personal model, clients' held out images", "scaffold, global model, held out images"} < {
+        *text.splitlines()
+    }
+    assert text.count("principal_curvature, scaffold, α = 100: ") == 1
+    assert "inconclusive (3 seeds only)" in text and "it lies within ±2 %" in text
+    assert "2 versions of the code (engine), but one within each task and method: " in text
+    written = {path.stem for path in (tmp_path / "results/tables").glob("*.md")}
+    assert {"central", "comparison", "increases", "verdicts", "alpha_slopes", "metrics_normal"} <= written
+
+
+@pytest.mark.parametrize("variant", [{}, {"depth_target": "metric"}, {"published_quirks": True}])
+@pytest.mark.parametrize("task", TASKS)
+def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: pytest.CaptureFixture[str]) -> None:
+    names = metric_names(get_task(task, **variant))
+    labels = [*_COLUMNS, *(f"trivial, {split}" for split in SPLITS.values())]
+    print_values(f"{task}, 160 held-out images", {label: dict.fromkeys(names, 0.5) for label in labels})
+    assert fits(capsys.readouterr().out)
+
+
+def test_the_report_of_a_partition() -> None:
+    owners, groups = np.arange(100000) % 1000, np.arange(100000) % 16
+    rng = np.random.default_rng(0)
+    values = report(owners, groups, 1000, rng.random((100000, 2)), rng.random((100000, 2)))
+    assert fits(report_text(values | {"gradient_dispersion": 1234.5}))

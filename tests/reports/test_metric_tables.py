@@ -1,0 +1,113 @@
+"""The table of all metrics, from made-up run directories with known values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reports.metric_tables import metric_table, read_metrics
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a finished run, each newer than the one before: `write(stage, args, summary)`."""
+    number = 0
+
+    def write_run(stage: str, args: dict, summary: dict) -> None:
+        nonlocal number
+        number += 1
+        path = tmp_path / stage / f"run{number}"
+        path.mkdir(parents=True)
+        (path / "args.json").write_text(json.dumps({"task": "normal", "rand_seed": 0} | args))
+        (path / "summary.json").write_text(json.dumps(summary))
+        os.utime(path / "summary.json", (1000 + number, 1000 + number))
+
+    return write_run
+
+
+def federated(
+    write: Write, kind: str, own: float, *, seed: int = 0, method: str = "fedavg", personal: float | None = None,
+    **others: object,
+) -> None:  # fmt: skip
+    """A run with a loss on the clients' own data and half of it as `mae`; one more of each held out."""
+    last = {"round": 3, "train_loss_mean": own, "train_mae_mean": own / 2, "train_loss_std": 9}
+    last |= {"test_loss": own + 1, "test_mae": own / 2 + 1}
+    if personal is not None:
+        last |= {"personal_local_test_loss_mean": personal, "personal_local_test_mae_mean": personal / 2}
+    trivial = {split: {"loss": 8.0, "mae": 4.0} for split in ("train", "local_test", "test")}
+    args = {"method": method, "type": kind, "alpha": 0.1, "rand_seed": seed, **others}
+    write("test_federated", args, {"last": last, "trivial": trivial})
+
+
+def rows_of(tmp_path: Path, *columns: str) -> list[list]:
+    return metric_table(read_metrics(tmp_path), "normal")[list(columns)].values.tolist()
+
+
+def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write) -> None:
+    for seed in (0, 1):
+        for kind, own in (("embedding_based", 3.0), ("iid", 1.0), ("class_based", 2.0)):
+            federated(write, kind, own + seed, seed=seed)
+        central = {"test": {"loss": 0.5 + seed, "mae": 0.25}, "trivial": {"loss": 8.0, "mae": 4.0}}
+        write("train_centralized", {"rand_seed": seed}, central)
+    rows = rows_of(tmp_path, "data", "model", "split", "alpha", "seeds", "loss", "mae")
+    of_two = [2, "8.0000 ± 0.0000", "4.0000 ± 0.0000"]
+    # Of values that differ by one the deviation is 0.7071, of halves 0.3536.
+    assert rows == [
+        ["clients' own", "trivial predictor", "", "", *of_two],
+        ["clients' own", "fedavg", "IID", "", 2, "1.5000 ± 0.7071", "0.7500 ± 0.3536"],
+        ["clients' own", "fedavg", "class", "0.1", 2, "2.5000 ± 0.7071", "1.2500 ± 0.3536"],
+        ["clients' own", "fedavg", "embedding", "0.1", 2, "3.5000 ± 0.7071", "1.7500 ± 0.3536"],
+        ["clients' held out", "trivial predictor", "", "", *of_two],
+        ["held out", "trivial predictor", "", "", *of_two],
+        ["held out", "central", "", "", 2, "1.0000 ± 0.7071", "0.2500 ± 0.0000"],
+        ["held out", "fedavg", "IID", "", 2, "2.5000 ± 0.7071", "1.7500 ± 0.3536"],
+        ["held out", "fedavg", "class", "0.1", 2, "3.5000 ± 0.7071", "2.2500 ± 0.3536"],
+        ["held out", "fedavg", "embedding", "0.1", 2, "4.5000 ± 0.7071", "2.7500 ± 0.3536"],
+    ]
+
+
+def test_natural_groups_stand_behind_the_other_splits(tmp_path: Path, write: Write) -> None:
+    for kind in ("user_id_based", "domain_based", "embedding_based", "iid"):
+        federated(write, kind, 1.0)
+    rows = rows_of(tmp_path, "data", "model", "split")
+    splits = [row[2] for row in rows if row[:2] == ["held out", "fedavg"]]
+    assert splits == ["IID", "embedding", "domain", "user_id"]
+
+
+def test_clients_own_models_have_rows_of_their_own(tmp_path: Path, write: Write) -> None:
+    federated(write, "class_based", 2.0, method="ditto", personal=1.0)
+    rows = rows_of(tmp_path, "data", "model", "loss", "mae")
+    assert ["clients' held out", "ditto, own models", "1.0000", "0.5000"] in rows
+    assert ["held out", "ditto", "3.0000", "2.0000"] in rows
+
+
+def test_newest_run_counts_and_settings_stand_apart(tmp_path: Path, write: Write) -> None:
+    for own, steps in ((9.0, 20), (1.0, 20), (5.0, 40)):
+        federated(write, "iid", own, sgd_per_epoch=steps, result_path=f"folder{own}")
+    rows = rows_of(tmp_path, "data", "model", "sgd_per_epoch", "loss")
+    assert [row[2:] for row in rows if row[:2] == ["held out", "fedavg"]] == [["20", "2.0000"], ["40", "6.0000"]]
+
+
+def test_alphas_are_in_order(tmp_path: Path, write: Write) -> None:
+    for alpha in (10, 0.01, 2, 1):
+        federated(write, "class_based", 1.0, alpha=alpha)
+    rows = rows_of(tmp_path, "data", "model", "alpha")
+    assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == ["0.01", "1", "2", "10"]
+
+
+def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, write: Write) -> None:
+    assert read_metrics(tmp_path).empty
+    federated(write, "iid", 1.0)
+    other = {"test": {"loss": 1.0, "miou": 0.5}, "trivial": {"loss": 2.0, "miou": 0.1}}
+    write("train_centralized", {"task": "segment_semantic"}, other)
+    metrics = read_metrics(tmp_path)
+    assert "miou" not in metric_table(metrics, "normal")
+    assert metric_table(metrics, "segment_semantic")[["model", "miou"]].values.tolist() == [
+        ["trivial predictor", "0.1000"], ["central", "0.5000"],
+    ]  # fmt: skip

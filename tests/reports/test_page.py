@@ -1,0 +1,166 @@
+"""The HTML report: whole, self-contained, safe with odd names, and sorted by a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+from reports.page import report_page
+from utils.errors import UserError
+
+ODD = '<script>alert("x")</script> & "quoted"'
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+CHROMIUM = shutil.which("chromium")
+INCREASES = {
+    "task": ["normal", "depth", "reshading", "edges", "curvature"],
+    "over IID, %": ["+9.5 [+1.0, +18.0]", "-3.0 [-4.0, -2.0]", "–", "+10.25 [+1.0, +20.0]", "+1e1 [+1.0, +20.0]"],
+    "version": ["10abc", "9abc", "x", "", "2"],
+}
+
+
+class Page(HTMLParser):
+    """What a page holds; fails where an element is closed that was not the last to be opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.sources: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.scripts = 0
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.scripts += tag == "script"
+        self.sources += [given[name] or "" for name in ("src", "srcset", "data", "action") if name in given]
+        self.links += [given["href"] or ""] if "href" in given else []
+        self.ids += [given["id"] or ""] if "id" in given else []
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & set(self.open):
+            self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A results folder with two tables, a figure of a table, and runs of two stages and three seeds."""
+    folder = tmp_path / "results"
+    (folder / "tables").mkdir(parents=True)
+    pd.DataFrame(INCREASES).to_csv(folder / "tables/increases.csv", index=False)
+    pd.DataFrame({"a <b>": [1, 2], "c": ["<i>&amp;", "–"]}).to_csv(folder / "tables/own.csv", index=False)
+    Image.new("RGB", (40, 20), "red").save(folder / "tables/comparison.png")
+    for seed in (0, 1, 2):
+        run = folder / f"test_federated/fedavg/normal/iid/alpha0.1_seed{seed}"
+        (run / "figures").mkdir(parents=True)
+        args = {"task": "normal", "alpha": 0.1, "rand_seed": seed, "data_path": ODD if seed else "data"}
+        (run / "args.json").write_text(json.dumps(args))
+        (run / "environment.json").write_text(json.dumps({"code_version": "c" * 64, "packages": {"torch": "2.0"}}))
+        Image.new("RGB", (2400, 20 + seed), "blue").save(run / "figures/loss.png")
+        if seed < 2:
+            (run / "summary.json").write_text("{}")
+    central = folder / "train_centralized/normal/seed0"
+    central.mkdir(parents=True)
+    (central / "args.json").write_text(json.dumps({"task": "normal", "rand_seed": 0}))
+    return folder
+
+
+def test_nothing_comes_from_elsewhere(results: Path) -> None:
+    text = report_page(results)
+    page = Page(text)
+    assert page.sources and all(source.startswith("data:image/") for source in page.sources)
+    inside = {f"#{name}" for name in page.ids}
+    assert all(link in inside or (results / link).is_dir() for link in page.links)
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_every_table_is_there_cell_by_cell(results: Path) -> None:
+    tables = Page(report_page(results)).tables
+    for path in (results / "tables").glob("*.csv"):
+        expected = pd.read_csv(path, dtype=str, keep_default_na=False)
+        found = [[cell.strip() for cell in row] for row in next(t for t in tables if t[0] == list(expected))[1:]]
+        assert found == expected.to_numpy().tolist()
+
+
+def test_names_are_text_and_never_markup(results: Path) -> None:
+    text = report_page(results)
+    page = Page(text)
+    assert page.scripts == 1 and "<script>alert" not in text
+    assert any(ODD in cell for table in page.tables for row in table for cell in row)
+
+
+def test_runs_with_what_they_differ_in(results: Path) -> None:
+    federated = next(table for table in Page(report_page(results)).tables if table[0][0] == "run" and len(table) == 4)
+    head, *rows = federated
+    assert {"finished", "rand_seed", "data_path"} <= set(head) and "alpha" not in head  # all have the same alpha
+    assert [row[head.index("rand_seed")] for row in rows] == ["0", "1", "2"]
+    assert [row[head.index("finished")] == "not finished" for row in rows] == [False, False, True]
+
+
+def test_figures_of_first_seeds_are_made_small(results: Path) -> None:
+    text = report_page(results)
+    sizes = re.findall(r'alt="([^"]*)" width="(\d+)" height="(\d+)"', text)
+    assert sizes == [("tables/comparison.png", "40", "20"), (sizes[1][0], "1000", sizes[1][2])]
+    assert sizes[1][0].endswith("seed0: loss")
+
+
+def test_empty_and_broken_folders_are_named(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no run"):
+        report_page(tmp_path / "nothing")
+    (results / "tables/comparison.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"comparison\.png: no readable picture"):
+        report_page(results)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs the program chromium")
+@pytest.mark.parametrize(
+    "column, clicks, order",
+    [
+        ("task", 0, ["normal", "depth", "reshading", "edges", "curvature"]),
+        ("task", 1, ["curvature", "depth", "edges", "normal", "reshading"]),
+        # As numbers, by their first one: as text 10 would stand before 9.5; what is missing is last either way.
+        ("over IID, %", 1, ["depth", "normal", "curvature", "edges", "reshading"]),
+        ("over IID, %", 2, ["edges", "curvature", "normal", "depth", "reshading"]),
+        ("version", 1, ["curvature", "depth", "normal", "reshading", "edges"]),
+    ],
+)
+def test_click_on_a_header_sorts_in_a_browser(
+    results: Path, tmp_path: Path, column: str, clicks: int, order: list[str]
+) -> None:
+    act = (
+        f"const head = [...document.querySelectorAll('th')].find(h => h.textContent === {json.dumps(column)});"
+        f"for (let i = 0; i < {clicks}; i++) head.click();"
+        "document.title = 'done';"
+    )
+    page = tmp_path / "page.html"
+    page.write_text(report_page(results).replace("</body>", f"<script>{act}</script></body>"), encoding="utf-8")
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+               "--dump-dom", page.as_uri()]  # fmt: skip
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "<title>done</title>" in dom
+    table = next(table for table in Page(dom).tables if table[0] == list(INCREASES))
+    assert [row[0] for row in table[1:]] == order
+    assert dom.count('aria-sort="') == (clicks > 0) + dom.count('th[aria-sort="')

@@ -1,0 +1,285 @@
+"""The comparison of splits, from made-up run directories with known losses."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import make_tables
+from reports.statistics import with_spread
+from reports.tables import compare, increase, read_central, read_runs, readable
+from utils.errors import UserError
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write_run(tmp_path: Path) -> Write:
+    """Write a finished run: `write_run("iid", 1.5, seed=0, …)`; each is newer than the one before."""
+    number = 0
+
+    def write(
+        kind: str, own: float, held_out: float = 2.0, *, seed: int = 0, task: str = "normal", method: str = "fedavg",
+        alpha: float = 0.1, emd: float = 0.5, trivial: float = 4.0, name: str = "", **others: object,
+    ) -> Path:  # fmt: skip
+        nonlocal number
+        number += 1
+        path = tmp_path / "test_federated" / method / task / kind / (name or f"run{number}")
+        path.mkdir(parents=True)
+        args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed, **others}
+        summary = {
+            "last": {"round": 20, "train_loss_mean": own, "test_loss": held_out},
+            "trivial": {"train": {"loss": trivial}, "test": {"loss": trivial + 1}},
+            "heterogeneity": {"emd": emd},
+        }
+        (path / "args.json").write_text(json.dumps(args))
+        (path / "summary.json").write_text(json.dumps(summary))
+        os.utime(path / "summary.json", (1000 + number, 1000 + number))
+        return path
+
+    return write
+
+
+def write_three(write_run: Write, seed: int, losses: tuple[float, float, float], **others: object) -> None:
+    """The runs that a row of the table needs, with the losses of IID, class and embedding."""
+    for kind, loss in zip(("iid", "class_based", "embedding_based"), losses, strict=True):
+        write_run(kind, loss, 10 * loss, seed=seed, **others)
+
+
+def table_of(tmp_path: Path) -> pd.DataFrame:
+    return readable(compare(read_runs(tmp_path)))
+
+
+def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> None:
+    for seed, losses in enumerate([(1.0, 1.1, 1.5), (2.0, 2.4, 2.6)]):
+        write_three(write_run, seed, losses, emd=0.25 + seed / 2)
+    own, held_out = table_of(tmp_path).to_dict("records")
+    # Mean and standard deviation of a sample of two: |a - b| / sqrt(2).
+    assert own["IID"] == "1.5000 ± 0.7071"  # 1 and 2
+    assert own["class"] == "1.7500 ± 0.9192"  # 1.1 and 2.4: 1.3 / 1.41421
+    assert own["embedding"] == "2.0500 ± 0.7778"  # 1.5 and 2.6: 1.1 / 1.41421
+    # Seed by seed: 10 and 20 %; 50 and 30 %; 1.5/1.1 and 2.6/2.4, 36.36 and 8.33 %.
+    assert own["class over IID, %"] == "+15.0 ± 7.1"
+    assert own["embedding over IID, %"] == "+40.0 ± 14.1"
+    assert own["embedding over class, %"] == "+22.3 ± 19.8"
+    assert own["EMD class / embedding"] == "0.50 / 0.50"  # 0.25 and 0.75
+    assert (own["trivial"], own["seeds"], own["data"]) == ("4.0000", 2, "clients' own")
+    assert held_out["IID"] == "15.0000 ± 7.0711"
+    assert held_out["class over IID, %"] == own["class over IID, %"]
+    assert (held_out["trivial"], held_out["data"]) == ("5.0000", "held out")
+
+
+def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
+    # Written out of order; seed 5 has no class split and seed 6 no embedding split.
+    for kind, losses in {
+        "iid": {3: 1.0, 1: 2.0, 5: 9.0},
+        "class_based": {1: 2.2, 3: 1.5, 6: 9.0},
+        "embedding_based": {5: 9.0, 3: 2.0, 1: 3.0},
+    }.items():
+        for seed, loss in losses.items():
+            write_run(kind, loss, seed=seed)
+    row = compare(read_runs(tmp_path)).iloc[0]
+    assert row["seeds"] == [1, 3]
+    assert [row[kind].tolist() for kind in ("iid", "class", "embedding")] == [[2, 1], [2.2, 1.5], [3, 2]]
+
+
+def test_newest_of_equal_runs_counts(tmp_path: Path, write_run: Write) -> None:
+    write_three(write_run, 0, (1.0, 1.1, 1.5))
+    write_run("embedding_based", 3.0, name="a")
+    old = write_run("embedding_based", 9.0, name="z")
+    os.utime(old / "summary.json", (10, 10))
+    row = compare(read_runs(tmp_path)).iloc[0]
+    assert row["embedding"].tolist() == [3.0]
+
+
+def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) -> None:
+    for folder, loss in (("a", 1.0), ("b", 2.0)):
+        write_run("iid", loss, data_path=folder, result_path=folder, plot_distribution=folder == "a")
+    assert read_runs(tmp_path)["train_loss"].tolist() == [2.0]
+
+
+def test_runs_with_another_least_client_size_stay_apart(tmp_path: Path, write_run: Write) -> None:
+    for least, loss in ((10, 1.0), (50, 2.0)):
+        write_run("class_based", loss, min_client_ds_len=least, name=str(least))
+    assert sorted(read_runs(tmp_path)["train_loss"]) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (5, 20), ("paper", "equal_size"), (True, False),
+        (None, 3),
+        (None, "x"),
+    ],
+)  # fmt: skip
+def test_argument_that_differs_becomes_a_column(tmp_path: Path, write_run: Write, values: tuple) -> None:
+    for factor, value in enumerate(values, start=1):
+        write_three(write_run, 0, (1.0 * factor, 1.1 * factor, 1.5 * factor), setting=value, same=7, nothing=None)
+    rows = compare(read_runs(tmp_path))
+    own = rows[rows["split"] == "train"]
+    assert len(own) == 2 and "setting" in own and not {"same", "nothing"} & set(own)
+    assert own["setting"].nunique(dropna=False) == 2
+    assert sorted(own["iid"].map(list)) == [[1.0], [2.0]]
+    for row in own.to_dict("records"):
+        assert increase(row["class"], row["iid"]) == pytest.approx([10])
+
+
+def test_argument_that_differs_between_methods_only_is_no_column(tmp_path: Path, write_run: Write) -> None:
+    write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", mu=None)
+    write_three(write_run, 0, (1.0, 1.2, 1.6), method="fedprox", mu=0.1)
+    rows = table_of(tmp_path)
+    assert "mu" not in rows
+    assert rows["method"].tolist() == ["fedavg", "fedavg", "fedprox", "fedprox"]
+    assert rows["class over IID, %"].tolist() == ["+10.0", "+10.0", "+20.0", "+20.0"]
+
+
+def test_iid_run_of_any_alpha_serves_all(tmp_path: Path, write_run: Write) -> None:
+    write_run("iid", 1.0, alpha=7.0)
+    for alpha, loss in ((0.1, 1.5), (10.0, 1.2)):
+        write_run("class_based", 1.1, alpha=alpha)
+        write_run("embedding_based", loss, alpha=alpha)
+    rows = compare(read_runs(tmp_path))
+    own = rows[rows["split"] == "train"]
+    assert own["alpha"].tolist() == [0.1, 10.0]
+    assert [increase(row["embedding"], row["iid"])[0] for row in own.to_dict("records")] == pytest.approx([50, 20])
+
+
+def test_missing_iid_runs_give_dashes(tmp_path: Path, write_run: Write) -> None:
+    write_run("class_based", 2.0)
+    write_run("embedding_based", 3.0)
+    write_run("iid", 1.0, task="reshading")
+    row = table_of(tmp_path).iloc[0]
+    assert (row["IID"], row["class over IID, %"], row["embedding over IID, %"]) == ("–", "–", "–")
+    assert (row["class"], row["embedding"], row["embedding over class, %"]) == ("2.0000", "3.0000", "+50.0")
+
+
+def test_rows_are_in_order_and_the_own_data_comes_first(tmp_path: Path, write_run: Write) -> None:
+    for task, alpha in (("reshading", 0.1), ("normal", 10.0), ("normal", 0.1)):
+        write_three(write_run, 0, (1.0, 1.1, 1.5), task=task, alpha=alpha)
+    rows = table_of(tmp_path)
+    assert list(zip(rows["task"], rows["alpha"], strict=True))[::2] == [
+        ("normal", 0.1), ("normal", 10.0), ("reshading", 0.1),
+    ]  # fmt: skip
+    assert rows["data"].tolist() == ["clients' own", "held out"] * 3
+
+
+def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_run: Write) -> None:
+    for method, columns in {
+        "fedavg": {"train_loss_mean": 2.0, "local_test_loss_mean": 3.0, "test_loss": 4.0},
+        "ditto": {
+            "train_loss_mean": 2.0, "local_test_loss_mean": 3.0, "test_loss": 4.0,
+            "personal_train_loss_mean": 1.0, "personal_local_test_loss_mean": 2.5,
+        },
+        "local": {"personal_train_loss_mean": 0.5, "personal_local_test_loss_mean": 9.0},
+    }.items():  # fmt: skip
+        for kind, factor in (("iid", 1.0), ("class_based", 1.1), ("embedding_based", 1.2)):
+            path = write_run(kind, 0.0, method=method)
+            summary = json.loads((path / "summary.json").read_text())
+            summary["last"] = {"round": 20} | {name: factor * value for name, value in columns.items()}
+            summary["trivial"]["local_test"] = {"loss": 6.0}
+            (path / "summary.json").write_text(json.dumps(summary))
+    table = table_of(tmp_path)
+    rows = {(row["method"], row["data"]): row for row in table.to_dict("records")}
+    assert {key: (row["model"], row["IID"]) for key, row in rows.items()} == {
+        ("fedavg", "clients' own"): ("global", "2.0000"), ("fedavg", "clients' held out"): ("global", "3.0000"),
+        ("fedavg", "held out"): ("global", "4.0000"), ("ditto", "clients' own"): ("personal", "1.0000"),
+        ("ditto", "clients' held out"): ("personal", "2.5000"), ("ditto", "held out"): ("global", "4.0000"),
+        ("local", "clients' own"): ("personal", "0.5000"), ("local", "clients' held out"): ("personal", "9.0000"),
+    }  # fmt: skip
+    assert set(table["embedding over IID, %"]) == {"+20.0"}
+    assert {row["trivial"] for key, row in rows.items() if key[1] == "clients' held out"} == {"6.0000"}
+
+
+# Central models
+
+
+def write_central(
+    result_path: Path, number: int, task: str, seed: int, test: dict, trivial: dict, **others: object
+) -> None:
+    path = result_path / "train_centralized" / task / f"run{number}"
+    path.mkdir(parents=True)
+    (path / "args.json").write_text(json.dumps({"task": task, "rand_seed": seed, **others}))
+    (path / "summary.json").write_text(json.dumps({"test": test, "trivial": trivial}))
+    os.utime(path / "summary.json", (1000 - number, 1000 - number))
+
+
+def test_central_models_beside_the_trivial_predictor(tmp_path: Path) -> None:
+    # The later in this list, the older: the last is replaced by the first.
+    losses = [("normal", 0, 2.0, 4.0), ("normal", 1, 3.0, 5.0), ("reshading", 0, 0.5, 0.5), ("normal", 0, 9.0, 9.0)]
+    for number, (task, seed, model, trivial) in enumerate(losses):
+        write_central(
+            tmp_path, number, task, seed, {"loss": model, "mae": 1, "share": seed / 2}, {"loss": trivial, "share": 0.25}
+        )
+    normal, reshading = read_central(tmp_path).sort_values("task").to_dict("records")
+    assert (normal["seeds"], normal["metric"]) == (2, "share")
+    # 2 and 3 against 4 and 5: lower by 50 and 40 %. Half of the shares' difference is 0.25, times sqrt(2) is 0.354.
+    assert (normal["model loss"], normal["trivial loss"]) == ("2.5000 ± 0.7071", "4.5000 ± 0.7071")
+    assert normal["lower by, %"] == "45.0 ± 7.1"
+    assert (normal["model"], normal["trivial"]) == ("0.250 ± 0.354", "0.250 ± 0.000")
+    assert (reshading["seeds"], reshading["model loss"], reshading["model"]) == (1, "0.5000", "0.000")
+
+
+def test_central_models_of_different_settings_stand_apart(tmp_path: Path) -> None:
+    for number, (seed, size) in enumerate([(0, 32), (1, 32), (0, 64)]):
+        values = {"loss": 1.0 + number, "mae": 1}
+        write_central(tmp_path, number, "normal", seed, values, values, image_size=size, checkpoint_path=f"seed{seed}")
+    table = read_central(tmp_path)
+    table = table.sort_values("image_size")
+    assert table[["image_size", "seeds"]].values.tolist() == [["32", 2], ["64", 1]]
+    assert table["model loss"].tolist() == ["1.5000 ± 0.7071", "3.0000"]  # 1 and 2; 3
+
+
+# What cannot be compared
+
+
+def test_no_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "test_federated" / "fedavg").mkdir(parents=True)
+    assert read_runs(tmp_path).empty and read_central(tmp_path).empty
+    monkeypatch.setattr(sys, "argv", ["make_tables.py", "--result_path", str(tmp_path)])
+    with pytest.raises(UserError, match=r"no finished run in .*run train_centralized_task_model\.py or test_fed\.py"):
+        make_tables.main()
+
+
+@pytest.mark.parametrize("kinds", [["iid"], ["iid", "class_based"], ["embedding_based"]])
+def test_one_kind_of_split_is_not_enough(tmp_path: Path, write_run: Write, kinds: list[str]) -> None:
+    for kind in kinds:
+        write_run(kind, 1.0)
+    with pytest.raises(UserError, match="of both --type class_based and --type embedding_based"):
+        compare(read_runs(tmp_path))
+
+
+def test_run_that_is_not_finished_does_not_count(tmp_path: Path, write_run: Write) -> None:
+    write_run("iid", 1.0)
+    (write_run("iid", 2.0, seed=1) / "summary.json").unlink()
+    assert read_runs(tmp_path)["rand_seed"].tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("args.json", "{"), ("args.json", None), ("summary.json", ""),
+        ("summary.json", "{}"),
+    ],
+)  # fmt: skip
+def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, content: str | None) -> None:
+    path = write_run("iid", 1.0)
+    (path / name).unlink()
+    if content is not None:
+        (path / name).write_text(content)
+    with pytest.raises(UserError, match=f"{path}: not a readable run.*remove it or run it again"):
+        read_runs(tmp_path)
+
+
+# Numbers as text
+
+
+def test_sign_of_an_increase() -> None:
+    assert with_spread(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
+    assert with_spread(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"

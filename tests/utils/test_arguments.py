@@ -1,0 +1,68 @@
+"""Methods' own arguments on the command line."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from copy import copy
+
+import pytest
+
+from network.algorithms import ALGORITHMS
+from utils.args import Parser
+from utils.arguments import add_arguments_of, check_arguments
+from utils.errors import UserError
+
+
+@pytest.fixture
+def parser() -> Parser:
+    parser = Parser("methods")
+    add_arguments_of(parser, ALGORITHMS)
+    return parser
+
+
+def test_what_is_not_given_is_the_methods_own_default(parser: Parser) -> None:
+    for method, mu in (("fedprox", 0.01), ("moon", 1.0), ("fednova", 0.0)):
+        args = parser.parse_args([])
+        assert not hasattr(args, "mu")
+        assert ALGORITHMS[method](args).mu == args.mu == mu  # and the run's args.json says so
+    assert not hasattr(ALGORITHMS["fedavg"](parser.parse_args([])), "mu")
+
+
+def test_what_is_given_counts(parser: Parser) -> None:
+    args = parser.parse_args(["--mu", "0.5", "--beta1", "0", "--scaffold_option", "1", "--client_sampling", "size"])
+    moon, adam, scaffold = (ALGORITHMS[name](copy(args)) for name in ("moon", "fedadam", "scaffold"))
+    assert (moon.mu, adam.beta1, adam.server_lr) == (0.5, 0.0, 0.01)
+    assert (scaffold.scaffold_option, scaffold.client_sampling, scaffold.server_lr) == (1, "size", 1.0)
+
+
+def test_arguments_of_other_methods_are_refused(parser: Parser) -> None:
+    given = {"mu": "1", "lam": "1", "beta1": "0.5", "personal_part": "head", "clients_per_round": "2"}
+    for method, algorithm in ALGORITHMS.items():
+        for name, value in given.items():
+            args = parser.parse_args([f"--{name}", value])
+            args.method = method
+            if name in algorithm.arguments:
+                check_arguments(args, ALGORITHMS, "method")
+            else:
+                with pytest.raises(UserError, match=f"--{name} is no argument of --method {method} but of "):
+                    check_arguments(args, ALGORITHMS, "method")
+
+
+@pytest.mark.parametrize("text", ["--mu -1", "--beta1 1", "--scaffold_option 3", "--personal_part body", "--sigma 0"])
+def test_values_that_make_no_sense_are_refused(parser: Parser, text: str) -> None:
+    with pytest.raises(UserError, match=text.split()[0]):
+        parser.parse_args(text.split())
+
+
+def test_the_help_says_who_reads_what(parser: Parser) -> None:
+    text = " ".join(parser.format_help().split())
+    assert "fedprox: weight of the proximal term (default: 0.01)" in text
+    assert "moon: weight of the contrastive term (default: 1.0)" in text
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_argument_stands_in_the_methods_docstring(name: str) -> None:
+    method = ALGORITHMS[name]
+    described = "".join(kind.__doc__ for kind in method.__mro__[:-1] if kind.__doc__)
+    assert all(f"--{argument}" in described for argument in method.arguments)
+    assert vars(method(Namespace())).keys() == method.arguments.keys()
