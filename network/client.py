@@ -144,14 +144,19 @@ class Seen:
         return self.all_embeddings[self.own]
 
     @property
+    def positions(self) -> Tensor:
+        """The images' positions in the data (B,)."""
+        return self.all_positions[self.own]
+
+    @property
     def labels(self) -> Tensor:
         """The images' scene classes (B,)."""
-        return self.labels_of_data[self.all_positions[self.own]]
+        return self.labels_of_data[self.positions]
 
     @property
     def groups(self) -> Tensor:
         """The images' groups (B,)."""
-        return self.groups_of_data[self.all_positions[self.own]]
+        return self.groups_of_data[self.positions]
 
 
 @dataclass

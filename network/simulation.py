@@ -72,6 +72,7 @@ class Simulation:
         self.evaluate_every, self.checkpoint_every, self.on_nan = evaluate_every, checkpoint_every, on_nan
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
+        algorithm.prepare(data, groups, clients)
         self.server |= algorithm.server_state(self.model)
         self._shared = frozenset(name for name in self._working if algorithm.is_shared(name) and name not in kept)
         self.has_global = len(self._shared) == len(self._working)

@@ -18,6 +18,8 @@ from utils.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from datasets.task_data import TaskData
+
 
 class FedAvg:
     """Federated averaging: McMahan et al. 2017 (arXiv 1602.05629), algorithm 1.
@@ -54,6 +56,15 @@ class FedAvg:
             raise UserError(
                 f"--clients_per_round {self.clients_per_round} is more than the {n_clients} clients; see --n_clients"
             )
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """Look, once and before anything else, at what the rounds will be about; all processes do.
+
+        Args:
+            data: the task's images, with their labels, table and positions held out.
+            groups: (N,) the group of every image that the partition dealt, -1 for none.
+            clients: each client's images, as positions in `data`.
+        """
 
     def is_shared(self, name: str) -> bool:
         """Whether the parameter or buffer of this name travels; what does not, each client keeps for itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -314,6 +314,32 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
     # Two rounds with two clients and three steps each.
     assert sum(turns.values()) == 2 * 2 * 3
     assert simulation.server["rounds"] == 2
+
+
+def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callable, data: TaskData) -> None:
+    # Features by position, made once and read in every step: what a batch finds is what its images look like.
+    told: list[str] = []
+
+    class Looking(FedAvg):
+        def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+            told.append("prepare")
+            self.features = data.batch(torch.arange(len(data))).images.mean((2, 3))
+            self.counts = [np.bincount(groups[images], minlength=int(groups.max()) + 1) for images in clients]
+
+        def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+            told.append("server_state")
+            return {"entropy": self.features.mean()}
+
+        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+            told.append("local_loss")
+            assert torch.equal(self.features[local.batch.positions], local.batch.inputs.mean((2, 3)))
+            assert (self.counts[local.client][local.batch.groups.numpy()] > 0).all()
+            return super().local_loss(loss, local)
+
+    simulation = simulate(Looking(Namespace()), clients_per_batch=3)
+    simulation.train()
+    assert told[:2] == ["prepare", "server_state"] and set(told[2:]) == {"local_loss"}
+    assert sum(simulation.algorithm.counts).sum() == sum(map(len, simulation.clients))
 
 
 @pytest.mark.parametrize("task", ["segment_semantic", "class_scene"])
