@@ -45,6 +45,7 @@ class NoiseData(TaskData):
         n = n_train + n_test
 
         def noise(dtype: str, channels: int) -> torch.Tensor:
+            """Packed images of random values."""
             shape = (n, channels, image_size, image_size)
             packed = rng.integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
             return as_tensor(packed).to(device)

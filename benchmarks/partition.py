@@ -61,6 +61,7 @@ def measure(rule: str, n_images: int, n_clients: int, n_groups: int) -> tuple[fl
     alpha = 10.0 if rule == "quantity_skew" else ALPHA
 
     def call() -> np.ndarray:
+        """Deal the groups once."""
         return PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(0), 1)
 
     call()

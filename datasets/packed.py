@@ -214,9 +214,11 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
     with ThreadPoolExecutor(os.cpu_count()) as pool:
 
         def pack_block(array: np.ndarray, rows: np.ndarray) -> list[str | None]:
+            """What is wrong with each image of a block, None where it is packed."""
             return list(pool.map(lambda row: pack_one(array, row), rows.tolist()))
 
         def pack_one(array: np.ndarray, row: int) -> str | None:
+            """What is wrong with an image; None where it is packed."""
             try:
                 array[row] = pack_image(table, row, encoding, size)
             except ValueError as error:

@@ -56,6 +56,7 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path, kind: str =
     batches = np.split(positions, np.arange(size, len(positions), size))
 
     def embed(embeddings: np.ndarray, rows: np.ndarray) -> None:
+        """Fill these rows."""
         embeddings[rows] = features.of(data.batch(torch.from_numpy(rows))).cpu().numpy()
 
     inputs = f"{features.inputs} {data.fingerprint}"

@@ -43,6 +43,7 @@ def _tiny(image_size: int, pretrained: bool, norm: str) -> Encoder:
 
 def _resnet(name: str, out_features: int) -> Callable[[int, bool, str], Encoder]:
     def build(image_size: int, pretrained: bool, norm: str) -> Encoder:
+        """The network without its last layer."""
         from torch import nn
         from torchvision.models import get_model
 

@@ -55,6 +55,7 @@ def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerato
     output = trivial_output(data)
 
     def predict(batch: Batch) -> Tensor:
+        """The same output for every image."""
         return output.expand(len(batch.images), *output.shape[1:])
 
     return [mean_values(data, _statistics(data, part, predict, accelerator)) for part in parts]

@@ -150,6 +150,7 @@ def _finish_classes(per_class: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Ca
     """
 
     def finish(sums: Tensor) -> Tensor:
+        """The share of hits, and the mean over the classes that occur."""
         hits, false_alarms, misses = sums.unflatten(-1, (-1, 3)).unbind(-1)
         support = hits + misses
         scores = torch.where(support > 0, per_class(hits, false_alarms, misses), torch.nan)

@@ -98,6 +98,7 @@ def _eigenvectors(
     passes = progress.bar(desc="PCA", unit="pass")
 
     def product(vectors: np.ndarray) -> np.ndarray:
+        """The covariance times vectors, in one pass."""
         passes.update()
         return sum(block @ (block.T @ vectors) for block in blocks()) / total
 

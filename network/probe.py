@@ -113,6 +113,7 @@ def _turns(
     short = replace(settings, n_rounds=1)
 
     def turn(n_steps: int = _STEPS) -> float:
+        """Seconds a client and step."""
         part = Turn(data.train[: settings.batch_size], n_steps, 1.0, 1.0)
         clients = [
             Local(i, part, 0, model, tensors, start, start, {}, short, frozenset(start))

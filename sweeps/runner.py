@@ -178,6 +178,7 @@ def _seconds_left(
     """
 
     def expected(job: Job) -> float:
+        """Seconds that a job will take, as long as the most similar ones took."""
         return fmean(next(durations[kind] for kind in job.kinds if kind in durations))
 
     now = time.monotonic()

@@ -113,6 +113,7 @@ def number(kind: type, *, above: float = -math.inf, least: float = -math.inf, mo
     """An argparse type: a finite int or float within bounds, or an error that names the bound."""
 
     def parse(text: str) -> int | float:
+        """The number in a text."""
         try:
             value = kind(text)
         except (ValueError, OverflowError):

@@ -96,6 +96,7 @@ def render(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generato
     semantic = np.where(seen, caster.scene.semantic[hits.face], 0).astype(np.uint8)
 
     def image(values: np.ndarray) -> np.ndarray:
+        """Values of the rays as a picture, NaN where nothing is seen."""
         values = np.where(seen.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)
         return values.reshape(size, size, *values.shape[1:]).astype(np.float32)
 

@@ -112,6 +112,7 @@ class Masks(Source):
         from datasets.packed import read_image
 
         def count(cell: str) -> dict[int, int]:
+            """The pixels of each id in one mask."""
             try:
                 ids = read_image(self.data_path, cell, _STORED)
             except ValueError:

@@ -43,6 +43,7 @@ class _Array:
 
     @property
     def holds_images(self) -> bool:
+        """Whether its name and shape are those of images."""
         return self.what in _IMAGES and len(self.shape) in (3, 4)
 
     def has_one_for_each(self, images: _Array) -> bool:

@@ -119,6 +119,7 @@ def normals_of(depth: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     from scipy import ndimage
 
     def mean(values: np.ndarray) -> np.ndarray:
+        """The mean over the window around each pixel."""
         return ndimage.uniform_filter(values, _WINDOW, mode="nearest")
 
     inverse = 1 / depth
@@ -151,6 +152,7 @@ class _Labelled:
         points = depth[..., None] * ray
 
         def known(values: np.ndarray) -> np.ndarray:
+            """The values, NaN where the sensor measured nothing."""
             return np.where(seen.reshape(*seen.shape, *[1] * (values.ndim - 2)), values, np.nan).astype(np.float32)
 
         return Capture(

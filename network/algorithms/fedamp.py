@@ -67,10 +67,12 @@ class FedAMP(FedAvg):
         sizes = [server[name].numel() for name in names]
 
         def model_of(client: int, names: Sequence[str] = names) -> Tensor:
+            """A client's model as one vector."""
             own = part("own", states.load(client))
             return torch.cat([own.get(name, server[name]).flatten() for name in names])
 
         def distances_of(clients: Sequence[int]) -> Tensor:
+            """Squared distances from these clients' models to all clients'."""
             nothing = torch.zeros_like(model_of(clients[0], parameters))
             mine = [model_of(client, parameters) if client in states.own else nothing for client in clients]
             return _squared_distances(total(torch.stack(mine)), states, partial(model_of, names=parameters), total)

@@ -129,6 +129,7 @@ def dirichlet_per_class(
     order, capacity = _shuffled(groups, n_clients, rng)
 
     def draw() -> np.ndarray:
+        """Images of each client and group (n_clients, K)."""
         counts = np.zeros((n_clients, len(capacity)), np.int64)
         sizes = np.zeros(n_clients, np.int64)
         for group, log_shares in enumerate(log_dirichlet(np.full(n_clients, alpha), len(capacity), rng)):
@@ -207,6 +208,7 @@ def quantity_skew(
     order, capacity = _shuffled(np.minimum(groups, 0), n_clients, rng)
 
     def draw() -> np.ndarray:
+        """Images of each client (n_clients, 1)."""
         [log_shares] = log_dirichlet(np.full(n_clients, alpha), 1, rng)
         return rounded(len(order), np.exp(log_shares), rng)[:, None]
 

@@ -53,12 +53,14 @@ def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.n
         return published * unit
 
     def dual(y: np.ndarray) -> tuple[float, np.ndarray]:
+        """The dual function and its gradient."""
         z = shares @ y
         s, u = np.maximum(z, least), np.maximum(y, 0.0) / _LEFT_OUT_WEIGHT
         value = (s * z - s**2 / 2).sum() + _LEFT_OUT_WEIGHT * (u**2).sum() / 2 - c @ y
         return value, shares.T @ s + u - c
 
     def curvature(y: np.ndarray) -> np.ndarray:
+        """Its Hessian, where it has one."""
         free = shares[shares @ y > least]
         return free.T @ free + np.diag((y > 0) / _LEFT_OUT_WEIGHT) + 1e-9 * np.eye(len(y))
 
