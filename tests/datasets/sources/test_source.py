@@ -1,4 +1,4 @@
-"""What a newcomer writes: the worked example of docs/data.md is a source."""
+"""What a newcomer writes: the worked example of docs/extending.md is a source."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from datasets import sources
 from datasets.sources.source import Source
 from tests.datasets.sources.finding import select, write_image
 
-PAGE = Path(__file__).parents[3] / "docs" / "data.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_worked_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [example] = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "(Source)" in code]
+    page = (DOCS / "extending.md").read_text()
+    [example] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(Source)" in code]
     names: dict[str, type[Source]] = {}
-    exec(compile(example, str(PAGE), "exec"), names)
+    exec(compile(example, "docs/extending.md", "exec"), names)
     monkeypatch.setitem(sources.SOURCES, "named_files", names["NamedFiles"])
     for name in ("dog_1", "dog_2", "big_cat_1", "big_cat_2"):
         write_image(tmp_path / f"{name}.jpg")
@@ -28,5 +29,5 @@ def test_the_worked_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_page_has_a_line_for_each_source() -> None:
-    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)))
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", (DOCS / "data.md").read_text(), re.MULTILINE)))
     assert set(sources.SOURCES) <= set(listed)

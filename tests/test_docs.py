@@ -1,0 +1,194 @@
+"""The pages say what is so: their links lead somewhere, and scripts take the commands as they stand."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from utils.args import Parser
+from utils.errors import UserError
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("[a-z]*/README.md")])
+NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
+# Programs of others, whose arguments are theirs.
+FOREIGN = {"cd", "conda", "export", "git", "omnitools.download", "pip", "source", "tensorboard"}
+FOREIGN_OPTIONS = {
+    "--components", "--cpus", "--dest", "--extra", "--flag", "--logdir", "--machine_rank", "--main_process_ip",
+    "--main_process_port", "--multi_gpu", "--nodes", "--num_machines", "--num_processes", "--soak", "--time",
+}  # fmt: skip
+SCRIPTS = sorted(
+    path
+    for pattern in ("*.py", "benchmarks/*.py", "datasets/download.py", "datasets/rooms/make.py")
+    for path in ROOT.glob(pattern)
+    if "Parser(" in path.read_text(encoding="utf-8")
+)
+
+
+class Parsed(Exception):
+    """A script has read its arguments and taken them."""
+
+
+def code_blocks(text: str, *languages: str) -> list[str]:
+    """The blocks of a page in these languages."""
+    return [code for language in languages for code in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each command of a page, in blocks and within sentences, without settings of the environment."""
+    lines = [line for block in code_blocks(text, "bash") for line in block.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"`((?:python|bash|accelerate)\s[^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    for line in lines:
+        for command in line.split("&&"):
+            words = shlex.split(command.replace("<(", ""), comments=True)
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                del words[0]
+            if words:
+                yield words
+
+
+def check_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise unless the program exists and takes these arguments."""
+    program, *arguments = words
+    if program == "sbatch":
+        words = words[next(at for at, word in enumerate(words) if word.endswith(".sh")) :]
+        program, arguments = "bash", words
+    if program == "accelerate":
+        program, arguments = "python", [word for word in words if word.endswith(".py")][:1]
+        if not arguments:  # a line that stands for any script
+            return
+        arguments += words[words.index(*arguments) + 1 :]
+    if program == "bash":
+        check_shell(*arguments)
+    elif program in ("python", "python3"):
+        if arguments[0] == "-m" and arguments[1] in ("pip", "venv"):
+            check_requirements(arguments)
+        else:
+            check_python(arguments, monkeypatch)
+    else:
+        assert program in FOREIGN, f"{program}: unknown program"
+        check_requirements(arguments)
+
+
+def check_shell(script: str, *arguments: str) -> None:
+    """Raise unless it is one of the shell scripts, with arguments that it takes."""
+    if "…" in script:
+        assert list(ROOT.glob(script.replace("…", "*")))
+        return
+    assert (ROOT / script).is_file(), f"{script}: no such script"
+    if "scale.sh" in (ROOT / script).read_text():
+        taken = {"--scale", "builtin", "paper", "--test_mode"}
+        assert set(arguments) <= taken, f"{script} does not take {set(arguments) - taken}"
+
+
+def check_requirements(arguments: list[str]) -> None:
+    """Raise unless the files of requirements among these exist."""
+    for flag, value in pairwise(arguments):
+        assert flag not in ("-r", "-c") or (ROOT / value).is_file(), f"{value}: no such file"
+
+
+def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise unless the script or module, `words[0]` or `-m` and `words[1]`, takes the words that follow."""
+    module, arguments = (words[1], words[2:]) if words[0] == "-m" else (words[0].removesuffix(".py"), words[1:])
+    path = ROOT / f"{module.replace('.', '/')}.py"
+    assert path.is_file(), f"{module}: no such script"
+    shortened = {"…", "..."} & set(arguments)
+    monkeypatch.setattr(sys, "argv", [module, *(word for word in arguments if word not in shortened)])
+    script = importlib.import_module(module)
+    try:
+        if hasattr(script, "parse_args"):
+            script.parse_args()
+        elif path in SCRIPTS:
+            monkeypatch.setattr(Parser, "parse_args", parse_and_stop)
+            script.main()
+        else:
+            assert not arguments, f"{module} takes no arguments"
+    except Parsed:
+        pass
+    except UserError as error:
+        if not (shortened and "the following arguments are required" in str(error)):
+            raise
+
+
+def parse_and_stop(parser: Parser) -> None:
+    """In place of `parse_args`: nothing comes after it."""
+    argparse.ArgumentParser.parse_args(parser)
+    raise Parsed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_are_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for words in commands((ROOT / name).read_text(encoding="utf-8")):
+        with monkeypatch.context() as patch:
+            try:
+                check_command(words, patch)
+            except (AssertionError, UserError) as error:
+                raise AssertionError(f"{name}: {shlex.join(words)}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python test_fed.py --task normal --no_such 1", "python test_fed.py --task no_such", "python no_such.py",
+        "bash scripts/no_such.sh", "bash run_pipeline.sh --no_such", "pip install -r no_such.txt", "no_such_program",
+        "python -m benchmarks.partition --no_such 1", "python -m datasets.download --no_such 1",
+    ],
+)  # fmt: skip
+def test_wrong_commands_are_found(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [words] = commands(f"```bash\n{command}\n```")
+    with pytest.raises((AssertionError, UserError)):
+        check_command(words, monkeypatch)
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that a page's headings get."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL),
+                          re.MULTILINE)  # fmt: skip
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href|srcset)="([^"]+)"', text)
+    for link in links:
+        if re.match(r"https?://|mailto:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.is_relative_to(ROOT) and target.exists(), f"{name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
+
+
+def test_the_front_page_is_short_and_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 150
+    linked = set(re.findall(r"\]\(([^)#\s]+\.md)", text))
+    assert {name for name in NAMES if name.startswith("docs/")} <= linked
+
+
+def test_options_named_in_pages_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = set(FOREIGN_OPTIONS)
+
+    def note_and_stop(parser: Parser, *_: object) -> None:
+        known.update(parser._option_string_actions)
+        raise Parsed
+
+    monkeypatch.setattr(Parser, "parse_known_args", note_and_stop)
+    for path in SCRIPTS:
+        script = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        with pytest.raises(Parsed):
+            getattr(script, "parse_args", script.main)()
+    for name in NAMES:
+        named = set(re.findall(r"(?<![\w-])--[a-z]\w*", (ROOT / name).read_text(encoding="utf-8")))
+        assert named <= known, f"{name}: {named - known}"
