@@ -79,7 +79,7 @@ class BareLoop:
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
         """Forward, backward and optimiser step."""
-        loss = self.loss_of(self.model(batch.images)[1], batch.target, batch.valid).mean()
+        loss = self.loss_of(self.model(batch.images).output, batch.target, batch.valid).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

@@ -82,6 +82,7 @@ class TaskonomyDecoder(nn.Module):
         self.fc = nn.Linear(in_features, math.prod(self.first))
         self.attention = CBAM(stem[0]) if use_cbam else nn.Identity()
         self.stem = nn.Sequential(*(conv_block(a, b, norm) for a, b in pairwise(stem)))
+        self.embedding_shape = (widths[-1], image_size, image_size)
         channels = (stem[-1], *widths)
         skips = _coarse_first(skip_channels, len(widths))
         # Group norm of the embedding would take each image's own level (how far, how bright) away before the head.

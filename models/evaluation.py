@@ -24,7 +24,7 @@ def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerato
     there are. None for an accelerator keeps them to this process, for a model that the others do not have.
     """
     model.eval()
-    return _statistics(data, positions, lambda batch: model(batch.images)[1], accelerator)
+    return _statistics(data, positions, lambda batch: model(batch.images).output, accelerator)
 
 
 def trivial_output(data: TaskData) -> Tensor:

@@ -63,7 +63,9 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
     from models.task_model import fingerprint
 
     if kind == "model":
-        return Features(model.embedding_size, fingerprint(model), lambda batch: model(batch.images)[0].flatten(1))
+        return Features(
+            model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
+        )
     if kind == "image":
         return Features(3 * GRID**2, f"image {GRID}", thumbnails)
     if kind == "target":

@@ -68,14 +68,14 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     if data.task.dense:
         positions = torch.from_numpy(evenly(data.test, _SHOWN))
         batch = data.batch(positions)
-        output = model(batch.images)[1]
+        output = model(batch.images).output
         output = output.argmax(1) if data.task.categorical else output
         target, output = data.in_physical_units(positions, batch.target, output)
         images, targets, valid, outputs = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
         plots.predictions(data.task, images, targets, valid, outputs, title, folder / "predictions.png")
         return
     chunks = torch.from_numpy(data.test).split(64)
-    predicted = torch.cat([model(data.batch(at).images)[1].argmax(1) for at in chunks]).cpu().numpy()
+    predicted = torch.cat([model(data.batch(at).images).output.argmax(1) for at in chunks]).cpu().numpy()
     names = data.table.class_names
     matrix = np.zeros((len(names), len(names)), np.int64)
     np.add.at(matrix, (data.table.labels[data.test], predicted), 1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -44,8 +45,20 @@ class ModelConfig:
         return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
 
 
+class Outputs(NamedTuple):
+    """What a model makes of B images.
+
+    `features` (B, F) are the encoder's vectors. `embedding` (B, …) is what stands before the model's last layer, a map
+    or a vector: what is clustered. `output` is (B, C, S, S) or (B, classes).
+    """
+
+    features: Tensor
+    embedding: Tensor
+    output: Tensor
+
+
 class TaskModel(nn.Module):
-    """Images to (embedding, output) for one task; `bf16` lets it compute under bfloat16 autocast.
+    """Images to `Outputs` for one task; `bf16` lets it compute under bfloat16 autocast.
 
     Args:
         config: what to build; UserError if the image size is no multiple of 16.
@@ -74,15 +87,15 @@ class TaskModel(nn.Module):
 
     @property
     def embedding_size(self) -> int:
-        """Numbers an image in the embedding, E * S * S."""
-        return ENCODERS[self.config.encoder].widths[-1] * self.config.image_size**2
+        """Numbers an image in the embedding, whatever its shape."""
+        return math.prod(self.decoder.embedding_shape)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Embedding (B, E, S, S) and output, (B, C, S, S) or (B, classes), of images (B, 3, S, S) in [0, 1]."""
+    def forward(self, images: Tensor) -> Outputs:
+        """Features, embedding and output of images (B, 3, S, S) in [0, 1], as float32."""
         with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
             features, skips = self.encoder(images)
             embedding, output = self.decoder(features, skips)
-        return embedding.float(), output.float()
+        return Outputs(features.float(), embedding.float(), output.float())
 
 
 def init_file(folder: Path, task: str, use_cbam: bool) -> Path:

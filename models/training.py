@@ -177,8 +177,7 @@ class CentralTraining:
         self.model.train()
         plan = self._batches(order)[begun:]
         for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
-            _, output = self.model(batch.images)
-            loss = loss_of(output, batch.target, batch.valid).mean()
+            loss = loss_of(self.model(batch.images).output, batch.target, batch.valid).mean()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from models.task_model import Outputs
+
 LR_SCHEDULES = ("plateau", "cosine", "none")
 _LOCAL_WORK = {"sgd_per_epoch": 50, "epoch_per_round": 1}  # where nothing else is given
 ON_NAN = ("stop", "skip_client")  # what is done where a loss is not finite
@@ -128,7 +130,7 @@ class Seen:
 
     own: slice
     all_inputs: Tensor
-    all_embeddings: Tensor
+    all_outputs: Outputs
     all_positions: Tensor
     labels_of_data: Tensor
     groups_of_data: Tensor
@@ -139,14 +141,19 @@ class Seen:
         return self.all_inputs[self.own]
 
     @property
-    def embedding(self) -> Tensor:
-        """The images' embedding (B, E, S, S)."""
-        return self.all_embeddings[self.own]
-
-    @property
     def positions(self) -> Tensor:
         """The images' positions in the data (B,)."""
         return self.all_positions[self.own]
+
+    @property
+    def features(self) -> Tensor:
+        """The encoder's vectors of the images (B, F)."""
+        return self.all_outputs.features[self.own]
+
+    @property
+    def embedding(self) -> Tensor:
+        """The images' embedding (B, …), what stands before the model's last layer."""
+        return self.all_outputs.embedding[self.own]
 
     @property
     def labels(self) -> Tensor:

@@ -61,13 +61,13 @@ class LocalTraining:
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         for step, (at, batch) in enumerate(self.data.batches(plan)):
-            embedding, output = self.workspace(batch.images)
-            losses = self._loss_of(output, batch.target, batch.valid)
+            outputs = self.workspace(batch.images)
+            losses = self._loss_of(outputs.output, batch.target, batch.valid)
             minimised = []
             of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs a step backward
             for i, (local, loss) in enumerate(zip(clients, of_clients, strict=True)):
                 own = slice(i * len(loss), i * len(loss) + sizes[i])
-                local.batch = Seen(own, batch.images, embedding, at, self.data.labels, self.groups)
+                local.batch = Seen(own, batch.images, outputs, at, self.data.labels, self.groups)
                 counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # and so does a slice
                 minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())
@@ -99,7 +99,7 @@ class LocalTraining:
         images = local.turn.images
         for _, batch in self.data.batches(np.array_split(images, -(-len(images) // local.settings.batch_size))):
             set_training(local.model, len(batch.images))
-            _, output = torch.func.functional_call(local.model, dict(local.tensors), batch.images)
+            output = torch.func.functional_call(local.model, dict(local.tensors), batch.images).output
             loss = self._loss_of(output, batch.target, batch.valid).sum() / len(images)
             torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values())))
         for leaf in leaves.values():

@@ -11,9 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.stacking import StackedBatchNorm, repeated, stack
+from models.task_model import Outputs
 from utils.errors import UserError
-
-Outputs = tuple[Tensor, Tensor]
 
 
 class Workspace(ABC):
@@ -37,7 +36,7 @@ class Workspace(ABC):
         self._forward: Callable[[Tensor], Outputs] = torch.compile(self.compute) if compiled else self.compute
 
     def __call__(self, images: Tensor) -> Outputs:
-        """Embeddings (N * B, E, S, S) and outputs (N * B, …), copy after copy, of their own images, in training."""
+        """The outputs (N * B, …), copy after copy, of their own images, in training."""
         if len(images) == self.n:
             set_training(self._module, 1)
         try:
@@ -86,15 +85,15 @@ class StackedCopies(Workspace):
 
     def compute(self, images: Tensor) -> Outputs:
         """One forward pass of the stacked network."""
-        embedding, output = self._stacked(images.unflatten(0, (self.n, -1)).transpose(0, 1).flatten(1, 2))
-        return self._apart(embedding), self._apart(output)
+        together = self._stacked(images.unflatten(0, (self.n, -1)).transpose(0, 1).flatten(1, 2))
+        return Outputs(*map(self._apart, together))
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Its rows."""
         return tensor.unbind()
 
-    def _apart(self, maps: Tensor) -> Tensor:
-        return maps.unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1)
+    def _apart(self, each: Tensor) -> Tensor:
+        return each.unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1)
 
 
 class VmappedCopies(Workspace):
@@ -112,8 +111,8 @@ class VmappedCopies(Workspace):
         """The model's forward pass, over parameters and images together."""
         with sdpa_kernel(SDPBackend.MATH):  # vmap has no rule for the fused kernels and would go through them in a loop
             of_copies = torch.func.vmap(self._one, randomness="different")
-            embedding, output = of_copies(self._values, images.unflatten(0, (self.n, -1)))
-        return embedding.flatten(0, 1), output.flatten(0, 1)
+            outputs = of_copies(self._values, images.unflatten(0, (self.n, -1)))
+        return Outputs(*(each.flatten(0, 1) for each in outputs))
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Its rows."""
@@ -152,9 +151,9 @@ def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[
     images = torch.rand(n, 2, *image_shape, generator=torch.Generator().manual_seed(0)).to(device)
     model.eval(), stacked.eval()
     try:
-        _, together = StackedCopies(stacked, n).compute(images.flatten(0, 1))
+        together = StackedCopies(stacked, n).compute(images.flatten(0, 1)).output
     except (RuntimeError, IndexError):  # shapes that do not fit
         return False
-    alone = torch.cat([model(each)[1] for each in images])
+    alone = torch.cat([model(each).output for each in images])
     # A mixture is far off; rounding, in half precision too, is not.
     return bool((together - alone).abs().max() <= 0.05 * alone.abs().max())

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from benchmarks.peer_processes.federation import N_CLASSES, Federation, Pace
 from datasets.task_data import Batch
 from datasets.tasks import ClassSet, get_task
+from models.task_model import Outputs
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings
 from network.simulation import Simulation
@@ -31,15 +32,15 @@ class InOrder(FedAvg):
 
 
 class WithEmbedding(nn.Module):
-    """A classifier as the project's models are: it gives the embedding, here the images themselves, and the output."""
+    """A classifier as the project's models are; features and embedding are the images themselves."""
 
     def __init__(self, classifier: nn.Module) -> None:
         super().__init__()
         self.classifier = classifier
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """(images, logits)."""
-        return images, self.classifier(images)
+    def forward(self, images: Tensor) -> Outputs:
+        """Logits as output."""
+        return Outputs(images, images, self.classifier(images))
 
 
 class Arrays:

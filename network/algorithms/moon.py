@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase
+from network.client import Local, Phase, Seen
 from network.state import part, under
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from models.task_model import Outputs
 
 
 class MOON(FedAvg):
@@ -22,21 +24,26 @@ class MOON(FedAvg):
     |---|---|
     | mu | `--mu` (1) |
     | tau, the temperature | `--temperature` (0.5, as in the paper) |
-    | z, the representation | the embedding (B, E, S, S), as one vector an image |
+    | z = R_w(x), the representation | `--representation`, as one vector an image |
 
     To each image's loss comes mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), s_g and s_p being the
-    cosine similarities of the local model's embedding with the server's model's and with that of the client's model
-    at the end of its last turn. The other two models are read in eval mode, so that their statistics stay. In its
-    first turn a client has no last model; if it were the server's, as everybody's is at first, the term would be
-    constant, so it is left out.
+    cosine similarities of the local model's z with the server's model's and with that of the client's model at the end
+    of its last turn. The other two models are read in eval mode, so that their statistics stay. In its first turn a
+    client has no last model; if it were the server's, as everybody's is at first, the term would be constant, so it is
+    left out.
+
+    R_w is the network before its last layer, as the embedding is. On a dense task that is a map of the image's size;
+    there the encoder's features are nearer to the paper's vector of a whole image.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "mu": Argument(1.0, "weight of the contrastive term", NON_NEGATIVE),
         "temperature": Argument(0.5, "temperature of the contrastive term", POSITIVE),
+        "representation": Argument("embedding", "what is contrasted", choices=("embedding", "features")),
     }
     mu: float
     temperature: float
+    representation: str
 
     def local_update(self, local: Local) -> Iterator[Phase]:
         """Train against the last model, then keep the new one in its place."""
@@ -54,9 +61,13 @@ class MOON(FedAvg):
         with torch.no_grad():
             local.model.eval()
             of_models = [
-                torch.func.functional_call(local.model, dict(tensors), local.batch.inputs)[0].flatten(1)
+                self._z(torch.func.functional_call(local.model, dict(tensors), local.batch.inputs))
                 for tensors in (local.start, local.scratch)
             ]
             local.model.train()
-        to_server, to_last = (F.cosine_similarity(local.batch.embedding.flatten(1), z) for z in of_models)
+        to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
         return (loss + self.mu * F.softplus((to_last - to_server) / self.temperature)).mean()
+
+    def _z(self, of: Outputs | Seen) -> Tensor:
+        """The representation (B, D) among a model's outputs, or in what a client sees."""
+        return getattr(of, self.representation).flatten(1)

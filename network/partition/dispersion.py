@@ -69,7 +69,7 @@ def gradient_dispersion(
         model.zero_grad(set_to_none=True)
         for at in torch.from_numpy(images).split(_CHUNK):
             batch = data.batch(at)
-            loss_of(model(batch.images)[1], batch.target, batch.valid).sum().backward()
+            loss_of(model(batch.images).output, batch.target, batch.valid).sum().backward()
         for total, parameter in zip(mean, parameters, strict=True):
             if parameter.grad is not None:
                 # p_k g_k is the sum of the images' gradients over all images, and p_k |g_k|^2 follows from that sum.

@@ -223,7 +223,8 @@ def test_image_size_must_be_a_multiple_of_16(size: int) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_model_of_every_task(task: str, use_cbam: bool) -> None:
     model = TaskModel(ModelConfig(task, image_size=32, norm="group", use_cbam=use_cbam, classes=classes_of(task)))
-    embedding, output = model(torch.rand(2, 3, 32, 32))
+    features, embedding, output = model(torch.rand(2, 3, 32, 32))
+    assert features.shape == (2, 128) and embedding[0].numel() == model.embedding_size
     channels = bound(task).out_channels
     assert embedding.shape == (2, ENCODERS["tiny"].widths[-1], 32, 32)
     assert output.shape == ((2, channels, 32, 32) if TASKS[task].dense else (2, channels))

@@ -63,7 +63,7 @@ def test_embedding_does_not_depend_on_batch_mates(model: TaskModel, table: Table
     assert (embeddings.shape, embeddings.dtype) == ((len(data), 8 * SIZE * SIZE), np.float32)
     with torch.no_grad():
         for position in (0, 20, len(data) - 1):
-            alone, _ = model.eval()(data.batch(torch.tensor([position])).images)
+            alone = model.eval()(data.batch(torch.tensor([position])).images).embedding
             np.testing.assert_allclose(embeddings[position], alone.flatten().numpy(), atol=1e-5)
     assert embeddings.std(axis=0).max() > 0.01  # images do differ
 
@@ -77,9 +77,9 @@ def test_published_embeddings_depend_on_the_fifteen_others(table: Table, tmp_pat
     assert not model.training and all(torch.equal(before[name], t) for name, t in model.state_dict().items())
     with torch.no_grad():
         for start in (0, 32):  # batch norm by the statistics of the batch alone
-            together, _ = model.train()(data.batch(torch.arange(start, start + 16)).images)
+            together = model.train()(data.batch(torch.arange(start, start + 16)).images).embedding
             np.testing.assert_allclose(embeddings[start : start + 16], together.flatten(1).numpy(), atol=1e-5)
-            alone, _ = model.eval()(data.batch(torch.arange(start, start + 1)).images)
+            alone = model.eval()(data.batch(torch.arange(start, start + 1)).images).embedding
             assert np.abs(embeddings[start] - alone.flatten().numpy()).max() > 0.01
 
 

@@ -46,7 +46,7 @@ def model_of(task: Task) -> TaskModel:
 def predictions(data: TaskData, positions: np.ndarray) -> tuple[Tensor, Batch]:
     batch = data.batch(torch.from_numpy(positions))
     with torch.no_grad():
-        return model_of(data.task)(batch.images)[1], batch
+        return model_of(data.task)(batch.images).output, batch
 
 
 def measured(metric: object, predicted: Tensor, target: Tensor) -> float:

@@ -60,5 +60,5 @@ def test_outputs_in_bf16_are_rounded_float32(model: TaskModel) -> None:
         assert rough.dtype == torch.float32
         # bfloat16 has 8 bits of precision: relative errors of some 2^-8 a layer.
         assert 0 < (rough - value).abs().max() < 0.1 * value.abs().max()
-    model(images)[1].sum().backward()
+    model(images).output.sum().backward()
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())

@@ -50,13 +50,12 @@ def test_outputs_gradients_and_statistics_are_those_of_each_model(task: str, enc
     stacked, copies = stack(model, N), different(model)
     fill(stacked, copies)
     images = torch.rand(N, 4, 3, 32, 32, dtype=torch.float64)
-    for each, own, (embedding, output) in zip(copies, images, forward(stacked.train(), images), strict=True):
-        expected_embedding, expected = each.train()(own)
-        assert torch.allclose(embedding, expected_embedding, rtol=1e-6)
-        assert torch.allclose(output, expected, rtol=1e-6)
-    sum(output.square().mean() for _, output in forward(stacked, images)).backward()
+    for each, own, outputs in zip(copies, images, forward(stacked.train(), images), strict=True):
+        for found, expected in zip(outputs, each.train()(own), strict=True):
+            assert torch.allclose(found, expected, rtol=1e-6)
+    sum(output.square().mean() for *_, output in forward(stacked, images)).backward()
     for each, own in zip(copies, images, strict=True):
-        each(own)[1].square().mean().backward()
+        each(own).output.square().mean().backward()
     largest = max(float(parameter.grad.abs().max()) for parameter in stacked.parameters())
     for name, parameter in stacked.named_parameters():
         expected = torch.stack([each.get_parameter(name).grad for each in copies])
@@ -71,8 +70,8 @@ def test_in_eval_mode_each_uses_its_own_statistics() -> None:
     stacked, copies = stack(model, N), different(model)
     fill(stacked, copies)
     images = torch.rand(N, 2, 3, 16, 16)
-    for each, own, (_, output) in zip(copies, images, forward(stacked.eval(), images), strict=True):
-        assert torch.allclose(output, each.eval()(own)[1], rtol=1e-4, atol=1e-5)
+    for each, own, (*_, output) in zip(copies, images, forward(stacked.eval(), images), strict=True):
+        assert torch.allclose(output, each.eval()(own).output, rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_with_a_layer_that_does_not_stack_is_left_alone() -> None:

@@ -59,7 +59,7 @@ def test_published_quirks_reach_task_and_input() -> None:
     seen = []
     for model in (plain.eval(), quirky.eval()):
         model.encoder.backbone[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-        output = model(images)[1]
+        output = model(images).output
     torch.testing.assert_close(seen[0], (images - 0.5) / 0.25)  # the tiny encoder's normalisation
     torch.testing.assert_close(seen[1], images)
     assert output.abs().max() <= 1.0  # the published code bounds even logits
@@ -117,7 +117,7 @@ def test_classes_travel_with_the_model(tmp_path: Path, task: str) -> None:
     save_model(model, tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors", task, STAGE)
     assert loaded.task.classes == classes and loaded.task.out_channels == 3
-    assert loaded(torch.rand(2, 3, 16, 16))[1].shape[1] == 3
+    assert loaded(torch.rand(2, 3, 16, 16)).output.shape[1] == 3
 
 
 def test_model_of_classes_that_names_none_is_refused(tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_first_loss_and_step_of_sgd_are_those_of_a_bare_loop(trainer: Trainer) -
     trained = trainer("a", settings)
     bare = trainer("b", settings).model.train()
     batch = trainer.data.batch(torch.from_numpy(trained.train))
-    output = bare(batch.images)[1]
+    output = bare(batch.images).output
     errors = (output - batch.target).abs() * batch.valid
     loss = (errors.sum((1, 2, 3)) / batch.valid.sum((1, 2, 3)).clamp(min=1)).mean()
     loss.backward()

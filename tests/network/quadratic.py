@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from datasets.task_data import Batch
 from datasets.tasks import Task, decode_unit_scale
+from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn
@@ -41,7 +42,7 @@ START = _RNG.normal(size=(2, DIM)).astype(np.float32)
 
 
 class Quadratic(nn.Module):
-    """Body and head as the project's models call them; the embedding is (B, 5, 1, 1)."""
+    """Body and head as the project's models call them; the features are (B, 5), the embedding (B, 5, 1, 1)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,9 +51,9 @@ class Quadratic(nn.Module):
         self.decoder.head = nn.Module()
         self.decoder.head.shift = nn.Parameter(torch.from_numpy(START[1].copy()))
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        embedding = images * self.weight
-        return embedding[:, :, None, None], embedding + self.decoder.head.shift
+    def forward(self, images: Tensor) -> Outputs:
+        features = images * self.weight
+        return Outputs(features, features[:, :, None, None], features + self.decoder.head.shift)
 
 
 class QuadraticData:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.task_model import Outputs
 from network.batch_norm import batch_norm_tensors
 from network.simulation import Simulation
 from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
@@ -31,9 +32,9 @@ class Normed(Quadratic):
         super().__init__()
         self.norm = nn.BatchNorm1d(DIM)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        embedding = self.norm(images * self.weight)
-        return embedding[:, :, None, None], embedding + self.decoder.head.shift
+    def forward(self, images: Tensor) -> Outputs:
+        features = self.norm(images * self.weight)
+        return Outputs(features, features[:, :, None, None], features + self.decoder.head.shift)
 
 
 def federation(name: str, folder: Path, **more: object) -> Simulation:

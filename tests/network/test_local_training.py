@@ -93,9 +93,11 @@ def test_losses_are_of_the_steps_of_all_phases() -> None:
 def test_what_hooks_see_belongs_to_the_batch() -> None:
     class Watching(FedAvg):
         def local_loss(self, loss: Tensor, local: Local) -> Tensor:
-            assert len(loss) == len(local.batch.inputs) == len(local.batch.embedding)
+            assert len(loss) == len(local.batch.inputs) == len(local.batch.embedding) == len(local.batch.positions)
+            assert torch.equal(local.batch.inputs, torch.from_numpy(q.A)[local.batch.positions])
             assert len(loss) == len(local.batch.labels) == len(local.batch.groups)
-            assert torch.equal(local.batch.embedding.flatten(1), local.batch.inputs * local.model.weight)
+            assert torch.equal(local.batch.features, local.batch.inputs * local.model.weight)
+            assert torch.equal(local.batch.embedding.flatten(1), local.batch.features)
             return loss.mean()
 
         def correct(self, gradients: list[Tensor], local: Local) -> None:

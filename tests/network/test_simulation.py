@@ -22,7 +22,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import TASKS, Task
 from losses import l1
 from models.metrics import metric_names
-from models.task_model import ModelConfig, TaskModel
+from models.task_model import ModelConfig, Outputs, TaskModel
 from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
@@ -103,7 +103,7 @@ def by_hand(data: TaskData, images: np.ndarray, client: int, seed: int, round: i
     for step in range(SETTINGS.sgd_per_epoch):
         at = np.array(seen[8 * step : 8 * (step + 1)])
         batch = data.batch(torch.from_numpy(images[at]))
-        loss = l1(network(batch.images)[1], batch.target, batch.valid).mean()
+        loss = l1(network(batch.images).output, batch.target, batch.valid).mean()
         distance = sum((p - start[name]).square().sum() for name, p in network.named_parameters())
         gradients = torch.autograd.grad(loss + mu / 2 * distance, list(network.parameters()))
         with torch.no_grad():
@@ -265,7 +265,7 @@ def test_reported_losses_are_the_means_over_each_clients_images(simulate: Callab
     def mean_loss(images: np.ndarray) -> float:
         with torch.no_grad():
             batch = data.batch(torch.from_numpy(images))
-            return l1(network(batch.images)[1], batch.target, batch.valid).mean().item()
+            return l1(network(batch.images).output, batch.target, batch.valid).mean().item()
 
     losses = [mean_loss(images) for images in simulation.clients]
     assert row["train_loss_mean"] == pytest.approx(np.mean(losses), rel=1e-4)
@@ -376,7 +376,7 @@ def test_local_batch_norm_stays_with_the_client(simulate: Callable, data: TaskDa
         network.load_state_dict({key: simulation.server[key] for key in network.state_dict()} | own)
         with torch.no_grad():
             batch = data.batch(torch.from_numpy(images))
-            losses.append(l1(network.eval()(batch.images)[1], batch.target, batch.valid).mean().item())
+            losses.append(l1(network.eval()(batch.images).output, batch.target, batch.valid).mean().item())
     assert row["personal_train_loss_mean"] == pytest.approx(np.mean(losses), rel=1e-4)
 
 
@@ -465,7 +465,7 @@ def interrupted_at(run: Simulation, step: int, monkeypatch: pytest.MonkeyPatch) 
     steps = itertools.count(1)
     forward = Workspace.__call__
 
-    def counted(self: Workspace, images: Tensor) -> tuple[Tensor, Tensor]:
+    def counted(self: Workspace, images: Tensor) -> Outputs:
         if next(steps) == step:
             signal.raise_signal(signal.SIGTERM)
         return forward(self, images)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.task_model import ModelConfig, TaskModel
+from models.task_model import ModelConfig, Outputs, TaskModel
 from network.workspace import OneCopy, StackedCopies, VmappedCopies, workspace
 from tests.network.quadratic import Quadratic
 from utils.errors import UserError
@@ -28,9 +28,9 @@ class Mixing(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 1)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, images: Tensor) -> Outputs:
         maps = self.conv(images)
-        return maps, maps - maps.mean(1, keepdim=True)
+        return Outputs(maps.mean((2, 3)), maps, maps - maps.mean(1, keepdim=True))
 
 
 def test_which_workspace_suits_a_model() -> None:
@@ -56,14 +56,14 @@ def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
         for name, tensor in tensors.items():
             tensor.copy_(values[name])
     copies.prepare(copies.leaves)
-    outputs = copies(images.flatten(0, 1))[1].unflatten(0, (2, -1))
+    outputs = copies(images.flatten(0, 1)).output.unflatten(0, (2, -1))
     outputs.square().mean((1, 2, 3, 4)).sum().backward()
     gradients = {name: copies.parts(leaf.grad) for name, leaf in copies.leaves.items()}
     for i, values in enumerate((start, other)):
         for name, tensor in one.tensors[0].items():
             tensor.copy_(values[name])
         one.prepare(one.leaves)
-        _, output = one(images[i])
+        output = one(images[i]).output
         assert torch.allclose(outputs[i], output, rtol=1e-4, atol=1e-5)
         output.square().mean().backward()
         largest = max(float(leaf.grad.abs().max()) for leaf in one.leaves.values())
@@ -77,7 +77,7 @@ def test_copies_compute_what_the_model_does(kind: str, norm: str) -> None:
 def test_frozen_parameters_get_no_gradient(n: int) -> None:
     copies = workspace(model_of(), n, IMAGE)
     copies.prepare({"decoder.head.0.weight"})
-    copies(torch.rand(n * 2, 3, 16, 16))[1].sum().backward()
+    copies(torch.rand(n * 2, 3, 16, 16)).output.sum().backward()
     assert [name for name, leaf in copies.leaves.items() if leaf.grad is not None] == ["decoder.head.0.weight"]
 
 
@@ -86,7 +86,7 @@ def test_a_lone_image_is_not_normalised_by_itself() -> None:
         copies = workspace(model_of(), n, IMAGE)
         copies.prepare(copies.leaves)
         before = {name: tensor.clone() for name, tensor in copies.tensors[0].items()}
-        _, output = copies(torch.rand(n, 3, 16, 16))
+        output = copies(torch.rand(n, 3, 16, 16)).output
         assert torch.isfinite(output).all()
         assert all(torch.equal(tensor, before[name]) for name, tensor in copies.tensors[0].items())
         copies.prepare(copies.leaves)
@@ -103,7 +103,7 @@ def test_a_compiled_forward_pass_gives_the_same(monkeypatch: pytest.MonkeyPatch,
     plain, compiled = workspace(model, n, IMAGE), workspace(model, n, IMAGE, compiled=True)
     for copies in (plain, compiled):
         copies.prepare(copies.leaves)
-    assert torch.allclose(compiled(images)[1], plain(images)[1], rtol=1e-4, atol=1e-6)
+    assert torch.allclose(compiled(images).output, plain(images).output, rtol=1e-4, atol=1e-6)
 
 
 def test_what_cannot_be_compiled_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from models.task_model import Outputs
 from tests.network import quadratic as q
 
 
@@ -23,10 +26,21 @@ def contrast(body: np.ndarray, server: np.ndarray, last: np.ndarray, client: int
     return float(-np.log(to_server / (to_server + to_last)).mean())
 
 
-@pytest.mark.parametrize("mu, temperature", [(1.0, 0.5), (5.0, 0.2)])
-def test_three_rounds_by_hand(tmp_path: Path, mu: float, temperature: float) -> None:
-    algorithm = q.method("moon", mu=mu, temperature=temperature)
-    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=3))
+class Blank(q.Quadratic):
+    """Its embedding says nothing, its features what those of the others do."""
+
+    def forward(self, images: Tensor) -> Outputs:
+        outputs = super().forward(images)
+        return outputs._replace(embedding=torch.ones_like(outputs.embedding))
+
+
+@pytest.mark.parametrize("mu, temperature, settings", [
+    (1.0, 0.5, {}), (5.0, 0.2, {}), (1.0, 0.5, {"representation": "features", "model": Blank()}),
+])  # fmt: skip
+def test_three_rounds_by_hand(tmp_path: Path, mu: float, temperature: float, settings: dict) -> None:
+    representation, model = settings.get("representation", "embedding"), settings.get("model")
+    algorithm = q.method("moon", mu=mu, temperature=temperature, representation=representation)
+    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=3), model=model)
     x = q.START.astype(float)
     last = [None, None]
     for _ in range(3):

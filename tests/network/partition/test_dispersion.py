@@ -17,7 +17,7 @@ from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import get_task
 from losses import return_task_loss
-from models.task_model import ModelConfig, TaskModel, save_model
+from models.task_model import ModelConfig, Outputs, TaskModel, save_model
 from models.training import early_file
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, mean_targets, measure
@@ -66,8 +66,8 @@ class Line(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(2.0))
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        return images, self.weight * images
+    def forward(self, images: Tensor) -> Outputs:
+        return Outputs(images, images, self.weight * images)
 
 
 def test_dispersion_of_a_line_in_closed_form() -> None:
@@ -100,7 +100,7 @@ def test_dispersion_is_that_of_whole_client_gradients(table: Table, task: str) -
     rows = []
     for images in clients:
         batch = data.batch(torch.from_numpy(images))
-        loss = return_task_loss(task)(model(batch.images)[1], batch.target, batch.valid).mean()
+        loss = return_task_loss(task)(model(batch.images).output, batch.target, batch.valid).mean()
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         rows.append(torch.cat([g.flatten() for g in gradients if g is not None]).double().numpy())
     shares = np.array([len(images) for images in clients]) / len(data.train)
