@@ -20,7 +20,7 @@ from utils.errors import UserError
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("[a-z]*/README.md")])
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 # Programs of others, whose arguments are theirs.
-FOREIGN = {"cd", "conda", "export", "git", "omnitools.download", "pip", "source", "tensorboard"}
+FOREIGN = {"cd", "conda", "export", "git", "mypy", "omnitools.download", "pip", "ruff", "source", "tensorboard"}
 FOREIGN_OPTIONS = {
     "--components", "--cpus", "--dest", "--extra", "--flag", "--logdir", "--machine_rank", "--main_process_ip",
     "--main_process_port", "--multi_gpu", "--nodes", "--num_machines", "--num_processes", "--soak", "--time",

@@ -1,0 +1,50 @@
+"""What the files for those who install, cite and test the project promise."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.conftest import ROOT
+
+
+def requirements(name: str) -> list[Requirement]:
+    lines = ((ROOT / name).read_text(encoding="utf-8")).splitlines()
+    return [Requirement(line) for line in (line.partition("#")[0].strip() for line in lines) if line]
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-taskonomy.txt", "requirements-test.txt"])
+def test_what_was_tested_is_what_is_required(name: str) -> None:
+    tested = {canonicalize_name(each.name): each.specifier for each in requirements("constraints.txt")}
+    for requirement in requirements(name):
+        [version] = tested[canonicalize_name(requirement.name)]
+        assert version.operator == "==" and requirement.specifier.contains(version.version), requirement
+
+
+def test_citation_names_the_software_and_the_four_papers() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert (citation["title"], citation["version"], citation["license"]) == (
+        project["name"],
+        project["version"],
+        project["license"],
+    )
+    dois = [paper["doi"] for paper in citation["references"]]
+    assert dois == [f"10.48550/arXiv.{each}" for each in ("2503.14553", "2003.08082", "2111.11066", "2507.06482")]
+    assert all(author["family-names"] for paper in citation["references"] for author in paper["authors"])
+
+
+def test_workflow_calls_the_readmes_commands_on_what_the_project_supports() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    two = re.findall(r"^bash \S+", text.split("## Two commands")[1], re.MULTILINE)[:2]
+    job = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]["commands"]
+    steps = [step["run"] for step in job["steps"] if "run" in step]
+    assert two == ["bash run_pipeline.sh", "bash run_tests.sh"] and set(two) <= set(steps)
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12"]
+    assert (ROOT / job["env"]["PIP_CONSTRAINT"].split("'")[3]).is_file()
