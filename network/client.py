@@ -86,12 +86,11 @@ def add_local_settings(parser: Parser) -> None:
 
 def settle_local_work(args: Namespace) -> None:
     """Fill in how long clients train where that was not given; UserError where it was given in two ways."""
-    given = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
-    if args.local_epochs is not None and given:
-        raise UserError(
-            f"--local_epochs takes the place of {' and '.join(given)}; leave one away, "
-            f"or give {' '.join(f'{name} auto' for name in given)} after an argument file"
-        )
+    steps = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
+    others = [f"--{name}" for name in ("virtual_client_size", "local_epochs") if getattr(args, name, None) is not None]
+    if others and len(others) + len(steps) > 1:
+        undone = f", or give {' '.join(f'{name} auto' for name in steps)} after an argument file" if steps else ""
+        raise UserError(f"{others[0]} takes the place of {' and '.join([*others[1:], *steps])}; leave one away{undone}")
     for name, default in _LOCAL_WORK.items():
         setattr(args, name, getattr(args, name) or default)
 

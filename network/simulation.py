@@ -27,6 +27,8 @@ from utils.files import write_json
 from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save_checkpoint
 from utils.streams import generator
 
+STEPS = "local_steps"  # of the client that takes most: a round's time where all train at once
+
 
 class Simulation:
     """Clients train in turn, or several at once, on working copies, and the server takes the mean of what they send.
@@ -97,7 +99,7 @@ class Simulation:
         with interrupt.deferred():
             self.settle_pace()
             if not self.rows:
-                self._finish_round(0, {LOSS: float("nan"), "seconds": 0.0})
+                self._finish_round(0, {LOSS: float("nan"), STEPS: 0, "seconds": 0.0})
             with progress.bar(
                 range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
                 desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
@@ -146,7 +148,7 @@ class Simulation:
     def _train_round(self, round: int) -> dict[str, float]:
         """Train the clients of a round and update the server's model.
 
-        Returns the clients' weighted mean loss, and what the method tells of the round.
+        Returns the clients' weighted mean loss, the most steps of one, and what the method tells of the round.
         """
         turns = self.algorithm.turns(self.clients, self.settings, generator("clients", self.seed, round))
         add_up = partial(total, accelerator=self.accelerator)
@@ -164,7 +166,7 @@ class Simulation:
         bad = self._agree(stopped, first_bad)
         self._judge(bad, round, turns)
         mean = self._uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
-        row = {LOSS: float(mean.pop(LOSS)), **told}
+        row = {LOSS: float(mean.pop(LOSS)), STEPS: max(turn.n_steps for turn in turns.values()), **told}
         self.server = self.algorithm.server_step(self.server, mean)
         return row
 

@@ -31,9 +31,18 @@ class FedAvg:
     | E, local work | `--local_epochs`, or `--sgd_per_epoch` steps times `--epoch_per_round` |
     | B, batch size | `--batch_size` |
     | eta | `--init_lr` |
+    | N_VC of FedVC | `--virtual_client_size` |
 
     The server's model becomes the mean of the clients' models, weighted by their numbers of images. Buffers (batch
     norm's running statistics) are averaged like weights, as in the published code.
+
+    With `--virtual_client_size` it is FedVC, which Hsu, Qi and Brown 2020 (arXiv 2003.08082, section 5.3) made for
+    clients of different size, and so is every method that inherits it: a turn uses N_VC images, a random subset of the
+    client's or, where it has fewer, draws with replacement, once, in N_VC / B steps. Clients are then drawn in
+    proportion to their size (`--client_sampling systematic`, unless another is given), and all draws count the same.
+    Large clients are drawn several times a round; two virtual clients of one would train on two subsets, but here it
+    trains once and counts twice, which is as unbiased. With clients of N_VC images each that all take part, and one
+    local epoch, it is FedAvg to the bit.
 
     `arguments` are the method's own; each becomes an attribute. `personal` says that clients have models of their own
     though all tensors travel.
@@ -41,14 +50,28 @@ class FedAvg:
 
     arguments: ClassVar[dict[str, Argument]] = {
         "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
-        "client_sampling": Argument("uniform", "how the clients of a round are chosen", choices=tuple(SAMPLERS)),
-    }
+        "client_sampling": Argument(
+            None, "how the clients of a round are chosen; default: uniform, or systematic with --virtual_client_size",
+            choices=tuple(SAMPLERS),
+        ),
+        "virtual_client_size": Argument(
+            None, "images of a client's turn, in place of its local epochs or steps; default: all it has", POSITIVE_INT
+        ),
+    }  # fmt: skip
     personal: ClassVar[bool] = False
     clients_per_round: int | None
     client_sampling: str
+    virtual_client_size: int | None
 
     def __init__(self, args: Namespace) -> None:
         read_arguments(self, args)
+        if self.client_sampling is None:
+            self.client_sampling = args.client_sampling = "systematic" if self.virtual_client_size else "uniform"
+        if self.virtual_client_size and self.virtual_client_size % args.batch_size:
+            raise UserError(
+                f"--virtual_client_size {self.virtual_client_size} is no multiple of --batch_size {args.batch_size}; "
+                "give one of whole batches"
+            )
 
     def check_clients(self, n_clients: int) -> None:
         """UserError if the arguments do not fit a federation of so many clients."""
@@ -89,9 +112,15 @@ class FedAvg:
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
         everything = sum(sizes)
-        return {
-            i: Turn(clients[i], settings.steps(sizes[i]), weight, sizes[i] / everything) for i, weight in chosen.items()
-        }
+        turns = {}
+        for i, weight in chosen.items():
+            images, n_steps = clients[i], settings.steps(sizes[i])
+            if virtual := self.virtual_client_size:
+                # In the order that they have, so that all of a client's images are what they are without.
+                images = images[np.sort(rng.choice(sizes[i], virtual, replace=sizes[i] < virtual))]
+                n_steps = virtual // settings.batch_size
+            turns[i] = Turn(images, n_steps, weight, sizes[i] / everything)
+        return turns
 
     def start_round(
         self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,

@@ -19,9 +19,9 @@ FOUR = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
 FOUR_HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.int64)]
 N_ROUNDS = 3
 FEDERATIONS: dict[str, dict[str, object]] = {
-    "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {},
-    "ditto": {}, "fedavgm": {}, "fedadam": {}, "fedyogi": {}, "fedadagrad": {}, "fednova": {"mu": 0.1}, "moon": {},
-    "fedper": {}, "local": {}, "centralized": {},
+    "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {}, "ditto": {},
+    "fedavgm": {}, "fedadam": {}, "fedyogi": {"virtual_client_size": 4, "batch_size": 2}, "fedadagrad": {},
+    "fednova": {"mu": 0.1}, "moon": {}, "fedper": {}, "local": {}, "centralized": {},
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from network.sampling import by_size, shuffled_epochs, uniform
+from network.sampling import by_size, shuffled_epochs, systematic, uniform
 
 SIZES = [10, 20, 30, 40]
 
@@ -34,6 +34,43 @@ def test_the_mean_over_draws_by_size_is_unbiased() -> None:
     # The weighted mean of all is (10 - 40 + 150 + 120) / 100 = 2.4; a draw of three has a variance of
     # (0.1 + 0.8 + 7.5 + 3.6 - 2.4^2) / 3 = 6.24 / 3.
     assert abs(np.mean(means) - 2.4) < 4 * np.sqrt(6.24 / 3 / 4000)
+
+
+def test_systematic_draws_are_as_many_as_the_sizes_ask_for_on_average() -> None:
+    sizes, rng = [1, 1, 2, 3, 5, 8, 13, 40], np.random.default_rng(2)
+    expected = 4 * np.array(sizes) / sum(sizes)
+    values, draws, means = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, -6.0]), [], []
+    for _ in range(4000):
+        chosen = systematic(sizes, 4, rng)
+        counts = np.zeros(8)
+        counts[list(chosen)] = np.array(list(chosen.values())) * 4 / sum(sizes)
+        assert counts.sum() == 4 and (np.abs(counts - expected) < 1).all()  # rounded up or down
+        draws.append(counts)
+        means.append(values @ counts / 4)
+    # A count that is rounded up with chance f varies by f (1 - f).
+    spread = np.sqrt((expected % 1) * (1 - expected % 1) / 4000)
+    assert (np.abs(np.mean(draws, axis=0) - expected) < 4 * spread).all()
+    # Independent draws: (the values' mean square - the square of their mean) / 4.
+    shares = expected / 4
+    independent = (shares @ values**2 - (shares @ values) ** 2) / 4
+    assert abs(np.mean(means) - shares @ values) < 4 * np.sqrt(independent / 4000)
+    assert np.var(means) < 0.6 * independent
+
+
+def test_systematic_draws_of_equal_sizes_are_without_replacement() -> None:
+    rng = np.random.default_rng(3)
+    assert systematic([12] * 5, 5, rng) == uniform([12] * 5, 5, rng) == dict.fromkeys(range(5), 12.0)
+    pairs = [tuple(sorted(systematic([12] * 5, 2, rng))) for _ in range(2000)]
+    assert all(len(pair) == 2 for pair in pairs)
+    for pair in {*pairs}:  # all ten are as likely
+        assert binomtest(pairs.count(pair), 2000, 0.1).pvalue > 1e-4
+    assert len({*pairs}) == 10
+
+
+def test_a_hundred_thousand_clients_are_drawn_from_exactly() -> None:
+    sizes = np.full(100_000, 13)
+    chosen = systematic(sizes, 100_000, np.random.default_rng(4))
+    assert len(chosen) == 100_000 and set(chosen.values()) == {13.0}
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_the_columns_follow_the_splits(simulate: Callable, data: TaskData) -> No
         names = {name.removeprefix(f"{split}_") for name in row if name.startswith(f"{split}_")}
         assert names == {f"{m}_{s}" for m in metric_names(data.task) for s in ("mean", "std")} | {"loss_worst"}
     assert {name for name in row if name.startswith("test_")} == {f"test_{m}" for m in metric_names(data.task)}
-    assert list(row)[:3] == ["round", "local_loss", "seconds"]
+    assert list(row)[:4] == ["round", "local_loss", "local_steps", "seconds"]
 
 
 def test_states_beyond_the_memory_change_nothing(simulate: Callable) -> None:
@@ -513,7 +513,7 @@ def test_evaluations_come_every_so_many_rounds_and_change_nothing(tmp_path: Path
     always, seldom = (federation(name, tmp_path / str(every), evaluate_every=every) for every in (1, 2))
     expected, rows = always.train(), seldom.train()
     assert [row["round"] for row in rows if len(row) == len(rows[0])] == [0, 2, 3]
-    assert rows[1].keys() == {"round", "local_loss", "seconds"}
+    assert rows[1].keys() == {"round", "local_loss", "local_steps", "seconds"}
     for row, other in zip(rows, expected, strict=True):
         assert all(row[name] == other[name] for name in row.keys() - {"seconds", "local_loss"})
     assert all(torch.equal(always.server[name], seldom.server[name]) for name in always.server)

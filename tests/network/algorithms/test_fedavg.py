@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local
+from network.client import Local, settle_local_work
 from tests.network import quadratic as q
+from utils.errors import UserError
 
 
 def test_two_rounds_by_hand(tmp_path: Path) -> None:
@@ -70,6 +71,43 @@ def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
 
     q.trained(Counting(Namespace()), tmp_path, replace(settings, n_rounds=1))
     assert taken == {0: 3, 1: 5}
+
+
+def test_virtual_clients_of_all_of_equal_clients_are_the_clients_to_the_bit(tmp_path: Path) -> None:
+    settings = replace(q.SETTINGS, batch_size=2, local_epochs=1, n_rounds=4)
+    more = {"clients": [np.array([0, 3, 5, 6]), np.array([1, 2, 4, 7])], "clients_per_batch": 2}
+    plain = q.trained(q.method("fedavg"), tmp_path / "plain", settings, **more)
+    method = q.method("fedavg", virtual_client_size=4, batch_size=2)
+    virtual = q.trained(method, tmp_path / "virtual", replace(settings, local_epochs=None), **more)
+    assert method.client_sampling == "systematic"
+    assert (q.server_of(plain) == q.server_of(virtual)).all() and not (q.server_of(plain) == q.START).any()
+
+
+def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches() -> None:
+    clients = [np.arange(10, 70), np.arange(100, 103), np.arange(200, 208)]
+    method = q.method("fedavg", virtual_client_size=8, batch_size=4, clients_per_round=3)
+    settings, drawn = replace(q.SETTINGS, batch_size=4, local_epochs=5, sgd_per_epoch=99), []
+    for seed in range(200):
+        turns = method.turns(clients, settings, np.random.default_rng(seed))
+        assert {turn.n_steps for turn in turns.values()} == {2} and {len(t.images) for t in turns.values()} == {8}
+        assert all(np.isin(turn.images, clients[i]).all() for i, turn in turns.items())
+        assert turns[0].weight == 71 / 3 * (3 if len(turns) == 1 else 2)
+        assert turns[0].portion == 60 / 71 and len(set(turns[0].images)) == 8
+        drawn += turns[0].images.tolist()
+        if 2 in turns:
+            assert turns[2].images.tolist() == clients[2].tolist()
+    # Each of the sixty images with the same chance: 1600 / 60 = 26.7 times, with a variance a little below that.
+    counts = np.bincount(drawn, minlength=70)[10:]
+    assert len(counts) == 60 and ((counts - 1600 / 60) ** 2).mean() < 2 * 1600 / 60
+
+
+def test_virtual_clients_have_whole_batches_and_no_other_local_work() -> None:
+    with pytest.raises(UserError, match="--virtual_client_size 100 is no multiple of --batch_size 64"):
+        q.method("fedprox", virtual_client_size=100, batch_size=64)
+    for given in ({"sgd_per_epoch": 5}, {"local_epochs": 1}):
+        work = dict.fromkeys(("sgd_per_epoch", "epoch_per_round", "local_epochs")) | given
+        with pytest.raises(UserError, match=f"--virtual_client_size takes the place of --{next(iter(given))}; leave"):
+            settle_local_work(Namespace(**work, virtual_client_size=64))
 
 
 def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
