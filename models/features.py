@@ -1,7 +1,8 @@
 """What is clustered: the embedding of a central model, the target itself, the image, or a public network's features.
 
 `model` is the paper's way. `target` asks what the embedding is a stand-in for: no network is trained at all. `image`
-is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm downloads.
+is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm downloads;
+`random:<name>` the same network with random weights, the control that has learnt nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
+from utils.streams import derived_seed
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from datasets.task_data import Batch, TaskData
     from models.task_model import TaskModel
 
 KINDS = ("model", "target", "image")
-PUBLIC = "timm:"
+PUBLIC, RANDOM = "timm:", "random:"
 GRID = 8  # cells to a side of a shrunk target or image
 
 
@@ -34,10 +37,19 @@ class Features:
     of: Callable[[Batch], Tensor]
 
 
+@dataclass(frozen=True)
+class ImageFeatures:
+    """The same of what looks at images alone: `of` images (B, 3, S, S) in [0, 1]."""
+
+    size: int
+    inputs: str
+    of: Callable[[Tensor], Tensor]
+
+
 def features_kind(text: str) -> str:
-    """An argparse type: one of `KINDS`, or `timm:` and the name of a network."""
-    if text not in KINDS and not (text.startswith(PUBLIC) and len(text) > len(PUBLIC)):
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(KINDS)} and {PUBLIC}<name>")
+    """An argparse type: one of `KINDS`, or `timm:` or `random:` and the name of a network."""
+    if text not in KINDS and not any(text.startswith(kind) and text != kind for kind in (PUBLIC, RANDOM)):
+        raise ArgumentTypeError(f"{text!r} is none of {', '.join(KINDS)}, {PUBLIC}<name> and {RANDOM}<name>")
     return text
 
 
@@ -66,20 +78,26 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
         return Features(
             model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
         )
-    if kind == "image":
-        return Features(3 * GRID**2, f"image {GRID}", thumbnails)
     if kind == "target":
         cells = GRID**2 if data.task.dense else 1
         size = data.task.out_channels * cells
         return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
-    return _public(kind.removeprefix(PUBLIC), data)
+    of_images = image_features(kind, data.device)
+    return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images))
 
 
-def thumbnails(batch: Batch) -> Tensor:
+def image_features(kind: str, device: torch.device) -> ImageFeatures:
+    """The features of a kind that looks at images alone: "image", or a network of timm."""
+    if kind == "image":
+        return ImageFeatures(3 * GRID**2, f"image {GRID}", thumbnails)
+    return _network(kind, device)
+
+
+def thumbnails(images: Tensor) -> Tensor:
     """The images shrunk to 8 by 8 pixels, (B, 3 * 64) float32."""
     import torch.nn.functional as F
 
-    return F.adaptive_avg_pool2d(batch.images, GRID).flatten(1)
+    return F.adaptive_avg_pool2d(images, GRID).flatten(1)
 
 
 def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
@@ -102,19 +120,23 @@ def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
     return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
 
 
-def _public(name: str, data: TaskData) -> Features:
-    """Pooled features of a network of timm with its published weights, on images resized and scaled to suit it."""
+def _network(kind: str, device: torch.device) -> ImageFeatures:
+    """Pooled features of a network of timm, of published or random weights, on images resized and scaled to suit it."""
     import timm  # takes seconds to import
+    import torch
 
+    pretrained, name = kind.startswith(PUBLIC), kind.split(":", 1)[1]
     try:
-        network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval().to(data.device)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed("random_network", 0))
+            network: Any = timm.create_model(name, pretrained=pretrained, num_classes=0).eval().to(device)
     except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know
-        raise UserError(f"--features {PUBLIC}{name}: timm has no such network or its weights cannot be downloaded "
+        raise UserError(f"--features {kind}: timm has no such network or its weights cannot be downloaded "
                         f"({' '.join(str(error).split())[:200]})") from error  # fmt: skip
     size = int(
         getattr(network, "head_hidden_size", network.num_features)
     )  # some have a layer between pooling and classes
-    return Features(size, f"{PUBLIC}{name} {timm.__version__}", _Scaled(network).of)
+    return ImageFeatures(size, f"{kind} {timm.__version__}", _Scaled(network).of)
 
 
 class _Scaled:
@@ -128,9 +150,9 @@ class _Scaled:
         device = next(network.parameters()).device
         self._mean, self._std = (torch.tensor(config[key], device=device).view(1, 3, 1, 1) for key in ("mean", "std"))
 
-    def of(self, batch: Batch) -> Tensor:
+    def of(self, images: Tensor) -> Tensor:
         """(B, size) float32."""
         import torch.nn.functional as F
 
-        images = F.interpolate(batch.images, self._size, mode="bilinear", antialias=True)
+        images = F.interpolate(images, self._size, mode="bilinear", antialias=True)
         return self._network((images - self._mean) / self._std).flatten(1)

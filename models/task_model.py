@@ -20,6 +20,7 @@ from models.encoders import ENCODERS, build_encoder
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
+from utils.versions import tensors_digest
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,8 @@ def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: b
 
 def fingerprint(model: TaskModel) -> str:
     """SHA-256 of a model's settings and weights."""
-    digest = hashlib.sha256(json.dumps(asdict(model.config)).encode())
-    for name, tensor in model.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
+    said = json.dumps(asdict(model.config)) + tensors_digest(model.state_dict())
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def load_model(path: Path, task: str, made_by: str) -> TaskModel:

@@ -60,6 +60,16 @@ def table(rendered: Path) -> Table:
     return select_views(rendered, ["aspen", "birch"], available_tasks(rendered), 0.25, 0)
 
 
+@pytest.fixture(scope="session")
+def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a Stable Diffusion with random weights; tests that need it skip without the optional packages."""
+    for package in ("diffusers", "transformers"):
+        pytest.importorskip(package, reason=f"needs {package}, of requirements-diffusion.txt")
+    from tests.models.tiny_diffusion import save_tiny_diffusion
+
+    return save_tiny_diffusion(tmp_path_factory.mktemp("diffusion"))
+
+
 @pytest.fixture
 def own_copy(rendered: Path, table: Table, tmp_path: Path) -> Path:
     """A copy of the data folder that a test may break."""

@@ -222,3 +222,49 @@ def federated_loss(
         axes.legend(fontsize="small")
     panels["train"].set(ylabel="loss", ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
     return save(figure, path)
+
+
+def coloured_maps(images: np.ndarray, layers: Mapping[str, np.ndarray], path: Path) -> Path:
+    """Images (n, 3, S, S) in [0, 1], and below them maps (n, 3, H, W) of any range as colours, a row a layer."""
+    n = len(images)
+    figure = Figure((1.5 * n + 0.6, 1.5 * (1 + len(layers)) + 0.4), layout="constrained")
+    figure.suptitle("The three leading components of each layer as colours")
+    axes = figure.subplots(1 + len(layers), n, squeeze=False)
+    for row, (name, maps) in enumerate([("image", images), *layers.items()]):
+        if row:
+            low, high = (np.quantile(maps, q, axis=(0, 2, 3), keepdims=True) for q in (0.02, 0.98))
+            maps = ((maps - low) / np.maximum(high - low, 1e-12)).clip(0, 1)
+        axes[row, 0].set_ylabel(name)
+        for column in range(n):
+            axes[row, column].imshow(maps[column].transpose(1, 2, 0))
+            axes[row, column].set(xticks=[], yticks=[])
+    return save(figure, path)
+
+
+def cosines(positive: np.ndarray, negative: np.ndarray, title: str, path: Path) -> Path:
+    """How two sets of cosines are distributed: with the right text and with the others."""
+    figure = Figure((7, 4), layout="constrained")
+    axes = figure.subplots()
+    bins = np.histogram_bin_edges(np.concatenate([positive, negative]), 50).tolist()
+    for values, label, colour in (
+        (negative, "text of another class", COLOURS["embedding"]), (positive, "text of its class", COLOURS["class"])
+    ):  # fmt: skip
+        axes.hist(values, bins, density=True, alpha=0.55, color=colour, label=f"{label}, mean {values.mean():.3f}")
+    axes.set(xlabel=title, ylabel="density", yticks=[])
+    axes.legend()
+    return save(figure, path)
+
+
+def neighbours(accuracy: Mapping[str, Mapping[str, float]], title: str, path: Path) -> Path:
+    """Bars of accuracies in [0, 1], a group a layer and a bar a kind of vector."""
+    figure = Figure((7, 4), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / max(len(accuracy), 1)
+    layers = list(next(iter(accuracy.values()), {}))
+    for i, (kind, row) in enumerate(accuracy.items()):
+        bars = axes.bar(np.arange(len(layers)) + i * width, list(row.values()), width, label=kind)
+        axes.bar_label(bars, fmt="%.2f", fontsize="small")
+    axes.set(ylabel="accuracy", ylim=(0, 1.05), title=title)
+    axes.set_xticks(np.arange(len(layers)) + (len(accuracy) - 1) * width / 2, layers)
+    axes.legend(title="vector")
+    return save(figure, path)

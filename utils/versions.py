@@ -9,9 +9,12 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utils.program import Program
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
 # Modules that stages import and that only show or note what others computed.
@@ -54,6 +57,17 @@ def file_digest(path: Path) -> str:
 def _digest(path: Path, size: int, modified: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the names and values of tensors, in their order."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def digests(paths: Iterable[Path], start: Path) -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_cells_without_anything_have_the_mean_of_their_image() -> None:
 def test_thumbnails_are_means_of_squares() -> None:
     images = torch.rand(2, 3, 32, 32)
     expected = images.unfold(2, 4, 4).unfold(3, 4, 4).mean((-1, -2)).flatten(1)
-    torch.testing.assert_close(thumbnails(Batch(images, images, images > 0)), expected)
+    torch.testing.assert_close(thumbnails(images), expected)
 
 
 def test_a_public_network_sees_images_as_it_was_trained_on(
@@ -92,7 +92,8 @@ def test_network_that_cannot_be_had_is_one_line(table: Table, monkeypatch: pytes
 
 
 def test_kinds_of_features() -> None:
-    assert [features_kind(text) for text in ("model", "timm:resnet18")] == ["model", "timm:resnet18"]
-    for text in ("", "targets", "timm:"):
+    kinds = ["model", "timm:resnet18", "random:resnet18"]
+    assert [features_kind(text) for text in kinds] == kinds
+    for text in ("", "targets", "timm:", "random:"):
         with pytest.raises(ArgumentTypeError):
             features_kind(text)

@@ -1,0 +1,65 @@
+"""Once a data set: what a frozen teacher, by default Stable Diffusion, says of each image, for --method feddifrc."""
+
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from utils.args import POSITIVE_INT, Parser, add_compute, add_data
+from utils.errors import run_script
+
+_FEW = 64  # images that --test_mode looks at
+
+
+def parse_args() -> Namespace:
+    """The command line."""
+    from models.teachers import add_teacher
+
+    parser = Parser(__doc__)
+    add_teacher(parser)
+    text = "folder for the features"
+    parser.group("output").add_argument("--guidance_path", type=Path, default=Path("guidance"), help=text)
+    running = parser.group("running")
+    running.add_argument("--batch_size", type=POSITIVE_INT, default=32, help="passes of the denoiser at once")
+    running.add_flag("--resume_training", False, "go on with the features of an interrupted run with these arguments")
+    add_data(parser)
+    add_compute(parser)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Find the basis, make every image's vectors, and draw what there is to see of them."""
+    args = parse_args()
+    from accelerate import Accelerator
+
+    from datasets.table import read_table
+    from models.guidance import ABOUT, Photographs, make_guidance
+    from models.guidance_report import report_guidance
+    from models.teachers import TeacherSettings, build_teacher
+    from network.simulation import shared_run
+    from utils.runs import Run, data_path_or_default
+    from utils.versions import digests, provenance
+
+    accelerator = Accelerator(cpu=not args.use_accelerator)
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    table, settings = read_table(args.data_path), TeacherSettings.of(args)
+    teacher = build_teacher(settings, table, accelerator.device, args.batch_size)
+    with accelerator.main_process_first():  # the other processes find the images packed
+        few = _FEW if args.test_mode else None
+        photographs = Photographs(table, settings.diffusion_size, accelerator.device, settings.blank_images, few)
+    name = f"{settings.features.replace(':', '_').replace('/', '_')}_t{settings.timestep}_seed{settings.rand_seed}"
+    made_with = provenance(args, table.fingerprint)
+    run = shared_run(
+        accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with)
+    )  # fmt: skip
+    features, basis = make_guidance(args.guidance_path, teacher, settings, photographs, accelerator)
+    if not accelerator.is_main_process:
+        return
+    print(f"{len(features)} images with {features.shape[1]} vectors of {features.shape[2]} numbers each, "
+          f"of the layers {', '.join(teacher.layers)}")  # fmt: skip
+    values = report_guidance(features, basis, teacher, photographs, run.figures)
+    run.write_summary(asdict(settings) | values, digests([args.guidance_path / ABOUT], args.result_path))
+    print(f"features in {args.guidance_path}, figures in {run.figures}")
+
+
+if __name__ == "__main__":
+    run_script(main, smaller="--batch_size")
