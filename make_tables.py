@@ -32,7 +32,7 @@ def main() -> None:
     from reports.console import narrow, wrapped
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
-    from reports.tables import compare, read_central, read_runs
+    from reports.tables import compare, over_iid, read_central, read_runs
 
     folder = args.table_path or args.result_path / "tables"
     notes = check_versions(args.result_path, args.mixed_versions)
@@ -46,7 +46,14 @@ def main() -> None:
     for task in dict.fromkeys(metrics.get("task", [])):
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
     if not runs.empty:
-        compare_splits(compare(runs), folder)
+        comparison, splits = compare(runs), over_iid(runs)
+        if not splits.empty:
+            write_table(splits, folder / "splits")
+        if not comparison.empty:
+            compare_splits(comparison, folder)
+            splits = splits[~splits["split"].isin(["class", "embedding"])]  # which have been told
+        if not splits.empty:
+            print(f"what splits cost over IID\n{narrow(splits, list(splits)[: list(splits).index('seeds')])}\n")
         print(f"{len(runs)} federated runs")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)

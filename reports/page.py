@@ -28,6 +28,8 @@ _TABLES = {
     f"bootstrap interval, p adjusted to the false discovery rate over all rows, and a word ({WORDS}).",
     "alpha_slopes": "Change of the loss with a tenfold α, in percent: mean over seeds with its 95 % t interval, and a "
     "word by that of the difference, as in verdicts.",
+    "splits": "Every kind of split, by natural groups too: its loss and the increase over the IID split's of the same "
+    "seeds, mean ± standard deviation over seeds, and how skewed it is.",
     "comparison": "Losses under the splits and how skewed these are: mean ± standard deviation over seeds.",
     "central": "The central models on the held-out images next to the trivial predictor, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",

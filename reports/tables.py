@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from network.partition.rules import WITHOUT_ALPHA
 from reports.finished import finished_runs
 from reports.statistics import with_interval, with_spread
-from utils.errors import UserError
 from utils.runs import ASIDE, SPLITS
 
 # The columns of a split's loss; where clients have models of their own, these are what the method offers them.
@@ -23,6 +23,7 @@ LOSS_COLUMNS = {
 }
 _SETTING = ["task", "method", "alpha"]
 _SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
+_NOT_IID = {"type", "alpha", "partition", "shards_per_client", "n_clusters"}  # what a random split has no use for
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
@@ -86,31 +87,72 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the
     clients' personal ones; a method has no row for a split on which it has none. Runs are paired by seed: seeds
     without both splits are left out. Other arguments that differ between the runs of a task and method become
-    columns of the setting: no two settings are ever mixed.
+    columns of the setting: no two settings are ever mixed. Empty where no setting has both splits.
     """
-    arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
-    varying = differing(runs, arguments, ["task", "method"])
-    runs = runs.assign(**runs[varying].map(str))
     rows = []
-    dealt = runs[runs["type"] != "iid"]
-    for key, part in dealt.groupby([*_SETTING, *varying], sort=False, dropna=False):
-        fixed = dict(zip([*_SETTING, *varying], key, strict=True))
+    for fixed, part, iid in _settings(runs, _SETTING):
         by_type = {kind: group.set_index("rand_seed") for kind, group in part.groupby("type")}
         if not {"class_based", "embedding_based"} <= set(by_type):
             continue
-        same = [fixed[name] for name in fixed if name != "alpha"]
-        iid = runs[runs["type"] == "iid"].set_index("rand_seed")
-        iid = iid[(iid[[name for name in fixed if name != "alpha"]] == same).all(axis=1)]
-        iid = iid[~iid.index.duplicated(keep="last")]  # alpha has no part in it
         seeds = sorted(set(by_type["class_based"].index) & set(by_type["embedding_based"].index))
         if not seeds:
             continue
         runs_of = {kind: by_type[f"{kind}_based"].loc[seeds] for kind in ("class", "embedding")}
         rows += [fixed | {"seeds": seeds} | row for row in _by_split(runs_of["class"], runs_of["embedding"], iid)]
-    if not rows:
-        raise UserError("no setting has finished runs of both --type class_based and --type embedding_based")
-    # Stable, so that the clients' own data stays before the held-out images.
-    return pd.DataFrame(rows).sort_values([*_SETTING, *varying], kind="stable").reset_index(drop=True)
+    return pd.DataFrame(rows)
+
+
+def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
+    """What each kind of split costs, by natural groups too, as text: a row a task, method, split, alpha and data.
+
+    Losses and their increase over the IID split's of the same seeds, mean ± standard deviation, and how skewed the
+    split is. Other arguments that differ become columns, as in `compare`. Empty where all runs are of IID splits.
+    """
+    rows = []
+    for fixed, part, iid in _settings(runs, [*_SETTING[:2], "type", "alpha"]):
+        dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
+        skew = {label: f"{dealt[name].mean():.2f}" for name, label in _SKEW.items() if dealt[name].notna().any()}
+        split, alpha = fixed.pop("type").removesuffix("_based"), fixed.pop("alpha")
+        has_alpha = "partition" not in dealt or not set(dealt["partition"]) <= WITHOUT_ALPHA
+        named = {name: fixed.pop(name) for name in _SETTING[:2]}
+        named |= {"split": split, "alpha": f"{alpha:g}" if has_alpha else ""} | fixed
+        for data in SPLITS:
+            loss, of_iid = dealt[f"{data}_loss"], iid[f"{data}_loss"].reindex(dealt.index)
+            if loss.notna().any():
+                rows.append(
+                    named
+                    | {
+                        "model": dealt[f"{data}_model"].iloc[0],
+                        "data": SPLITS[data],
+                        "seeds": len(dealt),
+                        "trivial": with_spread(dealt[f"{data}_trivial"].to_numpy()[:1], 4),
+                        "IID": with_spread(of_iid.to_numpy(), 4),
+                        "loss": with_spread(loss.to_numpy(), 4),
+                        "over IID, %": with_spread(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
+                    }
+                    | skew
+                )
+    return pd.DataFrame(rows).fillna("")
+
+
+def _settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
+    """The runs of splits other than IID by setting, in order, each with the IID runs, by seed, that they compare with.
+
+    A setting is the columns `by`, and the other arguments that differ within a task and method. What a random split
+    has no use for, such as alpha, does not part IID runs from others.
+    """
+    arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
+    is_iid = runs["type"] == "iid"
+    varying = differing(runs[~is_iid], arguments, _SETTING[:2])
+    of_all = differing(runs, [name for name in arguments if name not in _NOT_IID], _SETTING[:2])
+    varying = [name for name in arguments if name in {*varying, *of_all}]
+    runs = runs.assign(**runs[varying].map(str))
+    for key, part in runs[~is_iid].groupby([*by, *varying], sort=True, dropna=False):
+        fixed = dict(zip([*by, *varying], key, strict=True))
+        shared = [name for name in fixed if name not in _NOT_IID]
+        iid = runs[is_iid].set_index("rand_seed")
+        iid = iid[(iid[shared] == [fixed[name] for name in shared]).all(axis=1)]
+        yield fixed, part, iid[~iid.index.duplicated(keep="last")]
 
 
 def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:

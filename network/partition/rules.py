@@ -235,6 +235,7 @@ PARTITIONERS: Registry[Partitioner] = {
     "by_building": natural,  # its former name
     "quantity_skew": quantity_skew, "iid": iid,
 }  # fmt: skip
+WITHOUT_ALPHA = {"shards", "natural", "by_building", "iid"}  # the rules in which alpha has no part
 
 
 def _shuffled(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import pytest
 
 import make_tables
 from reports.statistics import with_spread
-from reports.tables import compare, increase, read_central, read_runs, readable
+from reports.tables import compare, increase, over_iid, read_central, read_runs, readable
 from utils.errors import UserError
 
 Write = Callable[..., Path]
@@ -197,6 +197,51 @@ def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_
     assert {row["trivial"] for key, row in rows.items() if key[1] == "clients' held out"} == {"6.0000"}
 
 
+def test_iid_run_serves_splits_by_other_rules(tmp_path: Path, write_run: Write) -> None:
+    write_run("iid", 1.0, partition="paper", n_clusters=10, shards_per_client=2)
+    for kind, loss in (("class_based", 1.1), ("embedding_based", 1.5)):
+        write_run(kind, loss, partition="shards", n_clusters=8, shards_per_client=4)
+    row = table_of(tmp_path).iloc[0]
+    assert (row["class over IID, %"], row["embedding over IID, %"]) == ("+10.0", "+50.0")
+    assert not {"partition", "n_clusters", "shards_per_client"} & set(row.index)
+
+
+# Every kind of split
+
+
+def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
+    for seed, loss in ((0, 1.0), (1, 2.0)):
+        write_run("iid", loss, 10 * loss, seed=seed, partition="paper", n_clients=4)
+        write_run("domain_based", 1.2 * loss, 20 * loss, seed=seed, partition="natural", n_clients=4, emd=0.25)
+    write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=4, alpha=10.0)
+    write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=8, alpha=10.0)
+    rows = over_iid(read_runs(tmp_path)).to_dict("records")
+    assert [(row["split"], row["n_clients"], row["data"]) for row in rows] == [
+        ("class", "4", "clients' own"), ("class", "4", "held out"), ("class", "8", "clients' own"),
+        ("class", "8", "held out"), ("domain", "4", "clients' own"), ("domain", "4", "held out"),
+    ]  # fmt: skip
+    own = {(row["split"], row["n_clients"]): row for row in rows if row["data"] == "clients' own"}
+    assert {key: (row["alpha"], row["seeds"], row["IID"], row["over IID, %"]) for key, row in own.items()} == {
+        ("class", "4"): ("10", 1, "2.0000", "+50.0"), ("class", "8"): ("10", 1, "–", "–"),
+        ("domain", "4"): ("", 2, "1.5000 ± 0.7071", "+20.0 ± 0.0"),
+    }  # fmt: skip
+    assert own["domain", "4"]["EMD"] == "0.25" and own["domain", "4"]["partition"] == "natural"
+    assert rows[-1]["over IID, %"] == "+100.0 ± 0.0"
+
+
+def test_tables_need_no_class_split(
+    tmp_path: Path, write_run: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind in ("iid", "site_based"):
+        write_run(kind, 1.0, partition="natural")
+    arguments = ["--result_path", str(tmp_path), "--assignment_files_path", str(tmp_path / "none")]
+    monkeypatch.setattr(sys, "argv", ["make_tables.py", *arguments])
+    make_tables.main()
+    assert "what splits cost over IID" in capsys.readouterr().out
+    written = pd.read_csv(tmp_path / "tables" / "splits.csv")
+    assert written["split"].tolist() == ["site", "site"] and not (tmp_path / "tables" / "comparison.csv").exists()
+
+
 # Central models
 
 
@@ -248,11 +293,10 @@ def test_no_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("kinds", [["iid"], ["iid", "class_based"], ["embedding_based"]])
-def test_one_kind_of_split_is_not_enough(tmp_path: Path, write_run: Write, kinds: list[str]) -> None:
+def test_one_kind_of_split_is_nothing_to_compare(tmp_path: Path, write_run: Write, kinds: list[str]) -> None:
     for kind in kinds:
         write_run(kind, 1.0)
-    with pytest.raises(UserError, match="of both --type class_based and --type embedding_based"):
-        compare(read_runs(tmp_path))
+    assert compare(read_runs(tmp_path)).empty
 
 
 def test_run_that_is_not_finished_does_not_count(tmp_path: Path, write_run: Write) -> None:
