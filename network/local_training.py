@@ -89,18 +89,21 @@ class LocalTraining:
         return sizes, list(np.concatenate(full, axis=1))
 
     def _gradient(self, local: Local) -> dict[str, Tensor]:
-        """The gradient of a client's mean loss over all its images at its present weights, by parameter.
+        """The gradient of a client's mean loss over all images of its turn at its present weights, by parameter.
 
-        Batch norm works as in training; its running statistics move.
+        Images count what they do in the method's loss. Batch norm works as in training; its running statistics move.
         """
         names = list(self.workspace.leaves)
         leaves = {name: local.tensors[name].requires_grad_() for name in names}
         total = [torch.zeros_like(leaf) for leaf in leaves.values()]
         images = local.turn.images
-        for _, batch in self.data.batches(np.array_split(images, -(-len(images) // local.settings.batch_size))):
+        weights = self.algorithm.image_weights(torch.from_numpy(images).to(self.data.device))
+        shares = torch.ones(len(images), device=self.data.device) if weights is None else weights
+        plan = np.array_split(images, -(-len(images) // local.settings.batch_size))
+        for (_, batch), share in zip(self.data.batches(plan), shares.split([len(at) for at in plan]), strict=True):
             set_training(local.model, len(batch.images))
             output = torch.func.functional_call(local.model, dict(local.tensors), batch.images).output
-            loss = self._loss_of(output, batch.target, batch.valid).sum() / len(images)
+            loss = (self._loss_of(output, batch.target, batch.valid) * share).sum() / len(images)
             torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values())))
         for leaf in leaves.values():
             leaf.requires_grad_(False)

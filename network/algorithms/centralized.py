@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings, Turn
+
+if TYPE_CHECKING:
+    from datasets.task_data import TaskData
 
 
 class Centralized(FedAvg):
@@ -16,6 +20,10 @@ class Centralized(FedAvg):
     In a round it takes as many steps as the clients that would have taken part, together, and like theirs its
     optimiser starts afresh. Losses are still reported by client.
     """
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """All images are one client's."""
+        super().prepare(data, groups, [np.concatenate(clients)])
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator

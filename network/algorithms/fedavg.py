@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from network.client import Local, LocalSettings, Phase, Turn
+from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, kinds_of, reweighting
 from network.sampling import SAMPLERS, shuffled_epochs
 from network.state import ClientStates, in_kind_of
-from utils.args import POSITIVE_INT
+from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument, read_arguments
 from utils.errors import UserError
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from datasets.task_data import TaskData
+
+_LEAST = 1e-30  # of a mean weight
 
 
 class FedAvg:
@@ -32,6 +36,7 @@ class FedAvg:
     | B, batch size | `--batch_size` |
     | eta | `--init_lr` |
     | N_VC of FedVC | `--virtual_client_size` |
+    | w of FedIR | `--importance_reweighting`, `--importance_target`, `--importance_bound` |
 
     The server's model becomes the mean of the clients' models, weighted by their numbers of images. Buffers (batch
     norm's running statistics) are averaged like weights, as in the published code.
@@ -43,6 +48,9 @@ class FedAvg:
     Large clients are drawn several times a round; two virtual clients of one would train on two subsets, but here it
     trains once and counts twice, which is as unbiased. With clients of N_VC images each that all take part, and one
     local epoch, it is FedAvg to the bit.
+
+    With `--importance_reweighting` it is that paper's FedIR, section 5.2: see `network/importance.py`, which also says
+    what that can do and what not.
 
     `arguments` are the method's own; each becomes an attribute. `personal` says that clients have models of their own
     though all tensors travel.
@@ -57,14 +65,27 @@ class FedAvg:
         "virtual_client_size": Argument(
             None, "images of a client's turn, in place of its local epochs or steps; default: all it has", POSITIVE_INT
         ),
+        "importance_reweighting": Argument(
+            NONE, "FedIR: images count by how much more often the target has their class, or cluster, than the client",
+            choices=(NONE, CLASS, CLUSTER),
+        ),
+        "importance_target": Argument(
+            POPULATION, "whose shares of classes or clusters it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
+        ),
+        "importance_bound": Argument(None, "the most an image can count; default: no bound", number(float, above=1)),
     }  # fmt: skip
     personal: ClassVar[bool] = False
     clients_per_round: int | None
     client_sampling: str
     virtual_client_size: int | None
+    importance_reweighting: str
+    importance_target: str
+    importance_bound: float | None
 
     def __init__(self, args: Namespace) -> None:
         read_arguments(self, args)
+        self._clusters: Path | None = getattr(args, "assignment_files_path", None)
+        self._importance: Tensor | None = None
         if self.client_sampling is None:
             self.client_sampling = args.client_sampling = "systematic" if self.virtual_client_size else "uniform"
         if self.virtual_client_size and self.virtual_client_size % args.batch_size:
@@ -83,11 +104,20 @@ class FedAvg:
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Look, once and before anything else, at what the rounds will be about; all processes do.
 
+        A method that does more than this one calls it, too: FedIR's weights are made here.
+
         Args:
             data: the task's images, with their labels, table and positions held out.
             groups: (N,) the group of every image that the partition dealt, -1 for none.
             clients: each client's images, as positions in `data`.
         """
+        if self.importance_reweighting != NONE:
+            import torch
+
+            kinds = kinds_of(self.importance_reweighting, data, self._clusters)
+            found = reweighting(kinds, clients, data.test, self.importance_target, self.importance_bound)
+            weights = found.of_images(kinds, clients)
+            self._importance = torch.from_numpy(weights).to(data.device, torch.float32)
 
     def is_shared(self, name: str) -> bool:
         """Whether the parameter or buffer of this name travels; what does not, each client keeps for itself."""
@@ -147,9 +177,23 @@ class FedAvg:
         """
         yield Phase(local.turn.n_steps)
 
+    def image_weights(self, positions: Tensor) -> Tensor | None:
+        """What images (their positions, (B,)) count in their mean loss, 1 on average; None where all count the same.
+
+        Images that the target has nothing of count nothing, all together too.
+        """
+        if self._importance is None:
+            return None
+        weights = self._importance[positions]
+        return weights / weights.mean().clamp(min=_LEAST)
+
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:
-        """The scalar to minimise, from the loss an example (B,)."""
-        return loss.mean()
+        """The scalar to minimise, from the loss an example (B,): their mean, by `image_weights`.
+
+        A method that adds to the loss of an example hands the sum to this.
+        """
+        weights = self.image_weights(local.batch.positions)
+        return (loss if weights is None else loss * weights).mean()
 
     def correct(self, gradients: list[Tensor], local: Local) -> None:
         """Change the gradients of a step (of `local.parameters`) in place, before the optimiser takes them."""

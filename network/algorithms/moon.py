@@ -57,7 +57,7 @@ class MOON(FedAvg):
         import torch.nn.functional as F
 
         if not local.scratch:
-            return loss.mean()
+            return super().local_loss(loss, local)
         with torch.no_grad():
             local.model.eval()
             of_models = [
@@ -66,7 +66,7 @@ class MOON(FedAvg):
             ]
             local.model.train()
         to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
-        return (loss + self.mu * F.softplus((to_last - to_server) / self.temperature)).mean()
+        return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)
 
     def _z(self, of: Outputs | Seen) -> Tensor:
         """The representation (B, D) among a model's outputs, or in what a client sees."""

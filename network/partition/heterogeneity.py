@@ -14,6 +14,10 @@ _WORDING = {
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
     "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
     "target_variance_share": ("target variance between clients, share", "0 to 1, by chance {chance:.3f}"),
+    "coverage": ("share of the target's groups that a client covers", "0 to 1"),
+    "kish": ("effective share of a client's images, reweighted", "0 to 1"),
+    "largest_weight": ("largest weight of an image, reweighted", "1 where nothing is reweighted"),
+    "shift": ("L1 distance of reweighted rounds from the target", "0 to 2"),
     "gradient_dispersion": ("gradient dispersion V at the early central model", "0 for equal clients"),
 }
 

@@ -19,6 +19,7 @@ from datasets.tasks import get_task
 from losses import return_task_loss
 from models.task_model import ModelConfig, Outputs, TaskModel, save_model
 from models.training import early_file
+from network.algorithms.fedavg import FedAvg
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, mean_targets, measure
 
@@ -122,11 +123,16 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
     dealing = deal("equal_size", groups, 3, 0.5, seed=0)
     args = Namespace(
-        task="normal", use_cbam=False, assignment_files_path=tmp_path / "none", trained_model_dir=tmp_path
+        task="normal", use_cbam=False, assignment_files_path=tmp_path / "none", trained_model_dir=tmp_path,
+        type="class_based",
     )  # fmt: skip
+    FedAvg(args)  # whose own arguments say what reweighting would aim at
     accelerator = Accelerator(cpu=True)
     plain = measure(dealing, data, args, accelerator)
     assert {"emd", "target_variance_share"} <= plain.keys()
+    ratios = np.bincount(table.labels[dealing.client_of >= 0]) / (dealing.client_of >= 0).sum()
+    covered = [ratios[np.unique(table.labels[images])].sum() for images in dealing.clients]
+    assert plain["coverage"] == pytest.approx(np.mean(covered)) and plain["coverage_least"] == min(covered)
     assert not {"frechet", "gradient_dispersion"} & plain.keys()
     config = ModelConfig("normal", image_size=SIZE)
     early = early_file(tmp_path, "normal", False)
