@@ -254,6 +254,14 @@ def read_table(data_path: Path) -> Table:
     )  # fmt: skip
 
 
+def source_of(data_path: Path) -> str | None:
+    """The source whose table lies in a data folder; None where no readable one does."""
+    try:
+        return _read_about(data_path).source
+    except UserError:
+        return None
+
+
 def read_boxes(table: Table) -> pd.DataFrame:
     """The boxes of the table's images, a row each: `BOX_COLUMNS`, in the order of the images.
 

@@ -19,6 +19,7 @@ from utils.errors import UserError
 from utils.partition_plots import cluster_numbers
 
 _SHOWN, _OF_A_CLUSTER = 8, 12  # images in a figure
+_POINTS = 5000  # of t-SNE, which takes many minutes for tens of thousands
 
 
 def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
@@ -83,15 +84,18 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
 
 
 def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, seed: int, folder: Path) -> None:
-    """t-SNE of the training images by cluster and, where they have classes, by class; sample images of each cluster."""
+    """t-SNE of the training images by cluster and, where they have classes, by class; sample images of each cluster.
+
+    Of many images t-SNE is of 5000, evenly spaced.
+    """
     used = data.train[assignments[data.train] >= 0]
-    clusters = np.unique(assignments[used])
-    points = tsne(reduced[used], seed)
-    by_cluster = np.searchsorted(clusters, assignments[used])
+    drawn, clusters = evenly(used, _POINTS), np.unique(assignments[used])
+    points = tsne(reduced[drawn], seed)
+    by_cluster = np.searchsorted(clusters, assignments[drawn])
     title = f"Embeddings of {data.task.name}"
     labels = [f"cluster {k}" for k in clusters]
     plots.tsne(points, by_cluster, labels, f"{title} by cluster", folder / "tsne_clusters.png")
-    classes = data.table.labels[used]
+    classes = data.table.labels[drawn]
     if (classes >= 0).all():
         plots.tsne(points, classes, data.table.class_names, f"{title} by class", folder / "tsne_classes.png")
     samples = []

@@ -39,6 +39,16 @@ def call(command: Command) -> None:
     MODULES[command[0]].main()
 
 
+def select(command: Command, data_path: Path) -> None:
+    """Choose the images of a data folder in Taskonomy's layout; the table that another source has made there stays."""
+    from datasets.table import STAGE, source_of
+
+    if (source := source_of(data_path)) in (None, "taskonomy"):
+        call(command)
+    else:
+        print(f"{data_path}: its images are those that {STAGE} --source {source} has found")
+
+
 def method_arguments() -> dict[str, list[str]]:
     """The arguments that each method reads."""
     # Here and below, because the runner's own process can do without these seconds of imports.
