@@ -38,7 +38,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE",
         help="further arguments of model_initialization.py")  # fmt: skip
     add = data.add_argument
-    add("--data_path", type=Path, required=True, help="data folder: in Taskonomy's layout, or with another source's table")
+    add("--data_path", type=Path, required=True, help="data folder: Taskonomy's layout, or another source's table")
     add("--client_file_name", default="rooms.csv", help="csv of the buildings, in the data folder")
     add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="how many buildings, the first of the csv")
     text = "folder for models and run directories"
