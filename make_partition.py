@@ -1,11 +1,11 @@
-"""Deal any data set to clients: embeddings or labels in; partition, report and figures out."""
+"""Deal any data set to clients: embeddings, labels, users or places in; partition, report and figures out."""
 
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_seed
-from utils.errors import UserError, run_script
+from utils.args import POSITIVE, POSITIVE_INT, Parser, add_seed
+from utils.errors import run_script
 
 
 def parse_args() -> Namespace:
@@ -17,10 +17,17 @@ def parse_args() -> Namespace:
     add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are dealt")
     add("--labels", type=Path,
         help=".npy of a class, user, building … for each image, numbers or text (negative: left out): they are dealt, "
-        "or with --embeddings only reported")  # fmt: skip
+        "or with --embeddings, --users or --lat_lng only reported")  # fmt: skip
+    add("--users", type=Path, help=".npy of a user for each image, numbers or text: each becomes a client")
+    add("--lat_lng", type=Path,
+        help=".npy of latitude and longitude for each image, in degrees, NaN for unknown: each cell of the earth's "
+        "surface becomes a client")  # fmt: skip
     add_partition(parser)
     text = "number of clusters, the K of K-means"
     parser.group("partition").add_argument("--n_clusters", type=POSITIVE_INT, default=16, help=text)
+    add = parser.group("partition").add_argument
+    add("--max_cell", type=POSITIVE_INT, default=1000, help="most images of a cell of --lat_lng, before it is divided")
+    add("--min_cell", type=POSITIVE, help="fewest images of a cell of --lat_lng; default: a hundredth of --max_cell")
     text = "folder for the partition, report and figures"
     parser.group("output").add_argument("--output_path", type=Path, default=Path("partition"), help=text)
     add_seed(parser)
@@ -28,46 +35,30 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Cluster embeddings if there are any, deal, and write down who has what and how uneven that is."""
+    """Make groups of what there is, deal them, and write down who has what and how uneven that is."""
     args = parse_args()
-    from models.embeddings import cluster_rows
-    from network.partition.arrays import read_embeddings, read_labels
+    from network.partition.arrays import read_arrays
     from network.partition.dealing import PARTITION_FILE, deal_as_asked
-    from network.partition.heterogeneity import class_variance_share, group_counts, report, report_text
+    from network.partition.heterogeneity import class_variance_share, report, report_text, sparse_counts
+    from network.partition.rules import WITHOUT_ALPHA
     from utils.files import write_json
     from utils.partition_plots import distribution
-    from utils.versions import file_digest
 
-    labels = None if args.labels is None else read_labels(args.labels)
-    projection = None
-    if args.embeddings is not None:
-        embeddings = read_embeddings(args.embeddings)
-        if labels is not None and len(labels) != len(embeddings):
-            raise UserError(f"{len(embeddings)} embeddings and {len(labels)} labels; they must be of the same images")
-        projection, groups = cluster_rows(embeddings, args.n_clusters, args.rand_seed)
-    elif labels is not None:
-        groups = labels
-    else:
-        raise UserError("nothing to deal; give --embeddings or --labels")
-
-    dealing = deal_as_asked(args, groups, args.partition)
-    inputs = {f"{kind}_sha256": file_digest(path) for kind in ("embeddings", "labels") if (path := getattr(args, kind))}
+    arrays = read_arrays(args)
+    dealing = deal_as_asked(args, arrays.groups, args.partition)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
-    dealing = replace(dealing, origin={**dealing.origin, **arguments, **inputs})
-    dealing.save(args.output_path, classes=labels)
-    values = report(dealing.client_of, groups, dealing.n_clients, projection)
-    figures = args.output_path / "figures"
-    title = f"{args.partition}, α = {args.alpha:g}"
-    if labels is not None:
-        counts = group_counts(dealing.client_of, labels, dealing.n_clients)
-        values["target_variance_share"] = class_variance_share(counts)
-        distribution(counts, title, "label", figures / "labels.png")
-    if projection is not None:
-        counts = group_counts(dealing.client_of, groups, dealing.n_clients)
-        distribution(counts, title, "cluster", figures / "clusters.png")
+    dealing = replace(dealing, origin={**dealing.origin, **arguments, **arrays.origin})
+    dealing.save(args.output_path, classes=arrays.labels)
+    values = report(dealing.client_of, arrays.described, dealing.n_clients, arrays.projection)
+    title = args.partition if args.partition in WITHOUT_ALPHA else f"{args.partition}, α = {args.alpha:g}"
+    for name, groups in arrays.shown.items():
+        counts = sparse_counts(dealing.client_of, groups, dealing.n_clients)
+        if name == "label":
+            values["target_variance_share"] = class_variance_share(counts)
+        distribution(counts, title, name, args.output_path / "figures" / f"{name}s.png")
     write_json(args.output_path / "heterogeneity.json", values)
     print(report_text(values))
-    print(f"partition in {args.output_path / PARTITION_FILE} and beside it, figures in {figures}")
+    print(f"partition in {args.output_path / PARTITION_FILE} and beside it, figures in {args.output_path / 'figures'}")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from models.metrics import metric_names
 from models.report import print_values
 from models.task_model import TaskModel, save_model
 from network.partition.dealing import Dealing
-from network.partition.groups import group_name
-from network.partition.heterogeneity import group_counts, report_text
+from network.partition.groups import described_by
+from network.partition.heterogeneity import report_text, sparse_counts
 from network.simulation import Simulation
 from utils import partition_plots, plots
 from utils.files import write_json
@@ -43,8 +43,9 @@ def report_partition(
     if not any(map(len, held_out)):
         print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
     if draw:
-        counts = group_counts(dealing.client_of, dealing.groups, dealing.n_clients)
-        partition_plots.distribution(counts, title, group_name(kind, data.table), run.figures / "distribution.png")
+        groups, name = described_by(dealing, kind, data.table)
+        counts = sparse_counts(dealing.client_of, groups, dealing.n_clients)
+        partition_plots.distribution(counts, title, name, run.figures / "distribution.png")
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import s2cell
 from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
@@ -60,10 +61,33 @@ def test_labels_alone_are_dealt(run_script: Callable, tmp_path: Path) -> None:
     assert "frechet" not in json.loads((tmp_path / "out/heterogeneity.json").read_text())
 
 
+def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -> None:
+    users = np.array(["ann", "bob", "ann", "cyd", "bob", "ann"])
+    places = np.array([[46.5, 6.6], [46.5, 6.6], [46.5, 6.6], [-33.9, 151.2], [-33.9, 151.2], [np.nan, np.nan]], "f4")
+    np.save(tmp_path / "users.npy", users)
+    np.save(tmp_path / "labels.npy", np.array([0, 1, 0, 1, 1, 0]))
+    np.save(tmp_path / "places.npy", places)
+    text = run_script("make_partition.py --users users.npy --labels labels.npy --output_path users").stdout
+    assert [list(c) for c in clients(tmp_path / "users")] == [[0, 2, 5], [1, 4], [3]]
+    # By class, (3, 0), (0, 2), (0, 1) images: each is at a distance of 1 from the population's halves.
+    assert "of 2 groups" in text
+    assert json.loads((tmp_path / "users/heterogeneity.json").read_text())["emd"] == pytest.approx(1)
+    done = run_script("make_partition.py --lat_lng places.npy --max_cell 3 --min_cell 2 --output_path cells")
+    assert "2 cells; 0 images are in cells of too few and 1 have no place" in done.stdout
+    assert [list(c) for c in clients(tmp_path / "cells")] == [[0, 1, 2], [3, 4]]
+    origin = json.loads((tmp_path / "cells/partition.json").read_text())
+    assert origin["cells"] == [s2cell.lat_lon_to_token(*map(float, places[i]), 0) for i in (0, 3)]
+    assert origin["partition"] == "natural" and origin["max_cell"] == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("", "--embeddings or --labels"),
+        ("", "nothing to deal; give --embeddings, --labels"),
+        ("--users labels.npy --lat_lng embeddings.npy", "--users and --lat_lng cannot both be dealt"),
+        ("--lat_lng embeddings.npy", r"needs latitude and longitude an image"),
+        ("--lat_lng far.npy", "image 1: latitude 100 is beyond 90 degrees"),
+        ("--users short.npy --labels labels.npy", "3 users and 300 labels"),
         ("--labels nothing.npy", "nothing.npy"),
         ("--labels embeddings.npy", "one whole number or text an image"),
         ("--embeddings labels.npy", "a row of numbers an image"),
@@ -77,6 +101,7 @@ def test_mistakes_are_named(
     arrays: tuple, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, text: str
 ) -> None:
     np.save(tmp_path / "short.npy", np.arange(3))
+    np.save(tmp_path / "far.npy", np.array([[10.0, 100.0], [100.0, 10.0]]))
     np.save(tmp_path / "objects.npy", np.array([{}, 1], dtype=object))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["make_partition.py", *arguments.split()])

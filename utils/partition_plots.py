@@ -14,17 +14,34 @@ from utils.plots import palette, save
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy.sparse import csr_array
 
 # More bars than this, or more colours, cannot be told apart.
 _MOST_BARS, _MOST_COLOURS = 40, 24
 # Columns and rows of a heat map; of more of them some would fall between the pixels.
 _COLUMNS, _ROWS = 800, 400
+# A heat map is of so many clients and groups: all of a hundred thousand would not fit into the memory.
+_CLIENTS, _GROUPS = 5000, 1000
 
 
-def distribution(counts: np.ndarray, title: str, legend: str, path: Path) -> Path:
-    """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many."""
-    draw = _bars if len(counts) <= _MOST_BARS and counts.shape[1] <= _MOST_COLOURS else _heat_map
-    return save(draw(counts, title, legend), path)
+def distribution(counts: csr_array | np.ndarray, title: str, legend: str, path: Path) -> Path:
+    """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
+
+    Of more than 5,000 clients evenly chosen ones are shown, and of more than 1,000 groups the largest.
+    """
+    n_clients, n_groups = counts.shape
+    if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:
+        return save(_bars(_dense(counts), title, legend), path)
+    if n_groups > _GROUPS:
+        counts = counts[:, np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])]
+    if n_clients > _CLIENTS:
+        counts = counts[np.linspace(0, n_clients - 1, _CLIENTS).astype(int)]
+        title = f"{title} ({_CLIENTS:,} of {n_clients:,} clients)"
+    return save(_heat_map(_dense(counts), title, legend), path)
+
+
+def _dense(counts: csr_array | np.ndarray) -> np.ndarray:
+    return counts if isinstance(counts, np.ndarray) else counts.toarray()
 
 
 def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:

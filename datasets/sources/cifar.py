@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import pandas as pd
 
 from datasets.sources.listing import read_names
 from datasets.sources.source import Source
+from datasets.sources.split_files import SPLIT_ARGUMENTS, USER, read_split
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB, ClassSet
 from utils.args import number
@@ -24,16 +26,19 @@ class Cifar10(Source):
     """The files `data_batch_1.bin` … `data_batch_5.bin`, `test_batch.bin` and `batches.meta.txt`.
 
     They lie in the data folder or in its usual subfolder. A record is a byte for each kind of class and 3,072 bytes of
-    pixels.
+    pixels. With `--split_file` (federated_train_alpha_0.10.csv … of Hsu, Qi and Brown 2020, arXiv 2003.08082) the
+    clients of that file are the natural group `user_id`.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
         "long_tail": Argument(
             None, "rho of the long-tailed set: the largest class of the training part has rho times the images of the "
             "smallest", number(float, least=1)
-        )
+        ),
+        "split_file": replace(SPLIT_ARGUMENTS["split_file"], text="csv of the training images' clients, of v1.1"),
     }  # fmt: skip
     long_tail: float | None
+    split_file: str | None
     subfolder: ClassVar[str] = "cifar-10-batches-bin"
     records: ClassVar[Mapping[str, int]] = {
         **{f"data_batch_{batch}.bin": 10_000 for batch in range(1, 6)}, "test_batch.bin": 10_000
@@ -52,8 +57,24 @@ class Cifar10(Source):
             kept = train[long_tail(rows[CLASS].to_numpy()[train], self.long_tail, self.rand_seed)]
             rows = rows.loc[np.union1d(kept, np.flatnonzero(rows[PART] == "test"))]
         groups = tuple(column for column in names if column != CLASS)
+        if self.split_file:
+            rows, groups = self._split(rows, self.data_path / self.split_file), (*groups, USER)
         about = self.about(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names[CLASS])})
         return Found(rows, about)
+
+    def _split(self, rows: pd.DataFrame, path: Path) -> pd.DataFrame:
+        """The training images of a split file with their clients, and the test images; UserError for another's file."""
+        train = rows[rows[PART] == "train"]
+        split = read_split(path, "train")
+        known = split["image_id"].isin(train.index.astype(str))
+        labels = train[CLASS].reindex(pd.to_numeric(split["image_id"].where(known, "-1"))).to_numpy()
+        if len(wrong := split[labels != split[CLASS]]):
+            raise UserError(
+                f"{path}: {len(wrong)} images have another class here, image {wrong['image_id'].iloc[0]} the first; "
+                "it is of another data set or release (only v1.1 has the right images)"
+            )
+        train = train.loc[split["image_id"].astype(int)].assign(**{USER: split[USER].to_numpy()})
+        return pd.concat([train, rows[rows[PART] == "test"].assign(**{USER: ""})], ignore_index=True)
 
     def _read(self, path: Path, names: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
         n, length = self.records[path.name], len(names) + int(np.prod(_PIXELS))

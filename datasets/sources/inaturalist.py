@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
+from datasets.places import adaptive_cells
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB, ClassSet
+from utils import progress
+from utils.args import POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
 
@@ -26,30 +31,65 @@ class INaturalist(Source):
     `train2017_locations.json` and `val2017_locations.json`, where they are there, give the natural groups `user_id`,
     `lat` and `lon`; `supercategory` always is one. With `--split_file` (iNaturalist-User-120k, -Geo-*) the images,
     their clients (`user_id`) and classes are those of the file, whose image ids are the stems of the files' names.
+
+    With `--images_per_class 100` it is the set that Hsu, Qi and Brown 2020 (arXiv 2003.08082) made their splits of:
+    1,203 classes of 100 images each, and the test images of these; which of a larger class's images are drawn depends
+    on the seed, and theirs is not known. `--max_cell 3000` adds the natural group `cell_3000` of their Geo-3k.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
         "image_folder": Argument("train_val_images", "folder under which the photographs lie, as in the archive"),
         "year": Argument("2017", "of the metadata files train<year>.json and val<year>.json"),
-    } | SPLIT_ARGUMENTS
+        "images_per_class": Argument(
+            None, "keep classes with so many training images at least, and so many of each", POSITIVE_INT
+        ),
+        "max_cell": Argument(
+            None, "most images of a cell of the natural groups cell_<number>: the training images by place",
+            POSITIVE_INT, nargs="+",
+        ),
+    } | SPLIT_ARGUMENTS  # fmt: skip
     image_folder: str
     year: str
+    images_per_class: int | None
+    max_cell: Sequence[int] | None
     split_file: str | None
+    client_column: str
     test_file: str | None
 
     def find(self) -> Found:
         """The photographs that are there; the others are named."""
-        return self._of_metadata() if self.split_file is None else self._of_split(self.split_file)
+        if self.split_file is None:
+            return self._of_metadata()
+        if self.images_per_class or self.max_cell:
+            raise UserError("--images_per_class and --max_cell make a split where --split_file has one; leave one away")
+        return self._of_split(self.split_file)
 
     def _of_metadata(self) -> Found:
         rows = pd.concat([self._read(name, part) for name, part in _YEARS_PARTS], ignore_index=True)
+        if self.images_per_class:
+            rows = rows.loc[balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)]
         names = sorted(set(rows["name"]))
-        rows[CLASS] = rows["name"].map({name: i for i, name in enumerate(names)})
-        groups = ("supercategory", *(column for column in _LOCATION if column in rows))
-        return self._found(rows, groups, tuple(names))
+        rows = rows.assign(**{CLASS: rows["name"].map({name: i for i, name in enumerate(names)})})
+        groups = ["supercategory", *(column for column in _LOCATION if column in rows)]
+        for most in self.max_cell or ():
+            rows = rows.assign(**{f"cell_{most}": self._cells(rows, most)})
+            groups.append(f"cell_{most}")
+        return self._found(rows, tuple(groups), tuple(names))
+
+    def _cells(self, rows: pd.DataFrame, most: int) -> np.ndarray:
+        """The cell of each training image by name, empty for nobody's."""
+        if "lat" not in rows:
+            raise UserError(f"{self.data_path}: no train{self.year}_locations.json, which --max_cell needs")
+        train = np.flatnonzero(rows[PART] == "train")
+        latitude, longitude = (pd.to_numeric(rows[name], errors="coerce").to_numpy(float)[train] for name in ("lat", "lon"))
+        cells = adaptive_cells(latitude, longitude, most)
+        progress.say(f"cell_{most}: {cells}")
+        names = np.full(len(rows), "", object)
+        names[train] = np.array([*cells.tokens, ""], object)[cells.cell]
+        return names
 
     def _of_split(self, split_file: str) -> Found:
-        rows = read_splits(self.data_path, split_file, self.test_file)
+        rows = read_splits(self.data_path, split_file, self.test_file, self.client_column)
         stems = {Path(cell).stem: cell for cell in self._walk()}
         folders = {stem: Path(cell).parent.name for stem, cell in stems.items()}
         names, classes = numbered(check_classes(rows, folders, split_file), rows[CLASS])
@@ -89,6 +129,22 @@ class INaturalist(Source):
         except (KeyError, ValueError, TypeError, pd.errors.MergeError) as error:
             raise UserError(f"{path}: not iNaturalist's metadata ({error})") from error
         return rows.assign(**{PART: part})
+
+
+def balanced(names: pd.Series, train: pd.Series, n: int, seed: int) -> np.ndarray:
+    """The positions of `n` training images of each class that has as many, drawn by the seed, and of its other images.
+
+    `names` (N,) are the classes of the images, `train` (N,) says which are trained on. UserError if no class is left.
+    """
+    rng = np.random.default_rng(seed)
+    counts = names[train].value_counts()
+    kept = counts.index[counts >= n]
+    if not len(kept):
+        raise UserError(f"--images_per_class {n}: the largest class has {counts.max()} training images")
+    others = np.flatnonzero(names.isin(kept) & ~train)
+    of_classes = pd.Series(np.flatnonzero(train)).groupby(names[train].to_numpy())
+    drawn = [rng.choice(of_class.to_numpy(), n, replace=False) for name, of_class in of_classes if name in set(kept)]
+    return np.sort(np.concatenate([*drawn, others]))
 
 
 def _json(path: Path) -> Any:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from datasets.sources.source import Source
@@ -16,6 +17,8 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 _ID = re.compile(r"[0-9a-f]{16}")
+_LANDMARK, _USER = (30, 10), (30, 5)  # the least images of a landmark and its users, of a user and their landmarks
+_TEST_IMAGES = 10  # of a landmark
 
 
 class Landmarks(Source):
@@ -24,17 +27,28 @@ class Landmarks(Source):
     Photographs lie in `--image_folder` as `<id>.jpg`, or in three levels of folders by the id's first three digits.
     With `--split_file` (Landmarks-User-160k, gld23k) images, users and classes are those of the file; its classes are
     checked against `train_clean.csv` where that is there.
+
+    With `--filtering` it is as Landmarks-User-160k was made (Hsu, Qi and Brown 2020, arXiv 2003.08082, section 4.2):
+    landmarks of 30 images by 10 users and users with 30 images of 5 landmarks to train on, and at most 10 images of
+    each landmark by other users to test with. Whether the authors' filters were run once or until nothing changes is
+    not said; their numbers are 1,262 users, 2,028 landmarks and 164,172 images, and 19,526 to test with.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
         "image_folder": Argument("train", "folder of the photographs, flat or in three levels"),
         "clean_file": Argument("train_clean.csv", "csv of the columns landmark_id and images"),
         "attribution_file": Argument("train_attribution.csv", "csv of the columns id and author"),
-    } | SPLIT_ARGUMENTS
+        "filtering": Argument(
+            "none", "keep large landmarks and users only, by filters run until nothing changes, or once",
+            choices=("none", "fixed_point", "once"),
+        ),
+    } | SPLIT_ARGUMENTS  # fmt: skip
     image_folder: str
     clean_file: str
     attribution_file: str
+    filtering: str
     split_file: str | None
+    client_column: str
     test_file: str | None
 
     def find(self) -> Found:
@@ -43,9 +57,11 @@ class Landmarks(Source):
         if self.split_file is None:
             rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(each) for each in landmark_of.values()]})
             rows["user_id"] = rows["image_id"].map(self._authors()).fillna("")
-            names = {int(each): each for each in landmark_of.values()}
+            if self.filtering != "none":
+                rows = self._filtered(rows)
+            names = {number: str(number) for number in set(rows[CLASS])}
         else:
-            rows = read_splits(self.data_path, self.split_file, self.test_file)
+            rows = read_splits(self.data_path, self.split_file, self.test_file, self.client_column)
             names = check_classes(rows, landmark_of, self.split_file)
         if strange := [each for each in rows["image_id"] if not _ID.fullmatch(each)]:
             raise UserError(f"{strange[0]!r} is no id of a landmark's photograph: 16 hexadecimal digits")
@@ -56,6 +72,16 @@ class Landmarks(Source):
         columns = [RGB.domain, CLASS, "user_id", *([PART] if PART in rows else [])]
         about = self.about(domains=(RGB.domain,), groups=("user_id",), classes={CLASS: ClassSet(class_names)})
         return Found(rows[there][columns].reset_index(drop=True), about, faults)
+
+    def _filtered(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The large landmarks' images by large users to train on, and some by others to test with."""
+        known = rows[rows["user_id"] != ""]
+        landmark, user = (np.unique(known[column], return_inverse=True)[1] for column in (CLASS, "user_id"))
+        train = known[large(landmark, user, once=self.filtering == "once")]
+        rest = known[known[CLASS].isin(set(train[CLASS])) & ~known["user_id"].isin(set(train["user_id"]))]
+        order = np.random.default_rng(self.rand_seed).permutation(len(rest))
+        test = rest.iloc[order].groupby(CLASS).head(_TEST_IMAGES)
+        return pd.concat([train.assign(**{PART: "train"}), test.assign(**{PART: "test"})], ignore_index=True)
 
     def _places(self, identity: str) -> tuple[str, str]:
         name = f"{identity}.jpg"
@@ -84,3 +110,28 @@ class Landmarks(Source):
             return pd.read_csv(path, dtype=str, keep_default_na=False, usecols=columns)[columns]
         except (OSError, ValueError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: cannot read its columns {', '.join(columns)} ({error})") from error
+
+
+def large(landmark: np.ndarray, user: np.ndarray, once: bool = False) -> np.ndarray:
+    """Which images (N,) are of landmarks and users that are large enough, by these images alone.
+
+    Both filters only ever take away, so that what is left when nothing changes any more does not depend on their order
+    and is the most that satisfies all four bounds. `landmark` and `user` are numbers from 0. With `once` users are
+    counted among the landmarks that are left, and landmarks not again.
+    """
+    kept = np.ones(len(landmark), bool)
+    while True:
+        before = kept.sum()
+        kept &= _frequent(landmark, user, kept, *_LANDMARK)
+        kept &= _frequent(user, landmark, kept, *_USER)
+        if once or kept.sum() == before:
+            return kept
+
+
+def _frequent(of: np.ndarray, other: np.ndarray, kept: np.ndarray, n_images: int, n_others: int) -> np.ndarray:
+    """Which images belong to something with so many kept images, of so many others."""
+    n = int(of.max(initial=0)) + 1
+    images = np.bincount(of[kept], minlength=n)
+    pairs = np.unique(of[kept].astype(np.int64) * (int(other.max(initial=0)) + 1) + other[kept])
+    others = np.bincount(pairs // (int(other.max(initial=0)) + 1), minlength=n)
+    return ((images >= n_images) & (others >= n_others))[of]

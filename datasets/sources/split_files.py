@@ -13,20 +13,28 @@ from datasets.tasks import CLASS
 from utils.arguments import Argument
 from utils.errors import UserError
 
+USER = "user_id"
+# TensorFlow Federated's one file of all iNaturalist splits, a column each, writes this for images of no client.
+_NOBODY = "NA"
 SPLIT_ARGUMENTS = {
     "split_file": Argument(None, "csv of the training images with the columns user_id, image_id and class"),
+    "client_column": Argument(USER, "the column of --split_file that says whose an image is: geo_3k, …"),
     "test_file": Argument(None, "csv of the test images with the columns image_id and class"),
 }
 
 
-def read_split(path: Path, part: str) -> pd.DataFrame:
-    """The rows of a split file: `user_id` (empty where the file has none), `image_id`, `class` (int) and `part`.
+def read_split(path: Path, part: str, client_column: str = USER) -> pd.DataFrame:
+    """The rows of a split file: `user_id` (empty for nobody's images, as in a test part), `image_id`, `class` (int) and
+    `part`.
 
     UserError if it cannot be read, lacks a column, names an image twice, or has a class that is no whole number.
     """
     try:
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)
-        rows = rows.assign(user_id=rows.get("user_id", ""))[["user_id", "image_id", CLASS]]
+        users = rows[client_column] if part == "train" else ""
+        if client_column != USER and part == "train":
+            users = users.replace(_NOBODY, "")
+        rows = rows.assign(user_id=users)[[USER, "image_id", CLASS]]
         if not rows[CLASS].str.fullmatch(r"\d{1,9}").all():
             raise ValueError("class must be a whole number")
         if (twice := rows["image_id"][rows["image_id"].duplicated()].tolist()):  # fmt: skip
@@ -36,9 +44,11 @@ def read_split(path: Path, part: str) -> pd.DataFrame:
     return rows.assign(**{CLASS: rows[CLASS].astype(int), PART: part})
 
 
-def read_splits(data_path: Path, split_file: str, test_file: str | None) -> pd.DataFrame:
+def read_splits(
+    data_path: Path, split_file: str, test_file: str | None, client_column: str = USER
+) -> pd.DataFrame:  # fmt: skip
     """Both files' rows, without images that are in both (those are trained on: they would leak into the test)."""
-    train = read_split(data_path / split_file, "train")
+    train = read_split(data_path / split_file, "train", client_column)
     if test_file is None:
         return train.drop(columns=PART)
     test = read_split(data_path / test_file, "test")

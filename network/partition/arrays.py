@@ -1,12 +1,76 @@
-"""What is dealt of any data set: embeddings or labels in `.npy` files."""
+"""What is dealt of any data set: embeddings, labels, users or places in `.npy` files."""
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from datasets.places import adaptive_cells
 from utils.errors import UserError
+from utils.versions import file_digest
+
+_FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is dealt
+_WHOLE = ("users", "lat_lng")
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What `make_partition.py` was given.
+
+    `groups` (N,) are dealt, `labels` (N,), if there are any, are reported. `projection` (N, D) is of the embeddings.
+    `shown` are the figures to be drawn, by the name of what they show, `described` (N,) the groups that measures are
+    of. `origin` says what all was made from.
+    """
+
+    groups: np.ndarray
+    labels: np.ndarray | None
+    projection: np.ndarray | None
+    described: np.ndarray
+    shown: Mapping[str, np.ndarray]
+    origin: Mapping[str, Any]
+
+
+def read_arrays(args: Namespace) -> Arrays:
+    """The files of `make_partition.py`'s arguments; users and places ask for `natural`, a client a group.
+
+    UserError where there is nothing to deal, or more than one thing, or the files are of different images.
+    """
+    given = [name for name in _FILES if getattr(args, name) is not None]
+    if not given:
+        raise UserError("nothing to deal; give --embeddings, --labels, --users or --lat_lng")
+    if len(others := [name for name in given if name != "labels"]) > 1:
+        raise UserError(f"--{' and --'.join(others)} cannot both be dealt; leave one away")
+    labels = None if args.labels is None else read_labels(args.labels)
+    origin: dict[str, Any] = {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}
+    projection, shown = None, {} if labels is None else {"label": labels}
+    if given[0] == "embeddings":
+        from models.embeddings import cluster_rows
+
+        embeddings = read_embeddings(args.embeddings)
+        _check_lengths(len(embeddings), "embeddings", labels)
+        projection, groups = cluster_rows(embeddings, args.n_clusters, args.rand_seed)
+        shown["cluster"] = groups
+    elif given[0] == "lat_lng":
+        cells = adaptive_cells(*read_places(args.lat_lng), args.max_cell, args.min_cell)
+        print(cells)
+        groups, origin["cells"] = cells.cell, cells.tokens
+    else:
+        groups = read_labels(getattr(args, given[0]), given[0])
+    _check_lengths(len(groups), given[0], labels)
+    if given[0] in _WHOLE:
+        args.partition, args.n_clients = "natural", None
+    described = labels if labels is not None and given[0] in _WHOLE else groups
+    return Arrays(groups, labels, projection, described, shown, origin)
+
+
+def _check_lengths(n: int, what: str, labels: np.ndarray | None) -> None:
+    if labels is not None and len(labels) != n:
+        raise UserError(f"{n} {what} and {len(labels)} labels; they must be of the same images")
 
 
 def _read(path: Path, what: str) -> np.ndarray:
@@ -17,9 +81,9 @@ def _read(path: Path, what: str) -> np.ndarray:
         raise UserError(f"{path}: no readable .npy file ({error}); see --{what}") from error
 
 
-def read_labels(path: Path) -> np.ndarray:
-    """The labels numbered from 0 in their order, (N,) int64; negative ones are -1."""
-    labels = _read(path, "labels")
+def read_labels(path: Path, what: str = "labels") -> np.ndarray:
+    """The labels numbered from 0 in their order, (N,) int64; negative ones are -1. `what` is the argument's name."""
+    labels = _read(path, what)
     if labels.ndim != 1 or labels.dtype.kind not in "iubU" or not len(labels):
         raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text an image")
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
@@ -34,3 +98,12 @@ def read_embeddings(path: Path) -> np.ndarray:
     if embeddings.ndim < 2 or embeddings.dtype.kind not in "fiu" or not embeddings.size:
         raise UserError(f"{path}: {embeddings.dtype} of shape {embeddings.shape}; needs a row of numbers an image")
     return embeddings.reshape(len(embeddings), -1)
+
+
+def read_places(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Latitudes and longitudes in degrees, (N,) float64 each, NaN for images without a place."""
+    places = _read(path, "lat_lng")
+    if places.ndim != 2 or places.shape[1] != 2 or places.dtype.kind not in "fiu" or not len(places):
+        raise UserError(f"{path}: {places.dtype} of shape {places.shape}; needs latitude and longitude an image")
+    latitude, longitude = places.astype(np.float64).T
+    return latitude, longitude

@@ -14,15 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from network.partition.rules import PARTITIONERS
-from utils.args import POSITIVE_INT, Parser, number
+from network.partition.rules import PARTITIONERS, natural
+from utils.args import POSITIVE_INT, Parser, number, number_or_auto
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
 from utils.streams import generator
 
 PARTITION_FILE = "partition.json"
 # Beyond these bounds, where nothing depends on alpha any more, numbers that are computed from it over- and underflow.
-ALPHA = number(float, least=1e-100, most=1e100)
+_POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
+
+
+def alpha(text: str) -> float:
+    """An argparse type: a number from 1e-100 to 1e100, or 0."""
+    return _NOT_NEGATIVE(text) and _POSITIVE(text)
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,10 @@ def add_partition(parser: Parser) -> None:
     """`--partition` and what it goes by."""
     add = parser.group("partition").add_argument
     add("--partition", choices=PARTITIONERS, default="paper", help="rule by which groups are dealt to clients")
-    add("--alpha", type=ALPHA, default=0.1,
-        help="Dirichlet concentration; iid, shards and natural have no use for it")  # fmt: skip
-    add("--n_clients", type=POSITIVE_INT, default=25, help="number of clients")
+    add("--alpha", type=alpha, default=0.1,
+        help="Dirichlet concentration, 0 with dirichlet_hsu alone; iid, shards and natural do not use it")  # fmt: skip
+    add("--n_clients", type=number_or_auto, default=25,
+        help="number of clients; auto: one for each group of --partition natural")  # fmt: skip
     add("--min_client_ds_len", type=POSITIVE_INT,
         help="least images per client; default: the published number of the rule, or less where the data is too small "
         "for it")  # fmt: skip
@@ -135,7 +141,12 @@ def add_partition(parser: Parser) -> None:
 def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
     """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
     options = {"shards_per_client": args.shards_per_client} if rule == "shards" else {}
-    return deal(rule, groups, args.n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
+    n_clients = args.n_clients
+    if n_clients is None:
+        if PARTITIONERS[rule] is not natural:
+            raise UserError(f"--n_clients auto is for --partition natural, not {rule}; give a number")
+        n_clients = len(np.unique(groups[groups >= 0]))
+    return deal(rule, groups, n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
 
 
 def check_unchanged(dealing: Dealing, folder: Path) -> None:

@@ -18,7 +18,7 @@ from models.training import early_file
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting
 from network.partition.dealing import Dealing
-from network.partition.groups import CLASSES, EMBEDDING, read_projection
+from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
 
 _CHUNK = 64
@@ -93,8 +93,9 @@ def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Acce
     """
     projection = read_projection(args.task, data.table, args.assignment_files_path)
     targets = mean_targets(data, np.flatnonzero(dealing.client_of >= 0))
-    values = report(dealing.client_of, dealing.groups, dealing.n_clients, projection, targets)
-    values |= _of_reweighting(dealing, data, args)
+    groups, _ = described_by(dealing, args.type, data.table)
+    values = report(dealing.client_of, groups, dealing.n_clients, projection, targets)
+    values |= _of_reweighting(dealing, groups, data, args)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():
         model = load_model(early, args.task, "train_centralized_task_model.py")
@@ -104,16 +105,9 @@ def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Acce
     return values
 
 
-def _of_reweighting(dealing: Dealing, data: TaskData, args: Namespace) -> dict[str, float]:
-    """What FedIR can do here (see `network/importance.py`), by what the run reweights or, if nothing, by what is dealt.
-
-    A natural group says nothing of an image; there it is by class. Nothing where images have no class.
-    """
-    if args.importance_reweighting != NONE:
-        kinds = kinds_of(args.importance_reweighting, data, args.assignment_files_path)
-    else:
-        kinds = dealing.groups if args.type in (EMBEDDING, CLASSES) else data.table.labels
-    if (kinds[dealing.client_of >= 0] < 0).any():
-        return {}
+def _of_reweighting(dealing: Dealing, groups: np.ndarray, data: TaskData, args: Namespace) -> dict[str, float]:
+    """What FedIR can do here (see `network/importance.py`), by what the run reweights or, if nothing, by `groups`."""
+    by = args.importance_reweighting
+    kinds = groups if by == NONE else kinds_of(by, data, args.assignment_files_path)
     target, bound = args.importance_target, args.importance_bound
     return reweighting(kinds, dealing.clients, data.test, target, bound).measures()

@@ -33,7 +33,7 @@ _TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # it is a folder's name, too
 _SAVED: dict[str, Callable[[Any], bool]] = {
     "type": lambda value: isinstance(value, str) and _TYPE.fullmatch(value) is not None,
     "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
-    "alpha": lambda value: isinstance(value, float | int) and 0 < value < math.inf,
+    "alpha": lambda value: isinstance(value, float | int) and 0 <= value < math.inf,
     "n_clusters": lambda value: isinstance(value, int) and value > 0,
     "min_client_ds_len": lambda value: value is None or isinstance(value, int),
     "shards_per_client": lambda value: isinstance(value, int) and value > 0,
@@ -47,13 +47,17 @@ def split_type(text: str) -> str:
     return text
 
 
-def group_name(kind: str, table: Table) -> str:
-    """What one group of a split is called; a random split is reported over the classes, if there are any."""
+def described_by(dealing: Dealing, kind: str, table: Table) -> tuple[np.ndarray, str]:
+    """The groups (N,) that a partition is described by, and what one is called.
+
+    What is dealt; but for natural groups the classes, where the clients' images have some: that each user has the
+    images of one user says nothing. A random split is described by the classes, too, if there are any.
+    """
     if kind == EMBEDDING:
-        return "cluster"
-    if kind == RANDOM:
-        return CLASS if table.class_names else "image"  # all of them one group
-    return kind.removesuffix(_BASED)
+        return dealing.groups, "cluster"
+    if table.class_names and (kind == RANDOM or (table.labels[dealing.client_of >= 0] >= 0).all()):
+        return (dealing.groups if kind == RANDOM else table.labels), CLASS
+    return dealing.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)  # in a random split, all one group
 
 
 def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    Counts: TypeAlias = np.ndarray | csr_array
 
 # How each measure reads in the report: a name, and the range that it moves in.
 _WORDING = {
@@ -27,39 +33,50 @@ def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> n
 
     `client_of` and `groups` are (N,); images with a client or group below 0 do not count.
     """
+    return sparse_counts(client_of, groups, n_clients).toarray()
+
+
+def sparse_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> csr_array:
+    """`group_counts` in memory for the images alone, however many clients and groups there are."""
+    from scipy.sparse import coo_array
+
     counted = (client_of >= 0) & (groups >= 0)
-    width = int(groups.max(initial=0)) + 1
-    cells = client_of[counted].astype(np.int64) * width + groups[counted]
-    return np.bincount(cells, minlength=n_clients * width).reshape(n_clients, width)
+    at = (client_of[counted].astype(np.int64), groups[counted])
+    shape = (n_clients, int(groups.max(initial=0)) + 1)
+    return coo_array((np.ones(counted.sum(), np.int64), at), shape).tocsr()  # which adds up
 
 
-def earth_movers_distance(counts: np.ndarray) -> float:
+def earth_movers_distance(counts: Counts) -> float:
     """Mean L1 distance of a client's group shares to the population's, weighted by client size; in [0, 2].
 
     Hsu et al. 2019 (arXiv 1909.06335), section 3; 0 for identical clients, 2 (1 - sum_k p_k^2) with the population's
     shares p where each client has one group. `counts` is (clients, groups).
     """
-    weights, shares, population = _shares(counts)
-    return float(weights @ np.abs(shares - population).sum(axis=1))
+    of = _Shares(counts)
+    # Of the groups that a client has none of, the population's share itself.
+    return float(of.weights @ (1 + of.sums(np.abs(of.share - of.expected) - of.expected)))
 
 
-def jensen_shannon(counts: np.ndarray) -> float:
+def jensen_shannon(counts: Counts) -> float:
     """Mean Jensen-Shannon divergence of a client's group shares to the population's, weighted by client size.
 
     In bits, in [0, 1]; Lin 1991 (IEEE Transactions on Information Theory 37), equation 3.1. `counts` is (clients,
     groups).
     """
-    weights, shares, population = _shares(counts)
-    divergence = _entropy((shares + population) / 2) - (_entropy(shares) + _entropy(population)) / 2
-    return float(weights @ divergence / np.log(2))
+    of = _Shares(counts)
+    half = of.expected / 2
+    middle = _entropy(of.population / 2).sum() + of.sums(_entropy(of.share / 2 + half) - _entropy(half))
+    divergence = middle - (of.sums(_entropy(of.share)) + _entropy(of.population).sum()) / 2
+    return float(of.weights @ divergence / np.log(2))
 
 
-def effective_groups(counts: np.ndarray) -> float:
+def effective_groups(counts: Counts) -> float:
     """Mean over clients of exp(entropy of its group shares): 1 where each client has one group only."""
-    return float(np.exp(_entropy(_shares(counts)[1])).mean())
+    of = _Shares(counts)
+    return float(np.exp(of.sums(_entropy(of.share))).mean())
 
 
-def size_imbalance(counts: np.ndarray) -> float:
+def size_imbalance(counts: Counts) -> float:
     """Coefficient of variation of the client sizes: standard deviation over mean."""
     sizes = counts.sum(axis=1)
     return float(sizes.std() / sizes.mean())
@@ -129,11 +146,11 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
     return float(between / total) if total > 0 else 0.0
 
 
-def class_variance_share(counts: np.ndarray) -> float:
+def class_variance_share(counts: Counts) -> float:
     """`variance_share` of classes as one-hot rows, from their counts (clients, classes): Goodman and Kruskal's tau."""
-    weights, shares, population = _shares(counts)
-    chance = np.square(population).sum()
-    return float((weights @ np.square(shares).sum(axis=1) - chance) / (1 - chance)) if chance < 1 else 0.0
+    of = _Shares(counts)
+    chance = np.square(of.population).sum()
+    return float((of.weights @ of.sums(np.square(of.share)) - chance) / (1 - chance)) if chance < 1 else 0.0
 
 
 def report(
@@ -149,7 +166,7 @@ def report(
         embeddings: (N, D), for the Fréchet distance, which is left out without them.
         targets: (N, D), a few numbers an image that describe its target, for their variance between clients.
     """
-    counts = group_counts(client_of, groups, n_clients)
+    counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
     values: dict[str, float] = {
         "clients": n_clients,
@@ -182,12 +199,28 @@ def report_text(values: Mapping[str, float]) -> str:
     return "\n".join(lines)
 
 
-def _shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Clients' shares of all images (clients,), their group shares (clients, groups), the population's (groups,)."""
-    sizes = counts.sum(axis=1)
-    return sizes / sizes.sum(), counts / np.maximum(sizes, 1)[:, None], counts.sum(axis=0) / counts.sum()
+class _Shares:
+    """Counts (clients, groups) as shares, of the cells alone that are not 0.
+
+    `weights` (clients,) are the clients' shares of all images, `population` (groups,) those of the groups; `share` and
+    `expected` are each cell's share of its client's images and the population's share of its group.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        from scipy.sparse import coo_array
+
+        cells = coo_array(counts)
+        sizes = np.asarray(counts.sum(axis=1))
+        self._client, group = cells.coords
+        self.weights = sizes / sizes.sum()
+        self.population = np.asarray(counts.sum(axis=0)) / sizes.sum()
+        self.share, self.expected = cells.data / sizes[self._client], self.population[group]
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Each client's sum over its cells."""
+        return np.bincount(self._client, values, len(self.weights))
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:
-    """Entropy in nats over the last axis."""
-    return -np.sum(shares * np.log(shares, where=shares > 0, out=np.zeros_like(shares)), axis=-1)
+    """Each share's part of the entropy, in nats."""
+    return -shares * np.log(shares, where=shares > 0, out=np.zeros_like(shares))

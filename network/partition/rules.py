@@ -26,6 +26,8 @@ from utils.registry import Registry
 
 # A rule that draws until a draw fits stops after so many draws, or after so many numbers drawn where one draw is large.
 _DRAWS, _NUMBERS = 1000, 2_000_000
+# At so small a concentration of a Dirichlet no two of its shares are numbers of one scale.
+_NEXT_TO_ZERO = 1e-100
 # The least client sizes of the published codes, of arXiv 2503.14553 and of NIID-Bench (arXiv 2102.02079).
 _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 
@@ -101,15 +103,17 @@ def dirichlet_hsu(
     q ~ Dir(alpha * prior) and categorical labels from q: Hsu et al. 2019 (arXiv 1909.06335), section 3. Without
     replacement, with q renormalised over the classes that are left: Hsu, Qi, Brown 2020 (arXiv 2003.08082),
     equation 5 of the appendix. The counts of a client are multinomial, so that small clients differ by chance even at
-    large alpha. Clients are filled one after another, and the last get what the others left: of 100 clients of 200
-    images and 16 groups at alpha 100, the last one's earth mover's distance is 1.38 and the first one's 0.38. Under
-    `equal_size` both are 0.31. Arguments and errors as for `paper`.
+    large alpha. Alpha 0 is the limit of one group a client, drawn by the groups' sizes; where it runs out, the client
+    goes on with another. Clients are filled one after another, and the last get what the others left: of 100 clients
+    of 200 images and 16 groups at alpha 100, the last one's earth mover's distance is 1.38 and the first one's 0.38.
+    Under `equal_size` both are 0.31. Arguments and errors as for `paper`.
 
     >>> client_of = dirichlet_hsu(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
     >>> np.bincount(client_of).tolist(), len(set(np.bincount(client_of[:60]).tolist())) > 1
     ([10, 10, 10, 10, 10, 10, 10, 10, 10, 10], True)
     """
-    return _of_equal_size(groups, n_clients, alpha, rng, min_size, partial(fill, whole=rng.multinomial))
+    shares = partial(fill, whole=rng.multinomial)
+    return _of_equal_size(groups, n_clients, alpha or _NEXT_TO_ZERO, rng, min_size, shares)
 
 
 def dirichlet_per_class(
@@ -172,8 +176,8 @@ def natural(
 ) -> np.ndarray:  # fmt: skip
     """Whole groups: what belongs to one building, point, user or place by nature stays with one client.
 
-    With as many clients as groups each gets one. Where there are more groups, they go in random order to whoever has
-    the fewest images. Arguments and errors as for `paper`; alpha has no part in it.
+    With as many clients as groups each gets one, in their order. Where there are more groups, they go in random order
+    to whoever has the fewest images. Arguments and errors as for `paper`; alpha has no part in it.
 
     >>> natural(np.array([7, 7, 5, 5, 5, 2]), 3, 1.0, np.random.default_rng(0)).tolist()
     [2, 2, 1, 1, 1, 0]
@@ -184,9 +188,9 @@ def natural(
             f"{len(capacity)} groups cannot be dealt whole to {n_clients} clients; "
             f"give --n_clients {len(capacity)} or fewer"
         )
-    owners = np.empty(len(capacity), np.int64)
+    owners = np.arange(len(capacity))
     fewest = [(0, client) for client in range(n_clients)]
-    for group in rng.permutation(len(capacity)):
+    for group in rng.permutation(len(capacity)) if len(capacity) > n_clients else ():
         size, owners[group] = fewest[0]
         heapq.heapreplace(fewest, (size + int(capacity[group]), int(owners[group])))
     return _checked(_hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)

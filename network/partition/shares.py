@@ -28,7 +28,7 @@ def log_dirichlet(concentration: np.ndarray, n_draws: int, rng: np.random.Genera
 
     a = np.asarray(concentration, dtype=np.float64)
     if not (np.isfinite(a) & (a > 1e-300)).all():
-        raise UserError("--alpha must be a positive number")
+        raise UserError("--alpha must be a positive number; 0 is for --partition dirichlet_hsu alone")
     log_gamma = np.log1p(-rng.random((n_draws, len(a))))
     log_gamma /= a
     log_gamma += np.log(rng.standard_gamma(a + 1.0, log_gamma.shape))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import coo_array
 
 from tests.utils.figures import check_figure
 from utils import partition_plots
@@ -20,6 +22,17 @@ def test_distribution(tmp_path: Path, shape: tuple[int, int], skewed: bool) -> N
         counts *= np.arange(shape[0])[:, None] % shape[1] == np.arange(shape[1])
     path = tmp_path / "figures" / "distribution.png"
     check_figure(path, partition_plots.distribution(counts, "normal, α = 0.1", "cluster", path))
+
+
+def test_a_figure_of_very_many_clients_shows_some_of_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    at = (np.arange(130_000) // 13 * 10, rng.integers(3000, size=130_000))  # every tenth client has images
+    counts = coo_array((np.ones(130_000, int), at), (100_000, 3000)).tocsr()
+    tracemalloc.start()
+    path = partition_plots.distribution(counts, "users", "class", tmp_path / "many.png")
+    assert tracemalloc.get_traced_memory()[1] < 6e8  # all of it has 3e8 numbers of eight bytes
+    tracemalloc.stop()
+    check_figure(tmp_path / "many.png", path)
 
 
 def test_neighbours_are_added_up_where_there_are_too_many() -> None:

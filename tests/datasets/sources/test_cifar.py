@@ -94,6 +94,19 @@ def test_only_the_training_part_gets_a_tail(tmp_path: Path) -> None:
     assert all(whole[cell] == label for cell, label in zip(table.image_ids, table.labels, strict=True))
 
 
+def test_a_split_says_whose_the_training_images_are(tmp_path: Path) -> None:
+    write(tmp_path, "cifar10")
+    (tmp_path / "split.csv").write_text("user_id,image_id,class\n3,99,9\n0,0,0\n3,41,1\n")
+    table = select("cifar10", tmp_path, split_file="split.csv")
+    assert table.groups["user_id"].tolist() == ["3", "0", "3", *[""] * 20]
+    assert table.labels[:3].tolist() == [9, 0, 1] and len(table.test) == 20
+    assert [cell.split("#")[0] for cell in table.image_ids[:3]] == [f"data_batch_{n}.bin" for n in (5, 1, 3)]
+    for row in ("3,100,0", "3,41,2", "3,x,1"):  # beyond the training images, of another class, no number
+        (tmp_path / "split.csv").write_text(f"user_id,image_id,class\n0,0,0\n{row}\n")
+        with pytest.raises(UserError, match=r"split\.csv: 1 images have another class here.*only v1\.1"):
+            find("cifar10", tmp_path, split_file="split.csv")
+
+
 @pytest.mark.parametrize("file", ["data_batch_3.bin", "test_batch.bin"])
 @pytest.mark.parametrize("cut", [-1, -3073, 3073])
 def test_a_file_of_another_size_is_refused_by_name(tmp_path: Path, file: str, cut: int) -> None:

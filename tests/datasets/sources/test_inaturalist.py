@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import s2cell
 
 from tests.datasets.sources.finding import save_image, select
 from utils.errors import UserError
@@ -78,6 +80,35 @@ def test_published_split_says_clients_and_classes(inaturalist: Path) -> None:
     (inaturalist / "users.csv").write_text("user_id,image_id,class\n3,photo1,0\n3,photo2,0\n")
     with pytest.raises(UserError, match="of another data set or release"):
         select("inaturalist", inaturalist, split_file="users.csv", test_file="test.csv")
+
+
+def test_classes_are_balanced_and_places_become_cells(inaturalist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = select("inaturalist", inaturalist, images_per_class=2, max_cell=[1, 100])
+    # Of three cats two are drawn, of one wolf none, and of its test image neither.
+    assert table.class_names == ("Felis catus", "Turdus merula")
+    assert np.bincount(table.labels[table.train]).tolist() == [2, 2] and table.labels[table.test].tolist() == [1]
+    drawn = {tuple(select("inaturalist", inaturalist, images_per_class=2, rand_seed=s).image_ids) for s in range(20)}
+    assert len(drawn) == 3
+    train = [i for i in table.train if table.groups["lat"][i]]  # the first and the last have no place
+    for image in train:
+        place = float(table.groups["lat"][image]), float(table.groups["lon"][image])
+        token = table.groups["cell_1"][image]
+        assert s2cell.lat_lon_to_token(*place, s2cell.token_to_level(token)) == token
+        assert s2cell.token_to_level(table.groups["cell_100"][image]) == 0
+    assert len({table.groups["cell_1"][i] for i in train}) == len(train)
+    assert all(table.groups["cell_1"][i] == "" for i in {*range(len(table))} - {*train})
+    assert f"cell_1: {len(train)} cells; 0 images are in cells of too few" in capsys.readouterr().err
+
+
+def test_a_split_is_read_or_made(inaturalist: Path) -> None:
+    with pytest.raises(UserError, match="where --split_file has one"):
+        select("inaturalist", inaturalist, split_file="users.csv", max_cell=[10])
+    with pytest.raises(UserError, match="--images_per_class 4: the largest class has 3 training images"):
+        select("inaturalist", inaturalist, images_per_class=4)
+    for name in ("train", "val"):
+        (inaturalist / f"{name}2017_locations.json").unlink()
+    with pytest.raises(UserError, match=r"no train2017_locations\.json, which --max_cell needs"):
+        select("inaturalist", inaturalist, max_cell=[10])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"images": [{"id": 1}], "annotations": [], "categories": []}'])

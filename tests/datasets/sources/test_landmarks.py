@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from datasets.sources.landmarks import large
 from tests.datasets.sources.finding import save_image, select
 from utils.errors import UserError
 
@@ -47,6 +50,64 @@ def test_published_split_is_checked_against_the_metadata(landmarks: Path) -> Non
     (landmarks / "users.csv").write_text("user_id,image_id,class\nu,../../etc/passwd,1\n")
     with pytest.raises(UserError, match="16 hexadecimal digits"):
         select("landmarks", landmarks, **arguments)
+
+
+def satisfied(landmark: np.ndarray, user: np.ndarray) -> bool:
+    """Whether all four bounds hold, counted image by image."""
+    by_landmark, by_user = Counter(landmark.tolist()), Counter(user.tolist())
+    pairs = set(zip(landmark.tolist(), user.tolist(), strict=True))
+    users, landmarks = Counter(pair[0] for pair in pairs), Counter(pair[1] for pair in pairs)
+    return all(by_landmark[i] >= 3 and users[i] >= 2 for i in by_landmark) and all(
+        by_user[i] >= 3 and landmarks[i] >= 2 for i in by_user
+    )
+
+
+def test_filters_leave_the_most_that_satisfies_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.sources.landmarks._LANDMARK", (3, 2))
+    monkeypatch.setattr("datasets.sources.landmarks._USER", (3, 2))
+    sizes, differs = [], False
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n = 8 + seed // 2
+        landmark, user = rng.integers(5, size=n), np.minimum(rng.geometric(0.3, n), 6) - 1
+        kept = large(landmark, user)
+        assert satisfied(landmark[kept], user[kept])
+        # By brute force: the largest sets of landmarks and users that satisfy the bounds among themselves.
+        best = np.zeros(n, bool)
+        for these in range(1 << 5):
+            for those in range(1 << 6):
+                chosen = (these >> landmark & 1 == 1) & (those >> user & 1 == 1)
+                if chosen.sum() > best.sum() and satisfied(landmark[chosen], user[chosen]):
+                    best = chosen
+        assert (kept == best).all()
+        once = large(landmark, user, once=True)
+        assert (kept <= once).all()
+        differs |= bool((kept != once).any())
+        sizes.append(int(kept.sum()))
+    assert differs and 0 in sizes and max(sizes) > 10
+
+
+def test_filtered_landmarks_are_tested_with_others_photographs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr("datasets.sources.landmarks._LANDMARK", (3, 2))
+    monkeypatch.setattr("datasets.sources.landmarks._USER", (3, 2))
+    monkeypatch.setattr("datasets.sources.landmarks._TEST_IMAGES", 2)
+    of = [(n, author) for author in "ab" for n in (1, 1, 2)] + [(1, "c")] * 4 + [(2, "d")] + [(3, "d"), (1, "")]
+    ids = [f"{number:016x}" for number in range(len(of))]
+    clean = "".join(
+        f"{n},{' '.join(i for i, (m, _) in zip(ids, of, strict=True) if m == n)}\n" for n in (1, 2, 3)
+    )  # fmt: skip
+    (tmp_path / "train_clean.csv").write_text(f"landmark_id,images\n{clean}")
+    authors = "".join(f"{i},http://x,{author},CC-BY,t\n" for i, (_, author) in zip(ids, of, strict=True))
+    (tmp_path / "train_attribution.csv").write_text("id,url,author,license,title\n" + authors)
+    for identity in ids:
+        save_image(tmp_path / "train" / f"{identity}.jpg")
+    table = select("landmarks", tmp_path, filtering="once")
+    # Landmark 2 has three images by three users; a and b have three of two. Of c's four two are left to test with.
+    assert table.class_names == ("1", "2")
+    assert sorted(table.groups["user_id"][table.train]) == ["a"] * 3 + ["b"] * 3
+    assert sorted(table.groups["user_id"][table.test]) == ["c", "c", "d"]
 
 
 def test_broken_metadata_is_one_line(landmarks: Path) -> None:

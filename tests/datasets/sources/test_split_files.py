@@ -22,6 +22,16 @@ def test_train_and_test_are_one_list_without_leaks(tmp_path: Path) -> None:
     assert "part" not in read_splits(tmp_path, "train.csv", None)
 
 
+def test_one_file_of_many_splits_has_a_column_each(tmp_path: Path) -> None:
+    (tmp_path / "all.csv").write_text("image_id,class,user_120k,geo_3k\na,4,7,89c2\nb,4,9,NA\n")
+    assert read_split(tmp_path / "all.csv", "train", "geo_3k")["user_id"].tolist() == ["89c2", ""]
+    assert read_split(tmp_path / "all.csv", "test", "geo_3k")["user_id"].tolist() == ["", ""]
+    with pytest.raises(UserError, match=r"all\.csv: not a split file.*geo_1k"):
+        read_split(tmp_path / "all.csv", "train", "geo_1k")
+    (tmp_path / "users.csv").write_text("user_id,image_id,class\nNA,a,4\n")
+    assert read_split(tmp_path / "users.csv", "train")["user_id"].tolist() == ["NA"]  # somebody's name
+
+
 @pytest.mark.parametrize(
     "text", ["", "image_id\na\n", "image_id,class\na,x\n", "image_id,class\na,1\na,1\n", "image_id,class\na,-1\n"]
 )

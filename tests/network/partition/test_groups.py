@@ -14,9 +14,10 @@ from datasets.sources.taskonomy import View
 from datasets.table import TABLE_FILE, Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
+from network.partition.dealing import deal
 from network.partition.groups import (
     dealing_of,
-    group_name,
+    described_by,
     groups_of,
     read_assignments,
     read_projection,
@@ -119,15 +120,21 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
 def test_a_random_split_needs_no_classes(table: Table, tmp_path: Path) -> None:
     bare = on(table, groups={}, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
     assert (groups_of("iid", bare, tmp_path, 5) == 0).all()
-    assert group_name("iid", bare.table) == "image"
+    dealing = deal("iid", np.zeros(len(table), int), 3, 1.0, 0)
+    for kind, name in {"iid": "image", "building_based": "building"}.items():
+        groups, found = described_by(dealing, kind, bare.table)
+        assert groups is dealing.groups and found == name
 
 
-def test_groups_have_the_name_of_their_column(table: Table) -> None:
-    names = {kind: group_name(kind, table) for kind in KINDS}
-    assert names == {
-        "embedding_based": "cluster", "class_based": "class", "building_based": "building", "point_based": "point",
-        "iid": "class",
-    }  # fmt: skip
+def test_a_split_is_described_by_what_says_something_of_its_images(table: Table) -> None:
+    clusters = np.arange(len(table)) % 4
+    dealing = deal("iid", clusters, 3, 1.0, 0)
+    for kind, name in {"embedding_based": "cluster", "iid": "class"}.items():
+        groups, found = described_by(dealing, kind, table)
+        assert groups is dealing.groups and found == name
+    for kind in ("class_based", "building_based", "point_based"):  # of users, buildings … the classes
+        groups, found = described_by(dealing, kind, table)
+        assert groups is table.labels and found == "class"
 
 
 @pytest.mark.parametrize("text", ["", "colour", "_based", "based", "IID", "../x_based", "a\\b_based", "/a_based"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import ks_2samp
+from scipy.stats import binomtest, ks_2samp
 
 from network.partition import rules, shares
 from network.partition.heterogeneity import earth_movers_distance, group_counts
@@ -287,6 +287,25 @@ def test_an_impossible_demand_is_named_within_a_second(
     with pytest.raises(UserError, match=text):
         PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(0), min_size)
     assert time.process_time() - start < 1.0
+
+
+def test_alpha_zero_gives_each_client_one_group_drawn_by_its_size() -> None:
+    # 20 clients of 50 images fill four groups of 250 exactly; of unequal ones the first client's are by size.
+    for seed in range(5):
+        groups = np.repeat(np.arange(4), 250)
+        counts = group_counts(dirichlet_hsu(groups, 20, 0.0, np.random.default_rng(seed)), groups, 20)
+        assert ((counts > 0).sum(axis=1) == 1).all() and (counts.sum(axis=1) == 50).all()
+    uneven, n = np.repeat([0, 1], [900, 100]), 300
+    first = [uneven[dirichlet_hsu(uneven, 10, 0.0, np.random.default_rng(seed)) == 0] for seed in range(n)]
+    assert all(len(set(images)) == 1 for images in first)
+    assert binomtest(sum(int(images[0]) for images in first), n, 0.1).pvalue > 1e-3
+    with pytest.raises(UserError, match="0 is for --partition dirichlet_hsu alone"):
+        equal_size(uneven, 10, 0.0, np.random.default_rng(0))
+
+
+def test_as_many_clients_as_natural_groups_stand_in_their_order() -> None:
+    groups = np.random.default_rng(0).permutation(np.repeat(np.arange(7), np.arange(1, 8)))
+    assert natural(groups, 7, 1.0, np.random.default_rng(0)).tolist() == groups.tolist()
 
 
 @pytest.mark.parametrize("rule", sorted(PARTITIONERS.keys() - {"quantity_skew", "dirichlet_per_class"}))
