@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from datasets.tasks import get_task
+from models.detection import fcos
 from utils.registry import Registry
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -53,7 +54,7 @@ def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     return masked_mean(errors.view_as(target), valid)
 
 
-LOSSES: Registry[Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy}
+LOSSES: Registry[Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos}
 
 
 def return_task_loss(task: str) -> Loss:

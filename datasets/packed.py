@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from datasets.boxes import BoxPacker
 from datasets.stored import file_of, forget_members, read_photograph, read_values
 from datasets.table import Table
 from datasets.tasks import VOID, ClassSet, Encoding
@@ -165,8 +167,9 @@ def _check_limit(counted: np.ndarray, limit: float | None, domain: str) -> None:
 def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray, list[int]]:
     """The packed array of a domain, memory-mapped, made first where it is missing or stale.
 
-    Returns the array, (N, stored channels, size, size), and the positions of images whose file cannot be read; these
-    hold zeros and are to be left out. `packed/<size>/unreadable_<domain>.txt` names them and the reasons.
+    Returns the array, (N, stored channels, size, size) or of boxes (N, M, 5), and the positions of images whose file
+    cannot be read; these hold zeros and are to be left out. `packed/<size>/unreadable_<domain>.txt` names them and the
+    reasons.
     """
     folder = table.data_path / "packed" / str(size)
     array_path, manifest_path = folder / f"{encoding.domain}.npy", folder / f"{encoding.domain}.json"
@@ -206,8 +209,7 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
 
     Where a call with the same fingerprint was stopped, this one goes on.
     """
-    channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
-    cells, shape = table.cells(encoding.domain), (len(table), channels, size, size)
+    cells, (shape, pack) = table.cells(encoding.files), _packer(table, encoding, size)
     blocks = np.split(np.arange(len(cells)), np.arange(_BLOCK, len(cells), _BLOCK))
     title = f"packing {encoding.domain} at {size} px"
     # Threads are enough: decoding and resizing leave the interpreter lock.
@@ -220,12 +222,12 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
         def pack_one(array: np.ndarray, row: int) -> str | None:
             """What is wrong with an image; None where it is packed."""
             try:
-                array[row] = pack_image(table, row, encoding, size)
+                array[row] = pack(row)
             except ValueError as error:
                 return f"{cells[row]}: {error}"
             return None
 
-        answers = fill(target, shape, encoding.dtype, fingerprint, blocks, pack_block, title)
+        answers = fill(target, (len(table), *shape), encoding.dtype, fingerprint, blocks, pack_block, title)
     forget_members()
     faults = [fault for block in answers for fault in block]
     reasons = {row: fault for row, fault in enumerate(faults) if fault is not None}
@@ -247,13 +249,26 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
     }  # fmt: skip
 
 
+def _packer(
+    table: Table, encoding: Encoding, size: int
+) -> tuple[tuple[int, ...], Callable[[int], np.ndarray]]:  # fmt: skip
+    """The shape of an image's packed values, and what makes them of its row."""
+    if encoding.boxes:
+        boxes = BoxPacker(table, size)
+        return boxes.shape, boxes.pack
+    channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
+    return (channels, size, size), lambda row: pack_image(table, row, encoding, size)
+
+
 def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
     about, parts = table.about, [part for part in (encoding, encoding.mask) if part is not None]
     said = (TRANSFORM_VERSION, encoding, size, about.fit, about.limits.get(encoding.domain))
     digest = hashlib.sha256(f"{said} {about.classes.get(encoding.domain)}".encode())
+    if encoding.boxes:
+        digest.update(table.fingerprint.encode())
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
-    for cells in zip(*(table.cells(part.domain) for part in parts), strict=True):
+    for cells in zip(*(table.cells(part.files) for part in parts), strict=True):
         for cell in cells:
             digest.update(f"{cell} {status(file_of(cell))}".encode())
     return digest.hexdigest()

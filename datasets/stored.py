@@ -54,6 +54,7 @@ _TURNS = {  # that make an image upright, by what its EXIF entry says
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }  # fmt: skip
+_ON_ITS_SIDE = tuple(_TURNS[orientation] for orientation in (5, 6, 7, 8))
 
 
 def is_inside(cell: str) -> bool:
@@ -79,6 +80,19 @@ def read_photograph(data_path: Path, cell: str) -> np.ndarray:
             # Pillow would cut 16-bit values off at 255.
             values = np.asarray(upright if image.mode.startswith("I;16") else upright.convert("RGB"))
     return _as_rgb(values)
+
+
+def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
+    """Height and width of a cell's photograph as `read_photograph` gives it, without its pixels where it is a file."""
+    values = _read_row(data_path, cell)
+    if values is not None:
+        return _as_rgb(values).shape[1:]
+    try:
+        with Image.open(data_path / cell) as image:
+            turn = _turn(image)
+            return image.size if turn in _ON_ITS_SIDE else image.size[::-1]
+    except FAULTS as error:
+        raise ValueError(f"not a readable image ({error})") from error
 
 
 def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarray:
@@ -117,13 +131,18 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 
 def _turned(image: Image.Image) -> Image.Image:
-    """The image as its EXIF entry says, or as it stands where that cannot be read."""
+    """The image as its EXIF entry says."""
+    turn = _turn(image)
+    return image if turn is None else image.transpose(turn)
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """What makes an image upright, by its EXIF entry; None where it is, or that cannot be read."""
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation)
     except FAULTS:
-        return image
-    turn = _TURNS.get(orientation) if isinstance(orientation, int) else None
-    return image if turn is None else image.transpose(turn)
+        return None
+    return _TURNS.get(orientation) if isinstance(orientation, int) else None
 
 
 def _read_row(data_path: Path, cell: str) -> np.ndarray | None:

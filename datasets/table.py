@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasets.tasks import CLASS, RGB, VOID, ClassSet, Task, get_task
+from datasets.tasks import BOXES, CLASS, RGB, VOID, ClassSet, Task, get_task
 from utils.errors import UserError
 from utils.files import locked, write_atomically, write_json
 from utils.runs import data_path_or_default
@@ -33,7 +33,6 @@ BOXES_FILE = "filtered_boxes.csv"
 STAGE = "extract_datapoints_for_experiments.py"
 PART = "part"
 PARTS = ("train", "val", "test")
-BOXES = "boxes"
 BOX_COLUMNS = ["image", CLASS, "left", "top", "right", "bottom"]
 FITS = ("crop", "pad", "stretch")
 VERSION = 1  # of the two files: to be raised when they change

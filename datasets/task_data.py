@@ -222,10 +222,12 @@ def decode_batch(task: Task, images: Tensor, stored: Tensor) -> Batch:
 
 
 def _values(task: Task, stored: Tensor) -> tuple[Tensor, Tensor]:
-    """The values of the domain's own channels, and which pixels (B, 1, S, S) hold a surface."""
+    """The values of the domain's own channels, and which pixels (B, 1, S, S) hold a surface; or boxes, and which do."""
     encoding = task.encoding
     if encoding is None:
         return stored, torch.ones_like(stored, dtype=torch.bool)
+    if encoding.boxes:
+        return stored, stored[..., -1] >= 0
     if stored.dtype == torch.int16:
         stored = stored.to(torch.int32) & 0xFFFF
     if stored.shape[1] > encoding.channels:  # the last one says what counts

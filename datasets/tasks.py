@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CLASS = "class"  # the table's column of classes
 MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
+BOXES = "boxes"  # what the classes of its file of boxes are called
+MOST_BOXES = 100  # of an image; COCO's have at most 93
 VOID = 255  # the packed id of pixels that are of no class
 
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
@@ -66,7 +68,8 @@ class Encoding:
 
     `nothing` is the value (a number per channel) of pixels that show no surface; where the domain has no such value,
     `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged; packed, they
-    are the numbers of the table's classes, and `VOID`. A `photograph` may be stored in any mode.
+    are the numbers of the table's classes, and `VOID`. A `photograph` may be stored in any mode. `boxes` stand in the
+    table's own file, and are packed as (M, 5) an image: left, top, right, bottom in pixels and class.
     """
 
     domain: str
@@ -76,6 +79,12 @@ class Encoding:
     mask: Encoding | None = None
     categorical: bool = False
     photograph: bool = False
+    boxes: bool = False
+
+    @property
+    def files(self) -> str:
+        """The domain whose files are read: where boxes lie in a packed photograph hangs on the photograph's size."""
+        return RGB.domain if self.boxes else self.domain
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ class Task:
 
     `out_channels` are what the model emits: target channels, or classes where `categorical`. `encoding` is None
     where the target is the image's class, which stands in the table and in no image. Which `classes` a categorical
-    task has is the table's to say: an entry of the registry has none, and no output, until `with_classes`. `unit` is
+    task has is the table's to say: an entry of the registry has none, and no output, until `with_classes`. An image in
+    which nothing is valid does not count, unless the task has `empty_counts`: no object is an answer, too. `unit` is
     that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`.
@@ -104,12 +114,18 @@ class Task:
     physical: Physical | None = None
     classes: ClassSet | None = None
     masked: bool = True
+    empty_counts: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def dense(self) -> bool:
-        """Whether the target is a map; otherwise it is one class an image."""
-        return self.encoding is not None
+        """Whether the target is a map; otherwise it is one class an image, or boxes."""
+        return self.encoding is not None and not self.encoding.boxes
+
+    @property
+    def boxes(self) -> bool:
+        """Whether the target is the boxes of objects."""
+        return self.encoding is not None and self.encoding.boxes
 
     @property
     def labelled_by(self) -> str:
@@ -139,6 +155,11 @@ def decode_class(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Classes (B, H, W) int64 from stored (B, 1, H, W); 0 where no class is known, which does not count."""
     return stored.where(valid, 0)[:, 0].long(), valid[:, 0]
+
+
+def decode_boxes(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Boxes (B, M, 5) float32 as they are stored, in pixels and with classes; `valid` (B, M) says which are some."""
+    return stored, valid
 
 
 def decode_unit_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -266,6 +287,10 @@ _ENTRIES = (
     Task(
         "segmentation", 0, decode_segments, "cross_entropy", ("overlap",),
         Encoding(MASK, "uint8", 1, nothing=(VOID,), categorical=True), categorical=True, value_range=None,
+    ),
+    Task(
+        "detection", 0, decode_boxes, "fcos", ("average_precision",),
+        Encoding(BOXES, "float32", 5, boxes=True), categorical=True, value_range=None, empty_counts=True,
     ),
     Task(
         "class_scene", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,

@@ -25,7 +25,8 @@ class EncoderEntry:
     """How to build an encoder: `build(image_size, pretrained, norm)`.
 
     `weight_norms` are the norms that its published weights admit, none where there are no weights.
-    `stem` and `widths` are the decoder's channels, by default the paper's.
+    `stem` and `widths` are the decoder's channels, by default the paper's; `pyramid` the detector's, and the
+    convolutions of its towers.
     """
 
     build: Callable[[int, bool, str], Encoder]
@@ -33,6 +34,7 @@ class EncoderEntry:
     weight_norms: tuple[str, ...] = ()
     stem: tuple[int, ...] = PAPER_STEM
     widths: tuple[int, ...] = PAPER_WIDTHS
+    pyramid: tuple[int, int] = (64, 4)
 
 
 def _tiny(image_size: int, pretrained: bool, norm: str) -> Encoder:
@@ -74,7 +76,7 @@ def _clip_vit_b32(image_size: int, pretrained: bool, norm: str) -> Encoder:
 
 
 ENCODERS: Registry[EncoderEntry] = {
-    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 32), widths=(32, 16, 8, 8)),
+    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 32), widths=(32, 16, 8, 8), pyramid=(32, 2)),
     "resnet18": EncoderEntry(_resnet("resnet18", 512), 224, weight_norms=("batch",)),
     "resnet50": EncoderEntry(_resnet("resnet50", 2048), 224, weight_norms=("batch",)),
     # CLIP normalises by layers, so that `norm` concerns its decoder alone.

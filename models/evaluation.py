@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from datasets.task_data import Batch, TaskData
 from losses import LOSSES
+from models.detection import mean_detections
 from models.metrics import image_statistics, summarise, widths
+from models.targets import countable
 
 _CHUNK = 64
 
@@ -31,15 +32,16 @@ def trivial_output(data: TaskData) -> Tensor:
     """An output (1, C, …) that ignores the image: the mean target of the training images.
 
     For classes it is the logarithm of their shares, a pixel where the target is a map: its largest entry is the
-    commonest class.
+    commonest class. For boxes see `models.detection.mean_detections`.
     """
+    chunks = torch.from_numpy(data.train).split(_CHUNK)
+    if data.task.boxes:
+        batches = map(data.batch, chunks)
+        boxes = ((batch.target, batch.valid) for batch in batches)
+        return mean_detections(boxes, data.task.out_channels, data.image_size).to(data.device)
     total = count = torch.zeros(1, dtype=torch.float64)
-    for chunk in torch.from_numpy(data.train).split(_CHUNK):
-        batch = data.batch(chunk)
-        values, valid = batch.target, batch.valid
-        if data.task.categorical:
-            values = F.one_hot(values, data.task.out_channels).movedim(-1, 1)
-            valid = valid[:, None]
+    for chunk in chunks:
+        values, valid = countable(data.task, data.batch(chunk))
         total = total + (values * valid).cpu().sum(0, keepdim=True, dtype=torch.float64)
         count = count + valid.expand_as(values).cpu().sum(0, keepdim=True)
     if data.task.categorical:

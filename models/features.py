@@ -79,7 +79,7 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
             model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
         )
     if kind == "target":
-        cells = GRID**2 if data.task.dense else 1
+        cells = GRID**2 if data.task.encoding else 1
         size = data.task.out_channels * cells
         return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
     of_images = image_features(kind, data.device)
@@ -103,15 +103,15 @@ def thumbnails(images: Tensor) -> Tensor:
 def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
     """The targets' means over the pixels that count, in a grid of 8 by 8 cells: (B, C * 64) float32.
 
-    Ids become shares of the classes; a task of one class per image has the class alone, (B, C). A cell in which nothing
-    counts has the mean of its image, and an image in which nothing counts has zeros.
+    Ids and boxes become shares of the classes; a task of one class per image has the class alone, (B, C). A cell in
+    which nothing counts has the mean of its image, and an image in which nothing counts has zeros.
     """
     import torch.nn.functional as F
 
-    values, valid = batch.target, batch.valid
-    if data.task.categorical:
-        values, valid = F.one_hot(values, data.task.out_channels).movedim(-1, 1), valid[:, None]
-    if not data.task.dense:
+    from models.targets import countable
+
+    values, valid = countable(data.task, batch)
+    if values.ndim == 2:
         return (values * valid).float()
     weight = valid.expand_as(values).float()
     values = values.where(valid, 0).float()

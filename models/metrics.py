@@ -1,8 +1,9 @@
-"""The tasks' metrics, from sums an image.
+"""The tasks' metrics, from statistics an image.
 
 Every metric is computed in two steps: statistics an image (counts and sums of errors), and a formula on their sum
 over a group of images. One pass over the images therefore serves every grouping of them (clients, held-out part,
-the worst client), and several processes just add what each has seen.
+the worst client), and several processes just put together what each has seen. A metric that is no function of sums,
+as the average precision of detections is not, has its rows kept, and its formula takes those of a group whole.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.detection import ROW, average_precision, detection_rows
 from utils.registry import Registry
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class Metric:
     """Named values of one kind.
 
     `statistics(output, target, valid)` gives (B, k) with k = `width`, or `width` times the classes if `per_class`;
-    `finish` maps sums (..., k) to values (..., len(names)), nan where nothing was counted.
+    `finish` maps sums (..., k) to values (..., len(names)), nan where nothing was counted. Where rows are `kept`, it
+    maps those of one group of images, (n, k), to (len(names),) instead. Of the values called `errors` less is better.
     """
 
     names: tuple[str, ...]
@@ -40,6 +43,19 @@ class Metric:
     finish: Callable[[Tensor], Tensor]
     width: int = 2
     per_class: bool = False
+    kept: bool = False
+    errors: tuple[str, ...] = ()
+
+    def of_groups(self, rows: Tensor, groups: Sequence[Tensor]) -> Tensor:
+        """The values (len(groups), len(names)) float64 of groups of the rows (N, k) of `statistics`."""
+        if self.kept:
+            return torch.stack([self.finish(rows[group]).double() for group in groups])
+        return self.finish(_sums_of(rows, groups))
+
+
+def _sums_of(rows: Tensor, groups: Sequence[Tensor]) -> Tensor:
+    """Sums (len(groups), k) float64 of groups of rows (N, k)."""
+    return torch.stack([rows[group].double().sum(0) for group in groups])
 
 
 def _counted_sums(valid: Tensor, *values: Tensor) -> Tensor:
@@ -159,6 +175,25 @@ def _finish_classes(per_class: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Ca
     return finish
 
 
+def _overlap(hits: Tensor, false_alarms: Tensor, misses: Tensor) -> Tensor:
+    """Intersection over union; nan where both are empty."""
+    return hits / (hits + false_alarms + misses)
+
+
+def _finish_overlap(sums: Tensor) -> Tensor:
+    """The two of `_finish_classes`, and the two by which segmentation is measured elsewhere.
+
+    IoU weighted by how often each class occurs in the targets; and the mean over the classes that are in the targets or
+    predicted, where a class that is only predicted counts as 0, as in FedCV (arXiv 2111.11066) and most of the field.
+    """
+    hits, false_alarms, misses = sums.unflatten(-1, (-1, 3)).unbind(-1)
+    overlap, support = _overlap(hits, false_alarms, misses), hits + misses
+    weighted = torch.where(support > 0, support * overlap, 0.0).sum(-1) / support.sum(-1)
+    of_unions = torch.where(support.sum(-1) > 0, overlap.nanmean(-1), torch.nan)
+    more = torch.stack([weighted, of_unions], dim=-1)
+    return torch.cat([_finish_classes(_overlap)(sums), more], dim=-1)
+
+
 def _finish_published_classes(sums: Tensor) -> Tensor:
     """Mean IoU over all classes but the first, as the published code: classes that do not occur at all count as 0."""
     hits, false_alarms, misses = sums.unflatten(-1, (-1, 3))[..., 1:, :].unbind(-1)
@@ -166,23 +201,23 @@ def _finish_published_classes(sums: Tensor) -> Tensor:
     return torch.where(sums.sum(-1, keepdim=True) > 0, overlap, torch.nan)
 
 
-# `miou` and `macro_f1` leave out classes that are predicted but absent, `published_overlap` does not.
+# `miou` and `macro_f1` leave out classes that are predicted but absent, `miou_union` and `published_overlap` do not.
 METRICS: Registry[Metric] = {
-    "mae": Metric(("mae",), _absolute, _ratios),
-    "rmse": Metric(("rmse",), _squared, lambda sums: _ratios(sums).sqrt()),
-    "abs_rel": Metric(("abs_rel",), _relative, _ratios),
+    "mae": Metric(("mae",), _absolute, _ratios, errors=("mae",)),
+    "rmse": Metric(("rmse",), _squared, lambda sums: _ratios(sums).sqrt(), errors=("rmse",)),
+    "abs_rel": Metric(("abs_rel",), _relative, _ratios, errors=("abs_rel",)),
     "delta1": Metric(("delta1",), _within_quarter, _ratios),
     "angle": Metric(
         ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30"), _angles, _finish_angles,
-        5 + _ANGLE_STEPS,
+        5 + _ANGLE_STEPS, errors=("angle_mean", "angle_median"),
     ),
     "ssim": Metric(("ssim",), _ssim, _ratios),
     "edge_f1": Metric(("edge_f1",), _edge_hits, lambda sums: _f1(*sums.unbind(-1))[..., None], 3),
     "overlap": Metric(
-        ("pixel_accuracy", "miou"), _class_hits, _finish_classes(lambda tp, fp, fn: tp / (tp + fp + fn)),
-        3, per_class=True,
+        ("pixel_accuracy", "miou", "fwiou", "miou_union"), _class_hits, _finish_overlap, 3, per_class=True,
     ),
     "published_overlap": Metric(("miou",), _class_hits, _finish_published_classes, 3, per_class=True),
+    "average_precision": Metric(("map_50", "map"), detection_rows, average_precision, ROW, kept=True),
     "hits": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
 }  # fmt: skip
 
@@ -190,6 +225,11 @@ METRICS: Registry[Metric] = {
 def metric_names(task: Task) -> list[str]:
     """The names of the task's values in a table: the loss first, then its metrics."""
     return ["loss", *(name for metric in task.metrics for name in METRICS[metric].names)]
+
+
+def error_names(task: Task) -> set[str]:
+    """Those of `metric_names(task)` of which less is better."""
+    return {"loss", *(name for metric in task.metrics for name in METRICS[metric].errors)}
 
 
 def widths(task: Task) -> list[int]:
@@ -201,6 +241,7 @@ def widths(task: Task) -> list[int]:
 def image_statistics(task: Task, loss: Tensor, output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Statistics an image, (B, k) float32: loss, whether anything of it counts, then those of each metric."""
     counts = valid.flatten(1).any(1) if valid.ndim > 1 else valid
+    counts = torch.ones_like(counts) if task.empty_counts else counts
     columns = [torch.stack([loss.float(), counts.float()], dim=1)]
     columns += [METRICS[name].statistics(output, target, valid) for name in task.metrics]
     return torch.cat(columns, dim=1)
@@ -217,9 +258,8 @@ def summarise(task: Task, statistics: Tensor, groups: Sequence[np.ndarray]) -> d
     Returns:
         For each of `metric_names(task)`, an array (len(groups),), nan where a group has nothing to count.
     """
-    rows = statistics.cpu().double()
-    sums = torch.stack([rows[torch.as_tensor(group, dtype=torch.int64)].sum(0) for group in groups])
-    parts = sums.split(widths(task), dim=1)
-    finishes = [_ratios, *(METRICS[name].finish for name in task.metrics)]
-    values = torch.cat([finish(part) for finish, part in zip(finishes, parts, strict=True)], dim=1)
-    return dict(zip(metric_names(task), values.T.numpy(), strict=True))
+    at = [torch.as_tensor(group, dtype=torch.int64) for group in groups]
+    loss, *parts = statistics.cpu().split(widths(task), dim=1)
+    values = [_ratios(_sums_of(loss, at))]
+    values += [METRICS[name].of_groups(part, at) for name, part in zip(task.metrics, parts, strict=True)]
+    return dict(zip(metric_names(task), torch.cat(values, dim=1).T.numpy(), strict=True))

@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData, evenly
+from models.detection import detect
 from models.embeddings import tsne
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.task_model import TaskModel
@@ -63,9 +64,15 @@ def report_held_out(
 
 @torch.no_grad()
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
-    """Predictions on held-out images: side by side with the targets, or a confusion matrix for classes."""
+    """Predictions on held-out images: beside the targets, boxes over them, or a confusion matrix for classes."""
     model.eval()
     title = f"{data.task.name}, held-out images"
+    if data.task.boxes:
+        batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
+        boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
+        found = [each.rows.cpu().numpy() for each in detect(model(batch.images).output)]
+        plots.detections(data.task, batch.images.cpu().numpy(), boxes, found, title, folder / "predictions.png")
+        return
     if data.task.dense:
         positions = torch.from_numpy(evenly(data.test, _SHOWN))
         batch = data.batch(positions)

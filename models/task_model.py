@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from datasets.tasks import ClassSet, Task, get_task
 from models.decoders import SCALE, TaskonomyDecoder
 from models.encoders import ENCODERS, build_encoder
+from models.fcos import FCOSDecoder
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
@@ -80,6 +81,12 @@ class TaskModel(nn.Module):
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
         entry = ENCODERS[config.encoder]
+        self.decoder: TaskonomyDecoder | FCOSDecoder
+        if self.task.boxes:
+            self.decoder = FCOSDecoder(
+                self.encoder.skip_channels, self.task.out_channels, config.image_size, *entry.pyramid
+            )
+            return
         self.decoder = TaskonomyDecoder(
             self.encoder.out_features, self.task.out_channels, config.image_size, dense=self.task.dense,
             activation=self.task.activation, norm=config.norm, use_cbam=config.use_cbam, stem=entry.stem,

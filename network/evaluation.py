@@ -12,15 +12,15 @@ from torch import nn
 
 from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
-from models.metrics import metric_names, summarise
+from models.metrics import error_names, metric_names, summarise
 
 
 class Evaluation:
     """Loss and metrics by split, as columns of `metrics.csv`.
 
     `train` are the clients' training images, `local_test` each client's own held-out images, `test` the common ones.
-    Over clients there are `<split>_<metric>_mean` and `_std` and `<split>_loss_worst`; a client with nothing to count
-    in a split has no part in them. Clients' own models have the same columns behind `personal_`.
+    Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`; a client with nothing to count in a split has
+    no part in them. Clients' own models have the same columns behind `personal_`.
 
     Args:
         data: the task's images.
@@ -41,8 +41,9 @@ class Evaluation:
         train = evaluate(model, data, np.concatenate(self.clients), self.accelerator)
         test = evaluate(model, data, data.test, self.accelerator)
         in_test = [np.searchsorted(data.test, images) for images in self.held_out]  # data.test is in order
-        row = over_clients("train", summarise(data.task, train, [np.arange(a, b) for a, b in pairwise(bounds)]))
-        row |= over_clients("local_test", summarise(data.task, test, in_test))
+        of_clients = [np.arange(a, b) for a, b in pairwise(bounds)]
+        row = over_clients("train", summarise(data.task, train, of_clients), error_names(data.task))
+        row |= over_clients("local_test", summarise(data.task, test, in_test), error_names(data.task))
         return row | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
@@ -62,7 +63,8 @@ class Evaluation:
             values = self.accelerator.reduce(torch.from_numpy(values).to(self.data.device), "sum").cpu().numpy()
         row: dict[str, float] = {}
         for number, split in enumerate(("personal_train", "personal_local_test")):
-            row |= over_clients(split, dict(zip(metric_names(task), values[:, :, number].T, strict=True)))
+            of_clients = dict(zip(metric_names(task), values[:, :, number].T, strict=True))
+            row |= over_clients(split, of_clients, error_names(task))
         return row
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
@@ -76,13 +78,18 @@ class Evaluation:
         return {"train": means[0], "local_test": means[1], "test": test}
 
 
-def over_clients(split: str, values: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Mean and standard deviation over clients of each metric, and the worst loss; nan where no client counts."""
+def over_clients(split: str, values: Mapping[str, np.ndarray], errors: Collection[str]) -> dict[str, float]:
+    """Mean, standard deviation and worst over clients of each metric; nan where no client counts.
+
+    The worst value is the largest of those called `errors`, and the smallest of the others.
+    """
     row: dict[str, float] = {}
     for name, of_client in values.items():
         counted = _counted(of_client)
-        row |= {f"{split}_{name}_mean": float(counted.mean()), f"{split}_{name}_std": float(counted.std())}
-    return row | {f"{split}_loss_worst": float(_counted(values["loss"]).max())}
+        worst = counted.max() if name in errors else counted.min()
+        for what, value in (("mean", counted.mean()), ("std", counted.std()), ("worst", worst)):
+            row[f"{split}_{name}_{what}"] = float(value)
+    return row
 
 
 def _counted(values: np.ndarray) -> np.ndarray:

@@ -104,7 +104,7 @@ class LocalTraining:
             set_training(local.model, len(batch.images))
             output = torch.func.functional_call(local.model, dict(local.tensors), batch.images).output
             loss = (self._loss_of(output, batch.target, batch.valid) * share).sum() / len(images)
-            torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values())))
+            torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
         for leaf in leaves.values():
             leaf.requires_grad_(False)
         return dict(zip(names, total, strict=True))
@@ -142,6 +142,9 @@ class _Optimizer:
 
     def gradients(self) -> list[list[Tensor]]:
         """Each client's gradients, which `step` takes, after a backward pass."""
+        for leaf in self._leaves:
+            if leaf.grad is None:  # what the loss does not reach: a decoder may do without the encoder's vector
+                leaf.grad = torch.zeros_like(leaf)
         parts = [self._workspace.parts(cast(Tensor, leaf.grad)) for leaf in self._leaves]
         gradients = [list(of_client) for of_client in zip(*parts, strict=True)]
         for local, of_client in zip(self._clients, gradients, strict=True):

@@ -155,5 +155,7 @@ def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[
     except (RuntimeError, IndexError):  # shapes that do not fit
         return False
     alone = torch.cat([model(each).output for each in images])
+    if together.shape != alone.shape:
+        return False
     # A mixture is far off; rounding, in half precision too, is not.
     return bool((together - alone).abs().max() <= 0.05 * alone.abs().max())

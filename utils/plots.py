@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from utils.files import write_atomically
 from utils.runs import SPLITS
@@ -135,6 +135,52 @@ def predictions(
     elif targets.shape[1] != 3:
         figure.colorbar(image, ax=axes[1:, :], label=task.unit, shrink=0.8)
     return save(figure, path)
+
+
+def detections(
+    task: Task, images: np.ndarray, targets: Sequence[np.ndarray], found: Sequence[np.ndarray], title: str, path: Path,
+    least_score: float = 0.3,
+) -> Path:  # fmt: skip
+    """Images with the boxes that are there, and below with those that were found over them, an image a column.
+
+    Args:
+        task: with classes.
+        images: (n, 3, S, S) in [0, 1].
+        targets: of each image (m, 5), left, top, right, bottom in pixels and class.
+        found: of each image (k, 6), class, score and sides.
+        title: of the figure.
+        path: where to save.
+        least_score: of the boxes that are drawn.
+    """
+    names, colours = _classes_of(task).names, _colours_of(task)
+    figure = Figure((2.4 * len(images) + 0.4, 5.6), layout="constrained")
+    figure.suptitle(f"{title}: boxes from a score of {least_score:g} on over the true ones (dotted)")
+    axes = figure.subplots(2, len(images), squeeze=False)
+    for column, (image, there, seen) in enumerate(zip(images, targets, found, strict=True)):
+        for axis in axes[:, column]:
+            axis.imshow(image.transpose(1, 2, 0))
+            axis.set(xticks=[], yticks=[])
+        for *sides, label in there:
+            _draw_box(axes[0, column], sides, colours[int(label)], names[int(label)])
+            _draw_box(axes[1, column], sides, np.ones(3), "", linestyle=":")
+        for label, score, *sides in seen[seen[:, 1] >= least_score][::-1]:
+            _draw_box(axes[1, column], sides, colours[int(label)], f"{names[int(label)]} {score:.2f}")
+    for row, label in enumerate(("target", "prediction")):
+        axes[row, 0].set_ylabel(label)
+    return save(figure, path)
+
+
+def _draw_box(axes: Any, sides: Sequence[float], colour: np.ndarray, text: str, linestyle: str = "-") -> None:
+    """A box between sides in pixels, whose edges imshow puts half a pixel up and left."""
+    left, top, right, bottom = (side - 0.5 for side in sides)
+    box = Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=1.5, ls=linestyle)
+    axes.add_patch(box)
+    light = colour @ (0.3, 0.6, 0.1) > 0.6
+    label = {"facecolor": colour, "edgecolor": "none", "pad": 0.8}
+    if text:
+        axes.text(
+            left, top, text, fontsize=6, va="bottom", color="black" if light else "white", bbox=label, clip_on=True
+        )
 
 
 def confusion_matrix(matrix: np.ndarray, names: Sequence[str], title: str, path: Path) -> Path:

@@ -302,5 +302,5 @@ def _numbered(name: str, base: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Paths as text, everything else as it is."""
-    return str(value) if isinstance(value, Path) else value
+    """As it is read back from JSON: paths as text, and tuples, of a task's classes too, as lists."""
+    return json.loads(json.dumps(value, default=str))

@@ -20,7 +20,7 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 _IMAGE, _SPLIT = "image", "split"
-_ENCODINGS = {task.encoding.domain: task.encoding for task in TASKS.values() if task.encoding is not None}
+_ENCODINGS = {task.encoding.domain: task.encoding for task in TASKS.values() if task.encoding and not task.boxes}
 
 
 class Csv(Source):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
+from models.targets import countable
 from models.task_model import load_model
 from models.training import early_file
 from network.aggregation import sum_type
@@ -28,14 +28,12 @@ def mean_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
     """Each image's target averaged over its pixels that count, a number a channel: (N, C) float64.
 
     N is the number of all images; those that are not among `positions`, or have nothing that counts, are NaN. Ids
-    become the shares of the classes. What is left of a map is how much of what an image shows, not where.
+    become the shares of the classes, and boxes those that they cover. What is left of a map is how much of what an
+    image shows, not where.
     """
     means = np.full((len(data), data.task.out_channels), np.nan)
     for at in torch.from_numpy(positions).split(_CHUNK):
-        batch = data.batch(at)
-        values, valid = batch.target, batch.valid
-        if data.task.categorical:
-            values, valid = F.one_hot(values, data.task.out_channels).movedim(-1, 1), valid[:, None]
+        values, valid = countable(data.task, data.batch(at))
         weight = valid.expand_as(values).flatten(2) if values.ndim > 2 else valid.expand_as(values)[..., None]
         sums = torch.where(weight, values.reshape(weight.shape), 0).sum(2, dtype=torch.float32)
         means[at.numpy()] = (sums / weight.sum(2)).cpu().numpy()

@@ -226,5 +226,8 @@ def test_model_of_every_task(task: str, use_cbam: bool) -> None:
     features, embedding, output = model(torch.rand(2, 3, 32, 32))
     assert features.shape == (2, 128) and embedding[0].numel() == model.embedding_size
     channels = bound(task).out_channels
+    if TASKS[task].boxes:  # two towers of 32 channels at stride 4; 64 + 16 + 4 + 1 + 1 points
+        assert embedding.shape == (2, 64, 8, 8) and output.shape == (2, 86, channels + 8)
+        return
     assert embedding.shape == (2, ENCODERS["tiny"].widths[-1], 32, 32)
     assert output.shape == ((2, channels, 32, 32) if TASKS[task].dense else (2, channels))

@@ -91,6 +91,8 @@ def test_nobody_has_held_out_images(model: TaskModel, data: TaskData) -> None:
 
 
 def test_clients_without_a_value_have_no_part_in_a_mean() -> None:
-    row = over_clients("train", {"loss": np.array([1.0, np.nan, 4.0]), "miou": np.array([np.nan] * 3)})
+    values = {"loss": np.array([1.0, np.nan, 4.0]), "miou": np.array([np.nan] * 3), "map": np.array([0.5, 0.2, np.nan])}
+    row = over_clients("train", values, errors={"loss"})
     assert (row["train_loss_mean"], row["train_loss_std"], row["train_loss_worst"]) == (2.5, 1.5, 4.0)
-    assert np.isnan(row["train_miou_mean"])
+    assert np.isnan(row["train_miou_mean"]) and np.isnan(row["train_miou_worst"])
+    assert row["train_map_worst"] == 0.2  # of what is no error, the least is the worst

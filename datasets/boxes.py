@@ -1,0 +1,65 @@
+"""Boxes of objects, placed as their photographs are when these are packed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from datasets.stored import photograph_size
+from datasets.table import BOX_COLUMNS, Table, read_boxes
+from datasets.tasks import CLASS, MOST_BOXES
+
+LEAST_LEFT = 0.25  # share of a box that must be within the square, else it is left out with the rest of the object
+LEAST_SIDE = 1.0  # pixels: of what is narrower there is nothing to be seen
+_NO_BOX = -1.0
+
+
+class BoxPacker:
+    """The boxes of a table's images at the packed size.
+
+    An image has at most `MOST_BOXES`, the largest; `shape` is (M, 5), with M the most that an image has.
+    """
+
+    def __init__(self, table: Table, size: int) -> None:
+        boxes = read_boxes(table)
+        self._table, self._size = table, size
+        values = boxes[[*BOX_COLUMNS[2:], CLASS]].to_numpy(np.float64)
+        position = {cell: row for row, cell in enumerate(table.image_ids)}
+        counts = np.bincount(boxes["image"].map(position).to_numpy(np.int64), minlength=len(table))
+        self._of_image = np.split(values, np.cumsum(counts)[:-1])  # they come in the order of the images
+        self.shape = (int(min(max(counts.max(), 1), MOST_BOXES)), 5)
+        self.n_boxes = len(boxes)
+
+    def pack(self, row: int) -> np.ndarray:
+        """An image's boxes, (M, 5) float32: left, top, right, bottom in pixels and class; -1 where there is none.
+
+        ValueError where the photograph's size cannot be read.
+        """
+        packed = np.full(self.shape, _NO_BOX, np.float32)
+        boxes = self._of_image[row]
+        if len(boxes):
+            height, width = photograph_size(self._table.data_path, self._table.image_ids[row])
+            boxes = place(boxes, height, width, self._table.about.fit, self._size)
+            areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+            largest = np.sort(np.argsort(-areas, kind="stable")[: len(packed)])
+            packed[: len(largest)] = boxes[largest]
+        return packed
+
+
+def place(boxes: np.ndarray, height: int, width: int, fit: str, size: int) -> np.ndarray:
+    """Boxes (n, 5) in shares of an image, with classes, as pixels of the square that `datasets.packed.square` makes.
+
+    Cut at its border; without those of which it shows less than `LEAST_LEFT`, or that are less than `LEAST_SIDE` wide
+    or high.
+
+    >>> place(np.array([[0.0, 0.0, 0.5, 1.0, 7.0]]), height=50, width=100, fit="pad", size=64).tolist()
+    [[0.0, 16.0, 32.0, 48.0, 7.0]]
+    """
+    lengths = np.array([width, height])
+    side = {"crop": lengths.min(), "pad": lengths.max(), "stretch": lengths}[fit]
+    moved = np.sign(side - lengths) * (np.abs(side - lengths) // 2)
+    corners = boxes[:, :4].reshape(-1, 2, 2)
+    placed = (corners * lengths + moved) * size / side
+    cut = placed.clip(0, size)
+    left = np.prod(cut[:, 1] - cut[:, 0], axis=1) / np.prod(placed[:, 1] - placed[:, 0], axis=1)
+    shown = (left >= LEAST_LEFT) & (cut[:, 1] - cut[:, 0] >= LEAST_SIDE).all(axis=1)
+    return np.concatenate([cut.reshape(-1, 4), boxes[:, 4:]], axis=1)[shown]
