@@ -81,7 +81,8 @@ class INaturalist(Source):
         if "lat" not in rows:
             raise UserError(f"{self.data_path}: no train{self.year}_locations.json, which --max_cell needs")
         train = np.flatnonzero(rows[PART] == "train")
-        latitude, longitude = (pd.to_numeric(rows[name], errors="coerce").to_numpy(float)[train] for name in ("lat", "lon"))
+        of_train = rows.iloc[train]
+        latitude, longitude = (pd.to_numeric(of_train[name], errors="coerce").to_numpy(float) for name in ("lat", "lon"))
         cells = adaptive_cells(latitude, longitude, most)
         progress.say(f"cell_{most}: {cells}")
         names = np.full(len(rows), "", object)
