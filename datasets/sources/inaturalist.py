@@ -81,9 +81,8 @@ class INaturalist(Source):
         if "lat" not in rows:
             raise UserError(f"{self.data_path}: no train{self.year}_locations.json, which --max_cell needs")
         train = np.flatnonzero(rows[PART] == "train")
-        of_train = rows.iloc[train]
-        latitude, longitude = (pd.to_numeric(of_train[name], errors="coerce").to_numpy(float) for name in ("lat", "lon"))
-        cells = adaptive_cells(latitude, longitude, most)
+        places = rows.iloc[train][["lat", "lon"]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+        cells = adaptive_cells(*places.T, most=most)
         progress.say(f"cell_{most}: {cells}")
         names = np.full(len(rows), "", object)
         names[train] = np.array([*cells.tokens, ""], object)[cells.cell]
