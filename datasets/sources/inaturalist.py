@@ -82,7 +82,7 @@ class INaturalist(Source):
             raise UserError(f"{self.data_path}: no train{self.year}_locations.json, which --max_cell needs")
         train = np.flatnonzero(rows[PART] == "train")
         places = rows.iloc[train][["lat", "lon"]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
-        cells = adaptive_cells(*places.T, most=most)
+        cells = adaptive_cells(places[:, 0], places[:, 1], most)
         progress.say(f"cell_{most}: {cells}")
         names = np.full(len(rows), "", object)
         names[train] = np.array([*cells.tokens, ""], object)[cells.cell]
