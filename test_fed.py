@@ -92,7 +92,7 @@ def main() -> None:
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)
     clusters = args.assignment_files_path / f"assignments_{args.task}.npy"
-    reads = (start, early_file(args.trained_model_dir, args.task, args.use_cbam), clusters)
+    reads = (start, early_file(args.trained_model_dir, args.task, args.use_cbam), clusters, *method.reads())
     made_with = provenance(args, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with))
     title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"

@@ -312,7 +312,7 @@ def read_guidance(folder: Path, table: Table, shortened: bool) -> Guidance:
     """What a folder holds for the images of this table; UserError where it is missing, broken or of other images."""
     about = read_json(folder / ABOUT, STAGE)
     try:
-        features, positive = (np.load(folder / n, mmap_mode="r", allow_pickle=False) for n in (FEATURES, POSITIVE))
+        features, positive = (np.load(folder / n, mmap_mode="c", allow_pickle=False) for n in (FEATURES, POSITIVE))
         guidance = Guidance(folder, about, features, np.asarray(positive, np.int64))
         fits = features.shape == (len(positive), features.shape[1], sum(about["sizes"]))
         few, made_for = about["few"], about["table"]

@@ -9,6 +9,7 @@ from network.algorithms.fedadam import FedAdam
 from network.algorithms.fedamp import FedAMP
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import FedAvgM
+from network.algorithms.feddifrc import FedDifRC
 from network.algorithms.fednova import FedNova
 from network.algorithms.fedper import FedPer
 from network.algorithms.fedprox import FedProx
@@ -23,4 +24,5 @@ ALGORITHMS: Registry[type[FedAvg]] = {
     "fedavg": FedAvg, "fedprox": FedProx, "scaffold": Scaffold, "fedrep": FedRep, "fedamp": FedAMP, "ditto": Ditto,
     "fedavgm": FedAvgM, "fedadam": FedAdam, "fedyogi": FedYogi, "fedadagrad": FedAdagrad, "fednova": FedNova,
     "moon": MOON, "fedper": FedPer, "local": LocalOnly, "centralized": Centralized,
+    "feddifrc": FedDifRC,
 }  # fmt: skip

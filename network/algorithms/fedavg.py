@@ -101,6 +101,10 @@ class FedAvg:
                 f"--clients_per_round {self.clients_per_round} is more than the {n_clients} clients; see --n_clients"
             )
 
+    def reads(self) -> list[Path]:
+        """The files that the method's numbers depend on beside the run's data and models."""
+        return []
+
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Look, once and before anything else, at what the rounds will be about; all processes do.
 

@@ -56,6 +56,15 @@ class Quadratic(nn.Module):
         return Outputs(features, features[:, :, None, None], features + self.decoder.head.shift)
 
 
+class QuadraticTable:
+    """The images' table: how many there are, and what it is known by."""
+
+    fingerprint, data_path = "quadratic", Path("quadratic")
+
+    def __len__(self) -> int:
+        return len(A)
+
+
 class QuadraticData:
     """The eleven images, of which eight are trained on; what `Simulation` asks of `TaskData`."""
 
@@ -63,6 +72,8 @@ class QuadraticData:
     device = torch.device("cpu")
     test = np.arange(8, 11)
     labels = torch.zeros(11, dtype=torch.int64)
+    table = QuadraticTable()
+    shortened = False
 
     def batch(self, positions: Tensor) -> Batch:
         target = torch.from_numpy(B)[positions]

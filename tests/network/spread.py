@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from models.task_model import Outputs
 from network.batch_norm import batch_norm_tensors
 from network.simulation import Simulation
+from tests.network.guiding import save_guidance
 from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
 
 FOUR = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
@@ -22,6 +24,7 @@ FEDERATIONS: dict[str, dict[str, object]] = {
     "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {}, "ditto": {},
     "fedavgm": {}, "fedadam": {}, "fedyogi": {"virtual_client_size": 4, "batch_size": 2}, "fedadagrad": {},
     "fednova": {"mu": 0.1}, "moon": {}, "fedper": {}, "local": {}, "centralized": {},
+    "feddifrc": {"contrast_temperature": 0.5},
 }  # fmt: skip
 
 
@@ -48,6 +51,8 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
     )  # fmt: skip
     kept = batch_norm_tensors(model) if name.endswith("_bn") else ()
     arguments = {"clients_per_round": 3} | FEDERATIONS[algorithm]
+    if algorithm == "feddifrc":
+        arguments["guidance_path"] = save_guidance(folder / "guidance" / str(os.getpid()), "quadratic", 11, 4, DIM)
     made = spoilt(algorithm, 1, [1], **arguments) if name.endswith("_nan") else method(algorithm, **arguments)
     return simulation(
         made, folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT, kept=kept, on_nan="skip_client",

@@ -25,6 +25,7 @@ from network.importance import CLASS, CLUSTER, kinds_of, reweighting
 from network.partition.groups import save_assignments
 from network.simulation import Simulation
 from tests.network import quadratic as q
+from tests.network.guiding import guide_here
 from utils.errors import UserError
 from utils.runs import Run
 
@@ -88,7 +89,10 @@ def test_clients_without_a_class_shift_the_aggregate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_target_like_the_clients_changes_no_bit_of_any_method_and_another_does(tmp_path: Path, name: str) -> None:
+def test_a_target_like_the_clients_changes_no_bit_of_any_method_and_another_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:  # fmt: skip
+    guide_here(tmp_path, monkeypatch, "quadratic", 11)
     labels = [[0, 1, 1], [0, 0, 1, 1, 1, 1]]
     more = {"scaffold_option": 1} if name == "scaffold" else {}
 

@@ -35,6 +35,7 @@ from network.state import MEMORY
 from network.workspace import Workspace
 from tests.conftest import start_spread
 from tests.network import quadratic as q
+from tests.network.guiding import guide_here
 from tests.network.quadratic import simulation as quadratic
 from tests.network.spread import N_ROUNDS, NAMES, federation
 from utils import interrupt
@@ -135,8 +136,9 @@ def test_two_rounds_are_the_weighted_mean_of_clients_trained_by_hand(
 @pytest.mark.parametrize("schedule, adam", [("cosine", False), ("plateau", False), ("none", True)])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_clients_side_by_side_do_what_they_do_one_by_one(
-    tmp_path: Path, name: str, schedule: str, adam: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, schedule: str, adam: bool
 ) -> None:  # fmt: skip
+    guide_here(tmp_path, monkeypatch, "quadratic", 11)
     # Three clients of different size, two at once and one alone; three rounds, so that what they keep is used.
     settings = replace(
         q.SETTINGS, lr_schedule=schedule, use_adam=adam, n_rounds=3, sgd_per_epoch=7, lr_decay_rate=0.8,
@@ -344,7 +346,10 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
 
 @pytest.mark.parametrize("task", ["segment_semantic", "class_scene"])
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_method_learns_dense_tasks_and_classes(table: Table, simulate: Callable, task: str, name: str) -> None:
+def test_every_method_learns_dense_tasks_and_classes(
+    table: Table, simulate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, name: str
+) -> None:  # fmt: skip
+    guide_here(tmp_path, monkeypatch, table.fingerprint, len(table))
     network = model("batch", task=table.bind(TASKS[task]))
     data = TaskData(table, network.task, 32, torch.device("cpu"))
     settings = replace(SETTINGS, n_rounds=3, init_lr=1e-3 if task == "class_scene" else SETTINGS.init_lr)

@@ -1,0 +1,129 @@
+"""FedDifRC."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from network.algorithms.fedavg import FedAvg
+from network.client import Local, Phase
+from utils.args import POSITIVE
+from utils.arguments import NON_NEGATIVE, Argument
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from datasets.task_data import TaskData
+    from network.guide import Condition
+
+
+class FedDifRC(FedAvg):
+    """Guidance by what a frozen teacher says of each image: Wang, Li et al. 2025 (arXiv 2507.06482).
+
+    | symbol | argument |
+    |---|---|
+    | z = h(x) | the encoder's features (B, F) |
+    | F, right and wrong; H | vectors in `--guidance_path`, see `network/guide.py`; `--contrast` says what F is |
+    | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
+    | L_NDCR, equation 12 | `--ndcr_weight` (1) |
+    | L_CE, equation 13 | `--task_weight` (1); 0 is the self-supervised mode of section 4.3 |
+    | the condition on z | `--condition`: none, or anew at each turn from the model that the client starts from |
+
+    To an image's loss come log(1 + sum_j e^((s_j - s) / tau)), where s = cos(z, F) / U for the right F and s_j for a
+    wrong one, and |z/|z| - H/|H||^2. U is the mean distance of z to its right F, both of unit length, over the batch
+    (in the paper over the client's images), and a constant to the gradient. Unit vectors keep equation 12 on a scale
+    where a weight of 1 is sane, and U from making all similarities alike. An encoder that ends in a ReLU reaches a
+    cosine of 0.71 at most, for the teacher's vectors have mean 0. Of a teacher's vector as many numbers are compared as
+    z has, the leading ones of each layer; a longer z is averaged over neighbours. An image without a right F has no
+    first term.
+
+    The published code has one number a batch in place of equation 11, in which most images do not meet their own wrong
+    vectors, in place of equation 12 the divergence of two softmaxes of unit vectors, which is nearly 0, and no
+    condition. Its temperature (0.04) belongs to these.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
+        "guidance_path": Argument(Path("guidance"), "folder of the teacher's vectors", Path),
+        "guidance": Argument("own", "shuffled: as a control, each image has the vectors of another",
+                             choices=("own", "shuffled")),
+        "contrast": Argument("texts", "what an image is told apart from: the teacher's vectors for other texts, or the "
+                             "mean vectors of other classes or groups", choices=("texts", "classes", "groups")),
+        "condition": Argument("none", "round: the teacher sees clients' embeddings", choices=("none", "round")),
+        "tdcl_weight": Argument(1.0, "weight of that contrast", NON_NEGATIVE),
+        "ndcr_weight": Argument(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE),
+        "task_weight": Argument(1.0, "weight of the task's loss; 0: self-supervised", NON_NEGATIVE),
+        "contrast_temperature": Argument(0.06, "temperature of the contrast", POSITIVE),
+    }  # fmt: skip
+    guidance_path: Path
+    guidance: str
+    contrast: str
+    condition: str
+    tdcl_weight: float
+    ndcr_weight: float
+    task_weight: float
+    contrast_temperature: float
+
+    def __init__(self, args: Namespace) -> None:
+        super().__init__(args)
+        if self.condition == "round" and self.contrast != "texts":
+            raise UserError("--condition round asks the teacher about texts; give --contrast texts")
+        self._condition: Condition | None = None
+
+    def reads(self) -> list[Path]:
+        """What says from what the teacher's vectors were made."""
+        return [self.guidance_path / "guidance.json"] if self.tdcl_weight or self.ndcr_weight else []
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """Read what the teacher said, and call the teacher where it is asked again."""
+        super().prepare(data, groups, clients)
+        if not (self.tdcl_weight or self.ndcr_weight):
+            return
+        from network.guide import Condition, Guide
+
+        self._guide = Guide(self.guidance_path, data, clients, self.guidance == "shuffled")
+        if self.tdcl_weight:
+            self._guide.contrast(self.contrast, groups)
+            self._condition = Condition(self._guide) if self.condition == "round" else None
+
+    def local_update(self, local: Local) -> Iterator[Phase]:
+        """Where the teacher sees embeddings, ask it about the client's images as they are embedded now; then train."""
+        if self._condition:
+            local.scratch = self._condition.asked(local)
+        yield from super().local_update(local)
+
+    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        """The task's loss and the two terms, by their weights."""
+        loss, at = self.task_weight * loss, local.batch.positions
+        if self.ndcr_weight:
+            z, own = self._guide.compared(local.batch.features, self._guide.own(at))
+            loss = loss + self.ndcr_weight * restriction(z, own)
+        if self.tdcl_weight:
+            given = self._condition.answers(at, local.scratch) if self._condition else self._guide.choices(at)
+            z, choices = self._guide.compared(local.batch.features, given)
+            loss = loss + self.tdcl_weight * contrast(z, choices, self._guide.right(at), self.contrast_temperature)
+        return super().local_loss(loss, local)
+
+
+def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> Tensor:
+    """TDCL of each image (B,), from unit vectors (B, d), choices (B, P, d) or (P, d), and the right ones' numbers (B,).
+
+    0 where the number is -1.
+    """
+    import torch.nn.functional as F
+
+    cosines = (z[:, None] * choices).sum(-1)
+    counts = right >= 0
+    to_right = cosines.detach().gather(1, right.clamp(min=0)[:, None])[:, 0]
+    distances = (2.0 - 2.0 * to_right).clamp(min=0.0).sqrt() * counts
+    scale = (distances.sum() / counts.sum().clamp(min=1)).clamp(min=1e-6)
+    return F.cross_entropy(cosines / (scale * temperature), right, ignore_index=-1, reduction="none")
+
+
+def restriction(z: Tensor, own: Tensor) -> Tensor:
+    """NDCR of each image (B,), from unit vectors (B, d): 2 - 2 cos."""
+    return (z - own).square().sum(1)
