@@ -61,6 +61,7 @@ def main() -> None:
     from models.projection import reduce_dimension
     from models.report import draw_clusters, measure_trivial, report_held_out, report_n_clusters
     from models.threads import set_threads
+    from network.partition.explained import report_explained, target_explained
     from network.partition.groups import save_assignments
     from utils.files import write_array
     from utils.runs import Run
@@ -94,6 +95,8 @@ def main() -> None:
     print(
         "images per cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0])))
     )
+    explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
+    report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
         rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
         report_n_clusters(rows, f"Clusters of {args.task} embeddings", run.path)
@@ -105,6 +108,7 @@ def main() -> None:
         full.unlink()
         full.with_suffix(".filled.json").unlink()
     summary = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
+    summary["target_explained"] = explained
     run.write_summary(summary, digests([*made, projection], args.result_path))
     print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
 

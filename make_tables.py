@@ -32,7 +32,7 @@ def main() -> None:
     from reports.console import narrow, wrapped
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
-    from reports.tables import compare, over_iid, read_central, read_runs
+    from reports.tables import compare, over_iid, read_central, read_clusters, read_runs
 
     folder = args.table_path or args.result_path / "tables"
     notes = check_versions(args.result_path, args.mixed_versions)
@@ -42,6 +42,10 @@ def main() -> None:
     if not central.empty:
         write_table(central, folder / "central")
         print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
+    clusters = read_clusters(args.result_path)
+    if not clusters.empty:
+        write_table(clusters, folder / "clusters")
+        print(f"share of the target's variance that groups explain\n{narrow(clusters, ['task', 'features'])}\n")
     metrics = read_metrics(args.result_path)
     for task in dict.fromkeys(metrics.get("task", [])):
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")

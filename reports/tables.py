@@ -32,23 +32,13 @@ def read_central(result_path: Path) -> pd.DataFrame:
     A row a task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
     deviation over seeds. Empty without runs.
     """
-    runs = [
-        {name: value for name, value in run.args.items() if name not in ASIDE} | run.summary
-        for run in finished_runs(result_path / "train_centralized", "test", "trivial")
-    ]
-    if not runs:
-        return pd.DataFrame()
-    table = pd.DataFrame(runs)
-    arguments = [name for name in table if name not in {"task", "rand_seed", "test", "trivial"}]
-    varying = differing(table, arguments, ["task"])
-    table = table.assign(**table[varying].map(str))
     rows = []
-    for key, part in table.groupby(["task", *varying], sort=False):
+    for setting, part in _by_setting(result_path / "train_centralized", ["task"], "test", "trivial"):
         model, trivial = part["test"].tolist(), part["trivial"].tolist()
         last = list(model[0])[-1]
         loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
         rows.append(
-            dict(zip(["task", *varying], key, strict=True))
+            setting
             | {
                 "seeds": len(part),
                 "trivial loss": with_spread(reference, 4),
@@ -60,6 +50,35 @@ def read_central(result_path: Path) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def read_clusters(result_path: Path) -> pd.DataFrame:
+    """Shares of the target's variance that clusters, the table's classes and K-means on the target explain, as text.
+
+    Those of `extract_embeddings.py`, a row per task and features, and one for each setting where such runs differ in
+    more than their seed, with mean ± standard deviation over seeds. Empty without runs.
+    """
+    rows = []
+    for setting, part in _by_setting(result_path / "extract_embeddings", ["task", "features"], "target_explained"):
+        found = pd.DataFrame(part["target_explained"].tolist())
+        shares = {name: with_spread(found[name], 2) for name in found}
+        of_ceiling = with_spread(100.0 * found["clusters"] / found["ceiling"], 0)
+        rows.append(setting | {"seeds": len(part)} | shares | {"of the ceiling, %": of_ceiling})
+    return pd.DataFrame(rows)
+
+
+def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The finished runs of a stage whose summaries have what is `measured`, by these arguments and whichever others
+    differ between the runs that agree in them: the setting, and its runs."""
+    found = finished_runs(folder, *measured)
+    runs = [{name: value for name, value in run.args.items() if name not in ASIDE} | run.summary for run in found]
+    if not runs:
+        return
+    table = pd.DataFrame(runs)
+    varying = differing(table, [name for name in table if name not in {*keys, *measured, "rand_seed"}], keys)
+    table = table.assign(**table[varying].map(str))
+    for values, part in table.groupby([*keys, *varying], sort=False):
+        yield dict(zip([*keys, *varying], values, strict=True)), part
 
 
 def read_runs(result_path: Path) -> pd.DataFrame:

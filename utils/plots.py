@@ -218,6 +218,17 @@ def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str,
     return save(figure, path)
 
 
+def shares(values: Mapping[str, float], title: str, path: Path) -> Path:
+    """Shares between 0 and 1 as bars, one below the other."""
+    figure = Figure((6, 0.8 + 0.45 * len(values)), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh(list(values), list(values.values()), color="#3b6ea5")
+    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize="small")
+    axes.set(title=title, xlabel="share of the variance, corrected for chance", xlim=(min(0, *values.values()), 1.08))
+    axes.invert_yaxis()
+    return save(figure, path)
+
+
 def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:
     """Some images of each cluster, a cluster a row; `images[k]` is (n, 3, S, S) in [0, 1]."""
     columns = max(len(row) for row in images)

@@ -14,7 +14,7 @@ import pytest
 
 import make_tables
 from reports.statistics import with_spread
-from reports.tables import compare, increase, over_iid, read_central, read_runs, readable
+from reports.tables import compare, increase, over_iid, read_central, read_clusters, read_runs, readable
 from utils.errors import UserError
 
 Write = Callable[..., Path]
@@ -279,6 +279,20 @@ def test_central_models_of_different_settings_stand_apart(tmp_path: Path) -> Non
     table = table.sort_values("image_size")
     assert table[["image_size", "seeds"]].values.tolist() == [["32", 2], ["64", 1]]
     assert table["model loss"].tolist() == ["1.5000 ± 0.7071", "3.0000"]  # 1 and 2; 3
+
+
+def test_clusters_stand_beside_the_ceiling(tmp_path: Path) -> None:
+    shares = [("model", 0, 0.2, 0.4), ("model", 1, 0.4, 0.4), ("target", 0, 0.4, 0.4)]
+    for number, (features, seed, clusters, ceiling) in enumerate(shares):
+        path = tmp_path / "extract_embeddings" / "normal" / f"run{number}"
+        path.mkdir(parents=True)
+        (path / "args.json").write_text(json.dumps({"task": "normal", "features": features, "rand_seed": seed}))
+        (path / "summary.json").write_text(json.dumps({"target_explained": {"clusters": clusters, "ceiling": ceiling}}))
+    model, target = read_clusters(tmp_path).to_dict("records")
+    assert (model["features"], model["seeds"], target["seeds"]) == ("model", 2, 1)
+    # 0.2 and 0.4, half and all of the ceiling.
+    assert (model["clusters"], model["of the ceiling, %"]) == ("0.30 ± 0.14", "75 ± 35")
+    assert target["of the ceiling, %"] == "100"
 
 
 # What cannot be compared

@@ -1,0 +1,57 @@
+"""How much of the target groups explain, against an analysis of variance, chance, and groups that are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import f_oneway
+
+from datasets.table import Table
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from network.partition.explained import report_explained, share_explained, target_explained
+
+
+def test_it_is_epsilon_squared_of_an_analysis_of_variance() -> None:
+    rng = np.random.default_rng(0)
+    values, groups = rng.normal(size=60), rng.integers(0, 4, 60)
+    values[groups == 2] += 1.5
+    f = f_oneway(*(values[groups == k] for k in range(4))).statistic
+    # With F = (between / (K - 1)) / (within / (n - K)): (between - (K - 1) within / (n - K)) / total.
+    expected = 3 * (f - 1) / (3 * f + 56)
+    assert share_explained(values[:, None], groups) == pytest.approx(expected)
+
+
+def test_chance_explains_nothing_and_the_values_themselves_all() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(200, 3))
+    random = [share_explained(values, rng.integers(0, 16, 200)) for _ in range(50)]
+    assert abs(np.mean(random)) < 0.005  # plain eta squared: 15 / 199
+    groups = rng.integers(0, 16, 200)
+    assert share_explained(np.eye(16)[groups], groups) == pytest.approx(1.0)
+
+
+def test_images_in_no_group_do_not_count() -> None:
+    values = np.array([[0.0], [0.0], [1.0], [1.0], [9.0]])
+    assert share_explained(values, np.array([5, 5, 7, 7, -1])) == pytest.approx(1.0)
+    assert share_explained(values, np.array([0, 1, 2, -1, -1])) == 0.0  # as many groups as images say nothing
+
+
+@pytest.mark.parametrize("task", ["depth_euclidean", "class_scene"])
+def test_clusters_stand_between_chance_and_the_ceiling(
+    table: Table, task: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    data = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))
+    random = np.random.default_rng(0).integers(0, 6, len(data))
+    found = target_explained(data, random, 6, seed=0)
+    assert list(found) == ["clusters", "classes", "ceiling"]
+    assert abs(found["clusters"]) < 0.1 < 0.3 < found["ceiling"]
+    if task == "class_scene":
+        assert found["classes"] == pytest.approx(1.0)
+    report_explained(data, found, tmp_path)
+    assert "less than half of what is possible" in capsys.readouterr().out
+    report_explained(data, found | {"clusters": found["ceiling"]}, tmp_path)
+    assert "less than half" not in capsys.readouterr().out and (tmp_path / "target_explained.png").stat().st_size
