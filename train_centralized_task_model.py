@@ -32,6 +32,8 @@ def parse_args() -> Namespace:
     add("--n_epochs", type=POSITIVE_INT, default=100, help="number of epochs in all")
     add("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
     add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
+    add("--lr_schedule", choices=("plateau", "one_cycle"), default="plateau",
+        help="how the learning rate changes: on plateaus, as published, or up to --init_lr and down again")  # fmt: skip
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay per epoch on a plateau")
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs without improvement before the decay")
     group.add_flag("--use_adam", False, "Adam instead of SGD")
@@ -77,6 +79,7 @@ def main() -> None:
         n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
+        lr_schedule=args.lr_schedule,
     )  # fmt: skip
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)

@@ -37,6 +37,7 @@ class TrainSettings:
     use_adam: bool
     val_fraction: float
     rand_seed: int
+    lr_schedule: str = "plateau"
 
 
 def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:
@@ -81,7 +82,11 @@ def central_model(folder: Path, task: str, use_cbam: bool, last: bool = False) -
 
 
 class CentralTraining:
-    """SGD or Adam over epochs; the learning rate decays with every epoch after too many without improvement.
+    """SGD or Adam over epochs.
+
+    The learning rate decays with every epoch after too many without improvement ("plateau", as published), or falls to
+    0 step by step over all epochs, after it has risen over three tenths of them ("one_cycle", Smith and
+    Topin 2017, arXiv 1708.07120).
 
     What `validation_split` keeps for validation decides the decay and which weights are the best. The held-out test
     images have no part in it.
@@ -108,7 +113,12 @@ class CentralTraining:
         self.n_steps = len(self._batches(self.train))
         kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.init_lr, fused=True)
-        self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
+        self.scheduler: torch.optim.lr_scheduler.LRScheduler
+        if settings.lr_schedule == "one_cycle":
+            n_all = settings.n_epochs * self.n_steps
+            self.scheduler = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, settings.init_lr, n_all)
+        else:
+            self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
         self.history: list[dict[str, Any]] = []
         self._begun: tuple[int, float] = (0, 0.0)  # steps of an interrupted epoch, and the sum of their losses
 
@@ -138,7 +148,8 @@ class CentralTraining:
         losses = [row["val_loss"] for row in self.history]
         if losses[-1] == min(losses):
             save_model(self.model, self.best)
-        if len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance:
+        late = len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance
+        if late and self.settings.lr_schedule == "plateau":
             self.scheduler.step()
         if is_due(epoch + 1, self.checkpoint_every, self.settings.n_epochs):
             self._save()
@@ -148,7 +159,9 @@ class CentralTraining:
         """Continue from the checkpoint; UserError if there is none or it belongs to another training."""
         tensors, state = load_newest(self.checkpoint)
         config = _config_of(self.checkpoint, state)
-        changed = [k for k, v in asdict(self.settings).items() if k != "n_epochs" and state["settings"].get(k) != v]
+        # A training on a plateau may go on for longer; a cycle is drawn for its number of epochs.
+        free = {"n_epochs"} if self.settings.lr_schedule == "plateau" else set()
+        changed = [k for k, v in asdict(self.settings).items() if k not in free and state["settings"].get(k) != v]
         if config != self.model.config or changed or state["images"] != self.data.fingerprint:
             other = "set of images" if state["images"] != self.data.fingerprint else "initial model"
             what = ", ".join(f"--{name}" for name in changed) or other
@@ -181,6 +194,8 @@ class CentralTraining:
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
+            if self.settings.lr_schedule == "one_cycle":
+                self.scheduler.step()
             total += loss.detach() * len(at)
             first_bad = torch.where((first_bad < 0) & ~loss.detach().isfinite(), number, first_bad)
             if epoch * self.n_steps + number == EARLY_STEPS:

@@ -121,7 +121,8 @@ class Grid:
         models = self._models(seed)
         command = ("--task", task, "--n_clusters", str(k), "--observe_performance", "True",
                    *self._folders(seed, self.result_path), "--load_model_dir", f"{models}/trained_models",
-                   "--assignment_files_path", f"{models}/assignments_K{k}")  # fmt: skip
+                   "--assignment_files_path", f"{models}/assignments_K{k}",
+                   *self._settings("embed", task))  # fmt: skip
         return _job("extract_embeddings", command, (train.name,))
 
     def _federation(self, task: str, seed: int, k: int, method: str) -> Command:

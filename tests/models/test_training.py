@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -94,6 +96,38 @@ def test_resumed_training_ends_like_an_uninterrupted_one(
     assert [row["lr"] for row in resumed.history] == pytest.approx([0.01, 0.01, 0.005, 0.0025])
     best = [load_model(each.best, TASK, "").state_dict() for each in (whole, resumed)]
     assert_same(*best)
+
+
+def test_one_cycle_rises_and_falls_step_by_step_and_resumes(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS, lr_schedule="one_cycle", use_adam=True, init_lr=0.01, n_epochs=3)
+    whole = trainer("whole", settings)
+    weights = run(whole)
+
+    def rate(step: int) -> float:
+        """Half a cosine from a 25th of 0.01 up to it, and half a one from there to nothing."""
+        n_all = 3 * whole.n_steps
+        top, end = 0.3 * n_all - 1, n_all - 1
+        if step <= top:
+            return 0.0004 + (0.01 - 0.0004) * (1 - math.cos(math.pi * step / top)) / 2
+        return 0.01 * (1 + math.cos(math.pi * (step - top) / (end - top))) / 2
+
+    found = [row["lr"] for row in whole.history]
+    assert found[:2] == pytest.approx([rate(whole.n_steps), rate(2 * whole.n_steps)], abs=1e-6) and found[2] < 1e-3
+    stopped = trainer("parts", settings)
+    finish = stopped._finish_epoch
+
+    def finish_one(epoch: int, train_loss: float) -> NoReturn:
+        finish(epoch, train_loss)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stopped, "_finish_epoch", finish_one)
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped)
+    resumed = trainer("parts", settings)
+    resumed.resume()
+    assert_same(run(resumed)[-1], weights[-1])
+    with pytest.raises(UserError, match="another --n_epochs"):
+        trainer("parts", replace(settings, n_epochs=5)).resume()
 
 
 def test_resumed_training_keeps_the_number_of_threads(trainer: Trainer) -> None:
