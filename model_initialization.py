@@ -9,15 +9,19 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import DEPTH_TARGETS, TASKS
-    from models.encoders import ENCODERS
+    from models.decoders import DECODERS
+    from models.encoders import ENCODERS, TIMM, encoder_name
     from models.layers import NORMS
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     group = parser.group("model")
     add = group.add_argument
-    add("--encoder", choices=ENCODERS, default="tiny", help="image encoder; the paper's is clip_vit_b32")
-    add("--image_size", type=POSITIVE_INT, help="pixels of a side; default: 64 for tiny, 224 for the others")
+    add("--encoder", type=encoder_name, default="tiny",
+        help=f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32")  # fmt: skip
+    add("--decoder", choices=DECODERS, help="what makes the output; default: the encoder's own, mostly taskonomy")
+    add("--bottleneck", type=POSITIVE_INT, help="linear: numbers in a layer before the classes; default: no such layer")
+    add("--image_size", type=POSITIVE_INT, help="pixels of a side; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
@@ -31,12 +35,13 @@ def main() -> None:
     """Build the model and save it with its settings."""
     args = parse_args()
     from datasets.table import classes_for
-    from models.encoders import ENCODERS
+    from models.encoders import encoder_entry
     from models.task_model import ModelConfig, init_file, make_initial_model
 
     config = ModelConfig(
-        args.task, args.encoder, args.image_size or ENCODERS[args.encoder].image_size, args.norm, args.use_cbam,
+        args.task, args.encoder, args.image_size or encoder_entry(args.encoder).image_size, args.norm, args.use_cbam,
         args.depth_target, args.published_quirks, classes_for(args.task, args.data_path, args.result_path),
+        args.decoder or "", args.bottleneck,
     )  # fmt: skip
     path = init_file(args.init_model_dir, args.task, args.use_cbam)
     print(make_initial_model(path, config, args.rand_seed, args.pretrained))

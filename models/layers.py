@@ -19,7 +19,33 @@ def normalisation(norm: str, channels: int) -> nn.Module:
 
     if norm == "none":
         return nn.Identity()
-    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(max(1, channels // 8), channels)
+    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(n_groups(channels), channels)
+
+
+def n_groups(channels: int) -> int:
+    """Groups of eight channels, or of the next number that divides them all; one group below that."""
+    return next(groups for groups in range(max(1, channels // 8), 0, -1) if channels % groups == 0)
+
+
+def with_group_norms(module: nn.Module) -> None:
+    """Replace all batch norms within a module by group norms that keep their scales and shifts.
+
+    timm's batch norms contain the activation and a dropping of features, which stay.
+    """
+    from timm.layers import BatchNormAct2d, GroupNormAct
+    from torch import nn
+
+    for name, layer in list(module.named_children()):
+        if not isinstance(layer, nn.BatchNorm2d):
+            with_group_norms(layer)
+            continue
+        groups, channels = n_groups(layer.num_features), layer.num_features
+        group_norm = nn.GroupNorm(groups, channels)
+        if isinstance(layer, BatchNormAct2d):
+            group_norm = GroupNormAct(channels, groups)
+            group_norm.drop, group_norm.act = layer.drop, layer.act
+        group_norm.weight, group_norm.bias = layer.weight, layer.bias
+        module.register_module(name, group_norm)
 
 
 def conv_block(in_channels: int, out_channels: int, norm: str, stride: int = 1) -> nn.Sequential:

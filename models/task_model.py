@@ -1,4 +1,4 @@
-"""A task's model: an encoder and the Taskonomy decoder, with the settings that rebuild it."""
+"""A task's model: an encoder and a decoder, with the settings that rebuild it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,20 +16,22 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from datasets.tasks import ClassSet, Task, get_task
-from models.decoders import SCALE, TaskonomyDecoder
-from models.encoders import ENCODERS, build_encoder
-from models.fcos import FCOSDecoder
+from models.decoders import Decoder, decoder_entry, default_decoder
+from models.encoders import Wanted, build_encoder, encoder_entry
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
 from utils.versions import tensors_digest
+
+_SCALE = 16  # of the smallest map that most networks come to
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """What a model is made of; it is saved with the weights, so that later stages rebuild the same network.
 
-    `classes` are those of a categorical task, from the table of the images that the model is for.
+    `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
+    the table of the images that the model is for.
     """
 
     task: str
@@ -39,6 +42,11 @@ class ModelConfig:
     depth_target: str = "scaled"
     published_quirks: bool = False
     classes: ClassSet | None = None
+    decoder: str = ""
+    bottleneck: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> ModelConfig:
@@ -69,29 +77,20 @@ class TaskModel(nn.Module):
 
     def __init__(self, config: ModelConfig, pretrained: bool = False) -> None:
         super().__init__()
-        if config.image_size < SCALE or config.image_size % SCALE:
-            raise UserError(f"--image_size must be a multiple of {SCALE}, not {config.image_size}")
+        if config.image_size < _SCALE or config.image_size % _SCALE:
+            raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
         self.config = config
         self.bf16 = False
         task = get_task(config.task, config.depth_target, config.published_quirks)
         if task.categorical and config.classes is None:
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
-        self.encoder = build_encoder(config.encoder, config.image_size, pretrained, config.norm)
+        decoder = decoder_entry(config, self.task)
+        wanted = Wanted(config.image_size, pretrained, config.norm, decoder.most_stride)
+        self.encoder = build_encoder(config.encoder, wanted)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
-        entry = ENCODERS[config.encoder]
-        self.decoder: TaskonomyDecoder | FCOSDecoder
-        if self.task.boxes:
-            self.decoder = FCOSDecoder(
-                self.encoder.skip_channels, self.task.out_channels, config.image_size, *entry.pyramid
-            )
-            return
-        self.decoder = TaskonomyDecoder(
-            self.encoder.out_features, self.task.out_channels, config.image_size, dense=self.task.dense,
-            activation=self.task.activation, norm=config.norm, use_cbam=config.use_cbam, stem=entry.stem,
-            widths=entry.widths, skip_channels=self.encoder.skip_channels,
-        )  # fmt: skip
+        self.decoder: Decoder = decoder.build(config, self.task, self.encoder)
 
     @property
     def embedding_size(self) -> int:
@@ -100,9 +99,9 @@ class TaskModel(nn.Module):
 
     def forward(self, images: Tensor) -> Outputs:
         """Features, embedding and output of images (B, 3, S, S) in [0, 1], as float32."""
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
-            features, skips = self.encoder(images)
-            embedding, output = self.decoder(features, skips)
+        with torch.autocast(images.device.type, torch.bfloat16) if self.bf16 else nullcontext():
+            features, maps = self.encoder(images)
+            embedding, output = self.decoder(features, maps)
         return Outputs(features.float(), embedding.float(), output.float())
 
 
@@ -125,7 +124,7 @@ def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: b
     `TaskModel`, and where they cannot be had.
     """
     if pretrained is None:
-        pretrained = bool(ENCODERS[config.encoder].weight_norms)
+        pretrained = encoder_entry(config.encoder).has_weights
     torch.manual_seed(derived_seed("initial_model", seed))
     model = TaskModel(config, pretrained)
     save_model(model, path)

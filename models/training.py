@@ -19,7 +19,7 @@ from models.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
 from utils.errors import UserError
 from utils.runs import is_due, load_checkpoint, load_newest, save_checkpoint
-from utils.streams import generator
+from utils.streams import derived_seed, generator
 
 # How long the model trains that is kept for measuring how far clients' gradients point apart.
 EARLY_STEPS = 200
@@ -190,6 +190,7 @@ class CentralTraining:
         self.model.train()
         plan = self._batches(order)[begun:]
         for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
+            torch.manual_seed(derived_seed("dropout", self.settings.rand_seed, epoch, number))
             loss = loss_of(self.model(batch.images).output, batch.target, batch.valid).mean()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()

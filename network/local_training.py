@@ -15,7 +15,7 @@ from losses import LOSSES
 from network.client import Local, Phase, Schedule, Seen
 from network.workspace import Workspace, set_training
 from utils import interrupt
-from utils.streams import generator
+from utils.streams import derived_seed, generator
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -58,6 +58,7 @@ class LocalTraining:
         self.workspace.prepare(trained)
         for local in clients:
             local.phase, local.parameters = phase.name, {name: local.tensors[name] for name in trained}
+        self._seed_dropout(clients[0])
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         for step, (at, batch) in enumerate(self.data.batches(plan)):
@@ -88,11 +89,19 @@ class LocalTraining:
         full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]
         return sizes, list(np.concatenate(full, axis=1))
 
+    def _seed_dropout(self, first: Local) -> None:
+        """Let what is random within the network follow from the seed, the round, and the first client of the lot.
+
+        Else an interrupted run would not go on as it would have. Other than all else it depends on who trains beside.
+        """
+        torch.manual_seed(derived_seed("dropout", self.seed, first.round, first.client, first.phase))
+
     def _gradient(self, local: Local) -> dict[str, Tensor]:
         """The gradient of a client's mean loss over all images of its turn at its present weights, by parameter.
 
         Images count what they do in the method's loss. Batch norm works as in training; its running statistics move.
         """
+        self._seed_dropout(local)
         names = list(self.workspace.leaves)
         leaves = {name: local.tensors[name].requires_grad_() for name in names}
         total = [torch.zeros_like(leaf) for leaf in leaves.values()]

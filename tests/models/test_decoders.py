@@ -1,216 +1,25 @@
-"""The networks' shapes and numbers of parameters against counts made by hand, and attention against NumPy."""
+"""Whole models: every decoder on encoders of its kind, their sizes, and what is refused in one line."""
 
 from __future__ import annotations
 
-import importlib.util
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from scipy.signal import correlate2d
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from datasets.tasks import TASKS
-from models.backbones import TinyEncoder
-from models.decoders import CBAM, TaskonomyDecoder
-from models.encoders import ENCODERS, build_encoder
-from models.layers import PAPER_STEM, PAPER_WIDTHS
+from datasets.tasks import TASKS, ClassSet
+from models.decoders import DECODERS
+from models.encoders import ENCODERS
+from models.linear import LinearDecoder
 from models.task_model import ModelConfig, TaskModel
+from network.workspace import OneCopy, Workspace, workspace
 from tests.datasets.tables import bound, classes_of
+from tests.models.networks import n_parameters
 from utils.errors import UserError
-
-
-def n_parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def counted(
-    in_features: int, out_channels: int, size: int, stem: tuple[int, ...], widths: tuple[int, ...], dense: bool
-) -> int:
-    """A decoder's parameters with batch or group norm (two numbers a channel) everywhere."""
-    first = stem[0] * (size // 16) ** 2
-    count = in_features * first + first
-    count += sum(9 * a * b + 2 * b for a, b in pairwise(stem))  # convolutions
-    count += sum(9 * a * b + 2 * b for a, b in pairwise((stem[-1], *widths)))  # transposed convolutions
-    count += sum(9 * w * w + 2 * w for w in widths[:-1])  # and the convolutions after them
-    last = widths[-1] * (9 if dense else size**2)
-    return count + last * out_channels + out_channels
-
-
-# The decoder
-
-
-def test_paper_decoder_has_13313471_parameters() -> None:
-    # First map 512 · 25,088 + 25,088 = 12,870,144. Six convolutions with norm: 2 · (9·128·128 + 256) = 295,424,
-    # 9·128·64 + 128 = 73,856, 9·64·64 + 128 = 36,992, 9·64·32 + 64 = 18,496, 9·32·32 + 64 = 9,280.
-    # Four times up: 4,640 + 1,168 + 296 + 76; three convolutions after them: 2,336 + 592 + 152; head 18 + 1.
-    assert 12_870_144 + 295_424 + 73_856 + 36_992 + 18_496 + 9_280 + 6_180 + 3_080 + 19 == 13_313_471
-    assert n_parameters(TaskonomyDecoder(512, 1, 224)) == 13_313_471
-
-
-SMALL = {"stem": (24, 16, 16), "widths": (16, 8, 8, 4)}
-
-
-@pytest.mark.parametrize(
-    "in_features, out_channels, size, dense, channels",
-    [
-        (512, 3, 224, True, {"stem": PAPER_STEM, "widths": PAPER_WIDTHS}),
-        (512, 16, 64, False, {"stem": PAPER_STEM, "widths": PAPER_WIDTHS}),
-        (32, 18, 48, True, SMALL),
-        (7, 16, 16, False, SMALL),
-    ],
-)
-def test_number_of_parameters(
-    in_features: int, out_channels: int, size: int, dense: bool, channels: dict[str, tuple[int, ...]]
-) -> None:
-    decoder = TaskonomyDecoder(in_features, out_channels, size, dense=dense, **channels)
-    assert n_parameters(decoder) == counted(in_features, out_channels, size, **channels, dense=dense)
-
-
-def test_options_add_or_take_their_parameters() -> None:
-    plain = n_parameters(TaskonomyDecoder(32, 1, 32, **SMALL))
-    # The embedding of 4 channels has no group norm: 2 · 4 fewer.
-    assert n_parameters(TaskonomyDecoder(32, 1, 32, **SMALL, norm="group")) == plain - 8
-    # 1x1 convolutions from the skip maps at strides 8, 4 and 2: 16·12 + 8·10 + 8·6.
-    skips = n_parameters(TaskonomyDecoder(32, 1, 32, **SMALL, skip_channels=(6, 10, 12)))
-    assert skips == plain + 192 + 80 + 48
-    # Attention over 24 channels, 3 hidden: 24·3 + 3 + 3·24 + 24, and a 7x7 convolution from 2 maps.
-    assert n_parameters(TaskonomyDecoder(32, 1, 32, **SMALL, use_cbam=True)) == plain + 171 + 98
-
-
-@pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("dense", [True, False])
-@pytest.mark.parametrize("size", [16, 48, 64])
-def test_output_and_embedding_shapes(size: int, dense: bool, norm: str) -> None:
-    decoder = TaskonomyDecoder(10, 5, size, dense=dense, norm=norm, use_cbam=True, **SMALL)
-    embedding, output = decoder(torch.randn(2, 10))
-    assert embedding.shape == (2, 4, size, size)
-    assert output.shape == ((2, 5, size, size) if dense else (2, 5))
-
-
-def test_activation_bounds_the_output_where_asked() -> None:
-    largest = {}
-    for activation in ("tanh", "identity"):
-        decoder = TaskonomyDecoder(10, 2, 16, activation=activation, **SMALL)
-        nn.init.constant_(decoder.head[0].bias, 5.0)
-        largest[activation] = decoder(torch.randn(2, 10))[1].detach().abs().max().item()
-    assert largest["tanh"] <= 1 < 2 < largest["identity"]
-
-
-def test_skip_maps_reach_the_output() -> None:
-    torch.manual_seed(0)
-    decoder = TaskonomyDecoder(10, 2, 32, skip_channels=(6, 10, 12), **SMALL).eval()
-    features = torch.randn(1, 10)
-    skips = [torch.randn(1, channels, 32 // stride, 32 // stride) for channels, stride in ((6, 2), (10, 4), (12, 8))]
-    outputs = [decoder(features, skips)[1]]
-    for changed in range(3):
-        other = [skip + (i == changed) for i, skip in enumerate(skips)]
-        outputs.append(decoder(features, other)[1])
-    assert all(not torch.allclose(outputs[0], output) for output in outputs[1:])
-
-
-# Attention
-
-
-def test_cbam_has_4852_parameters() -> None:
-    # 128 channels, 128 // 7 = 18 hidden: 128·18 + 18 + 18·128 + 128 = 4,754; 2 · 7 · 7 = 98 for the places.
-    assert n_parameters(CBAM(128)) == 4754 + 98
-
-
-def test_cbam_without_weights_is_a_constant_factor() -> None:
-    attention = CBAM(14)
-    for parameter in attention.parameters():
-        nn.init.zeros_(parameter)
-    x = torch.randn(2, 14, 5, 5)
-    torch.testing.assert_close(attention(x), 1.25 * x)  # two sigmoids of 0, 1/2 · 1/2, and x itself
-
-
-def test_cbam_equals_numpy() -> None:
-    torch.manual_seed(0)
-    attention = CBAM(14)
-    x = torch.randn(2, 14, 9, 9)
-    weights = {name: parameter.detach().double().numpy() for name, parameter in attention.named_parameters()}
-
-    def channel_scores(pooled: np.ndarray) -> np.ndarray:
-        hidden = np.maximum(weights["channel.0.weight"] @ pooled + weights["channel.0.bias"], 0)
-        return weights["channel.2.weight"] @ hidden + weights["channel.2.bias"]
-
-    for result, image in zip(attention(x).detach().numpy(), x.double().numpy(), strict=True):
-        scores = channel_scores(image.max(axis=(1, 2))) + channel_scores(image.mean(axis=(1, 2)))
-        attended = image / (1 + np.exp(-scores))[:, None, None]
-        kernels = weights["spatial.weight"][0]
-        places = correlate2d(attended.max(axis=0), kernels[0], "same")
-        places += correlate2d(attended.mean(axis=0), kernels[1], "same")
-        np.testing.assert_allclose(result, attended / (1 + np.exp(-places)) + image, atol=1e-5)
-
-
-# Encoders
-
-
-@pytest.mark.parametrize("norm", ["batch", "group"])
-@pytest.mark.parametrize("size", [16, 48, 64])
-def test_tiny_encoder(size: int, norm: str) -> None:
-    features, skips = build_encoder("tiny", size, False, norm)(torch.rand(2, 3, size, size))
-    assert features.shape == (2, 128)
-    expected = [(2, channels, size // stride, size // stride) for channels, stride in ((16, 2), (32, 4), (48, 8))]
-    assert [skip.shape for skip in skips] == expected
-
-
-def test_tiny_encoder_has_79728_parameters_at_32_pixels() -> None:
-    # Convolutions without bias and norm: 9·3·16 + 32 = 464, 9·16·32 + 64 = 4,672, 9·32·48 + 96 = 13,920,
-    # 9·48·64 + 128 = 27,776; projection of 64·2·2 to 128: 32,768 + 128 = 32,896. In all 79,728.
-    assert n_parameters(TinyEncoder(32, "batch")) == 79_728
-
-
-# The published numbers without the last layer: 11,689,512 - 513,000 and 25,557,032 - 2,049,000.
-@pytest.mark.parametrize("name, features, parameters", [("resnet18", 512, 11_176_512), ("resnet50", 2048, 23_508_032)])
-def test_resnet(name: str, features: int, parameters: int) -> None:
-    encoder = build_encoder(name, 64, False, "batch").eval()
-    vector, skips = encoder(torch.rand(1, 3, 64, 64))
-    assert (vector.shape, skips) == ((1, features), [])
-    assert n_parameters(encoder) == parameters
-
-
-def test_resnet_takes_group_norm() -> None:
-    kinds = {type(module) for module in build_encoder("resnet18", 64, False, "group").modules()}
-    assert nn.GroupNorm in kinds and nn.BatchNorm2d not in kinds
-
-
-@pytest.mark.skipif(importlib.util.find_spec("open_clip") is None, reason="open_clip is not installed")
-def test_clip_is_the_visual_tower_alone() -> None:
-    encoder = build_encoder("clip_vit_b32", 224, False, "batch").eval()
-    # Patches 768·3·32·32, class token 768, 50 positions of 768, three layer norms of 2·768 (two outside the blocks),
-    # 12 blocks of 4·768·768 + 4·768 (attention), 2·768·3072 + 3072 + 768 (MLP) and 4·768 (norms), projection 768·512.
-    block = (4 * 768**2 + 4 * 768) + (2 * 768 * 3072 + 3072 + 768) + 4 * 768
-    assert n_parameters(encoder) == 768 * 3 * 32**2 + 768 + 50 * 768 + 2 * 2 * 768 + 12 * block + 768 * 512
-    vector, skips = encoder(torch.rand(1, 3, 224, 224))
-    assert (vector.shape, skips) == ((1, 512), [])
-
-
-def test_constants_of_the_input_are_no_state() -> None:
-    state = build_encoder("tiny", 16, False, "group").state_dict()
-    assert not {"mean", "std"} & set(state)
-
-
-@pytest.mark.parametrize(
-    "name, norm, message",
-    [
-        ("tiny", "batch", "weights of --encoder tiny do not exist"),
-        ("resnet18", "group", "weights of --encoder resnet18 need --norm batch"),
-    ],
-)
-def test_weights_that_do_not_exist_are_refused(name: str, norm: str, message: str) -> None:
-    with pytest.raises(UserError, match=f"{message}.*--pretrained False"):
-        build_encoder(name, 32, True, norm)
-
-
-def test_unknown_encoder_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown encoder 'vgg'; --encoder takes one of tiny"):
-        build_encoder("vgg", 32, False, "batch")
-
-
-# Whole models
 
 
 @pytest.mark.parametrize("size", [0, 8, 24, 225])
@@ -222,12 +31,179 @@ def test_image_size_must_be_a_multiple_of_16(size: int) -> None:
 @pytest.mark.parametrize("use_cbam", [False, True])
 @pytest.mark.parametrize("task", TASKS)
 def test_model_of_every_task(task: str, use_cbam: bool) -> None:
-    model = TaskModel(ModelConfig(task, image_size=32, norm="group", use_cbam=use_cbam, classes=classes_of(task)))
+    classes = classes_of(task)
+    decoder, size = ("fcos", 64) if TASKS[task].boxes else ("taskonomy", 128)
+    config = ModelConfig(
+        task, image_size=32, norm="group", use_cbam=use_cbam and not TASKS[task].boxes, classes=classes
+    )
+    model = TaskModel(replace(config, decoder=decoder))
     features, embedding, output = model(torch.rand(2, 3, 32, 32))
-    assert features.shape == (2, 128) and embedding[0].numel() == model.embedding_size
+    assert features.shape == (2, size) and embedding[0].numel() == model.embedding_size
     channels = bound(task).out_channels
     if TASKS[task].boxes:  # two towers of 32 channels at stride 4; 64 + 16 + 4 + 1 + 1 points
         assert embedding.shape == (2, 64, 8, 8) and output.shape == (2, 86, channels + 8)
         return
     assert embedding.shape == (2, ENCODERS["tiny"].widths[-1], 32, 32)
     assert output.shape == ((2, channels, 32, 32) if TASKS[task].dense else (2, channels))
+
+
+def test_linear_is_the_classifier_on_the_vector() -> None:
+    torch.manual_seed(0)
+    vectors = torch.rand(4, 20)
+    plain, narrow = LinearDecoder(20, 5), LinearDecoder(20, 5, bottleneck=3)
+    embedding, output = plain(vectors)
+    assert embedding is vectors and plain.embedding_shape == (20,)
+    torch.testing.assert_close(output, vectors @ plain.head.weight.T + plain.head.bias)
+    embedding, output = narrow(vectors)
+    assert embedding.shape == (4, 3) and narrow.embedding_shape == (3,)
+    assert n_parameters(narrow) == 20 * 3 + 3 + 3 * 5 + 5
+
+
+# Parameters in all, of the decoder, and billions of multiplications for an image, of the models as smp itself builds
+# them; FedCV (arXiv 2111.11066) has 51.51 M, 9.01 M and 62.22 G for the second.
+@pytest.mark.parametrize(
+    "encoder, decoder, parameters, of_decoder, macs",
+    [
+        ("resnet101", "deeplabv3plus", 45.67, 3.17, 56.0), ("resnet101", "unet", 51.52, 9.02, 62.7),
+        ("mobilenet_v2", "deeplabv3plus", 4.38, 2.16, 6.0), ("mobilenet_v2", "unet", 6.63, 4.41, 14.1),
+    ],
+)  # fmt: skip
+def test_segmentation_networks_of_fedcv(
+    encoder: str, decoder: str, parameters: float, of_decoder: float, macs: float
+) -> None:
+    classes = ClassSet(tuple(map(str, range(21))))
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model = TaskModel(ModelConfig("segmentation", encoder, 512, classes=classes, decoder=decoder)).eval()
+        embedding, output = model(torch.empty(1, 3, 512, 512))[1:]
+    assert (
+        round(n_parameters(model) / 1e6, 2) == parameters and round(n_parameters(model.decoder) / 1e6, 2) == of_decoder
+    )
+    assert round(counter.get_total_flops() / 2e9, 1) == macs
+    assert output.shape == (1, 21, 512, 512) and embedding[0].numel() == model.embedding_size
+
+
+# Every encoder with each decoder that can use it.
+PAIRS = [
+    (encoder, decoder) for encoder in [*ENCODERS, "timm:test_efficientnet", "timm:test_vit"]
+    for decoder, entry in DECODERS.items()
+    if not (entry.most_stride and encoder in ("vit_b16", "clip_vit_b32", "timm:test_vit"))
+    and (encoder, decoder) != ("lenet", "deeplabv3plus")
+]  # fmt: skip
+# Those that are small, and relatives in timm of those that are not.
+SMALL = [
+    *(("tiny", decoder) for decoder in DECODERS), ("lenet", "linear"), ("resnet10", "linear"),
+    ("mobilenet_v2", "linear"), ("mobilenet_v2", "unet"), ("mobilenet_v3_large", "linear"),
+    ("efficientnet_b0", "linear"), ("timm:test_efficientnet", "deeplabv3plus"), ("timm:test_resnet", "unet"),
+    ("timm:test_convnext", "unet"), ("timm:test_vit", "linear"), ("timm:test_vit", "taskonomy"),
+]  # fmt: skip
+
+
+def model_of(encoder: str, decoder: str, norm: str = "batch") -> TaskModel:
+    """A model of this encoder and decoder for a task that suits it, without dropout."""
+    torch.manual_seed(0)
+    task = next(name for name in ("normal", "class_scene", "detection") if DECODERS[decoder].suits(TASKS[name]))
+    model = TaskModel(ModelConfig(task, encoder, 32, norm, classes=classes_of(task), decoder=decoder))
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+@pytest.mark.parametrize("encoder, decoder", [pair for pair in PAIRS if pair[0] != "clip_vit_b32"])
+def test_every_encoder_builds_with_every_decoder(encoder: str, decoder: str) -> None:
+    with torch.device("meta"):
+        model = model_of(encoder, decoder)
+        features, embedding, output = model(torch.empty(2, 3, 32, 32))
+    channels = model.task.out_channels
+    shape = (86, channels + 8) if model.task.boxes else (channels, 32, 32) if model.task.dense else (channels,)
+    assert features.shape == (2, model.encoder.out_features) and embedding[0].numel() == model.embedding_size
+    assert output.shape == (2, *shape)
+
+
+def outputs_and_gradients(copies: Workspace, images: Tensor) -> tuple[Tensor, dict[str, Sequence[Tensor]]]:
+    """The output, and each copy's gradient of the mean over its images of their mean square."""
+    copies.prepare(copies.leaves)
+    output = copies(images).output
+    (output.square().flatten(1).mean(1).sum() * copies.n / len(images)).backward()
+    return output.detach(), {name: copies.parts(leaf.grad) for name, leaf in copies.leaves.items()}
+
+
+@pytest.mark.parametrize("encoder, decoder", SMALL)
+def test_two_clients_train_side_by_side_as_they_do_one_by_one(encoder: str, decoder: str) -> None:
+    model = model_of(encoder, decoder).double()  # batch norm of few values amplifies rounding
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    images = torch.rand(8, 3, 32, 32, dtype=torch.float64)
+    copies = workspace(model, 2, (3, 32, 32))
+    together, of_both = outputs_and_gradients(copies, images)
+    for number, own in enumerate(images.chunk(2)):
+        model.load_state_dict(start)
+        output, of_one = outputs_and_gradients(OneCopy(model), own)
+        torch.testing.assert_close(together[4 * number : 4 * number + 4], output, rtol=1e-5, atol=1e-5)
+        largest = max(float(gradient.abs().max()) for [gradient] in of_one.values())
+        for name, [gradient] in of_one.items():
+            torch.testing.assert_close(of_both[name][number], gradient, rtol=1e-4, atol=1e-5 * largest, msg=name)
+        for name, buffer in model.named_buffers():
+            if name in start:
+                torch.testing.assert_close(copies.tensors[number][name], buffer, msg=name)
+
+
+def test_group_norm_reaches_the_decoders_of_smp() -> None:
+    for decoder in ("unet", "deeplabv3plus"):
+        names = {type(module).__name__ for module in model_of("resnet10", decoder, "group").modules()}
+        assert "GroupNorm" in names and "BatchNorm2d" not in names
+
+
+def test_unet_upsamples_what_the_encoder_gives() -> None:
+    model = model_of("tiny", "unet").eval()
+    images = torch.rand(1, 3, 32, 32)
+    with torch.no_grad():
+        maps, output = model.encoder(images)[1], model(images).output
+        x = maps[-1]
+        for block, skip in zip(model.decoder.decoder.blocks, [*reversed(maps[:-1]), None], strict=True):
+            x = F.interpolate(x, scale_factor=2)
+            x = block.conv2(block.conv1(x if skip is None else torch.cat([x, skip], 1)))
+        torch.testing.assert_close(output, torch.tanh(F.conv2d(x, *model.decoder.head[0].parameters(), padding=1)))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "task, settings, message",
+    [
+        (
+            "normal",
+            {"decoder": "linear"},
+            "linear is for classes, not for --task normal; give --decoder taskonomy or u",
+        ),
+        (
+            "class_scene",
+            {"decoder": "unet"},
+            "unet is for maps, not for --task class_scene; give --decoder taskonomy or",
+        ),
+        ("normal", {"decoder": "fpn"}, "unknown decoder 'fpn'; --decoder takes one of taskonomy"),
+        (
+            "normal",
+            {"bottleneck": 64, "decoder": "unet"},
+            "--bottleneck is no argument of --decoder unet but of linear",
+        ),
+        (
+            "normal",
+            {"use_cbam": True, "decoder": "unet"},
+            "--use_cbam is no argument of --decoder unet but of taskonomy",
+        ),
+        ("normal", {"encoder": "lenet", "decoder": "deeplabv3plus"}, "deeplabv3plus needs maps at strides 2, 4 and 8"),
+        ("normal", {"encoder": "timm:test_vit", "decoder": "unet"}, "this encoder has no maps for --decoder to take"),
+    ],
+)
+def test_what_cannot_be_built_is_one_line(task: str, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        TaskModel(ModelConfig(task, image_size=32, classes=classes_of(task), **settings))
+    assert "\n" not in str(raised.value)
+
+
+def test_the_decoder_is_by_default_the_encoders_own() -> None:
+    assert ModelConfig("class_scene", "lenet").decoder == "linear"
+    assert ModelConfig("class_scene", "lenet", decoder="taskonomy").decoder == "taskonomy"
+    assert ModelConfig("normal", "timm:test_vit").decoder == "taskonomy"
+    assert ModelConfig("normal", "lenet").decoder == "taskonomy" and ModelConfig("detection").decoder == "fcos"

@@ -14,7 +14,7 @@ from torch import Tensor
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS
-from models.task_model import ModelConfig, TaskModel
+from models.task_model import ModelConfig, Outputs, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase
 from network.local_training import LocalTraining
@@ -104,6 +104,25 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
             assert [g.shape for g in gradients] == [p.shape for p in local.parameters.values()]
 
     train(local_of(replace(q.SETTINGS, batch_size=2)), Phase(4), algorithm=Watching)
+
+
+class Dropping(q.Quadratic):
+    """Half of the features are dropped."""
+
+    def forward(self, images: Tensor) -> Outputs:
+        features = torch.nn.functional.dropout(images * self.weight, training=self.training)
+        return Outputs(features, features, features + self.decoder.head.shift)
+
+
+def test_what_is_dropped_follows_from_seed_round_and_client() -> None:
+    ends = []
+    for before, more in ((1, {}), (2, {}), (1, {"round": 1}), (1, {"client": 1})):
+        torch.manual_seed(before)
+        local = local_of(model=Dropping(), **more)
+        train(local, Phase(3))
+        ends.append(weights(local))
+    assert (ends[0] == ends[1]).all()
+    assert not (ends[0] == ends[2]).all() and not (ends[0] == ends[3]).all()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

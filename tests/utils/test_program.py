@@ -215,7 +215,7 @@ def test_an_edit_of_a_method_is_one_of_it_and_its_subclasses(copy: Path, name: s
     [
         ("network/algorithms/fedavg.py", "FedAvg"), ("network/simulation.py", "Simulation"),
         ("network/local_training.py", "LocalTraining"), ("datasets/packed.py", "resize"), ("utils/args.py", "number"),
-        ("models/decoders.py", "TaskonomyDecoder"), ("network/aggregation.py", "WeightedSum"), ("test_fed.py", "main"),
+        ("models/task_model.py", "TaskModel"), ("network/aggregation.py", "WeightedSum"), ("test_fed.py", "main"),
         ("network/partition/local_test.py", "deal_held_out"), ("datasets/tasks.py", "get_task"),
     ],
 )  # fmt: skip
@@ -290,6 +290,7 @@ def test_an_edit_of_a_metric_is_one_of_its_tasks(copy: Path, function: str, metr
         ("network/partition/rules.py", "shards", ("paper", "equal_size", "shards", "iid"), "shards"),
         ("network/sampling.py", "by_size", ("uniform", "size"), "size"),
         ("models/backbones.py", "TinyEncoder", ("tiny", "resnet18", "clip_vit_b32"), "tiny"),
+        ("models/taskonomy.py", "TaskonomyDecoder", ("taskonomy", "linear", "unet"), "taskonomy"),
     ],
 )
 def test_an_edit_of_another_registrys_entry_is_one_of_its_runs(
@@ -303,7 +304,7 @@ def test_keys_are_those_of_the_registries_themselves() -> None:
     for script in ("test_fed.py", "model_initialization.py"):
         for module in Program(ROOT / script, _ASIDE)._modules.values():
             known |= {(module.name, name): set(entries) for name, entries in module.registries.items()}
-    names = {"ALGORITHMS", "TASKS", "LOSSES", "METRICS", "PARTITIONERS", "ENCODERS", "SAMPLERS"}
+    names = {"ALGORITHMS", "TASKS", "LOSSES", "METRICS", "PARTITIONERS", "ENCODERS", "DECODERS", "SAMPLERS"}
     assert names <= {name for _, name in known}
     for (module, name), keys in known.items():
         assert keys == set(getattr(importlib.import_module(module), name))

@@ -36,6 +36,6 @@ def test_a_client_that_has_not_taken_part_has_the_initial_head(tmp_path: Path) -
 
 
 def test_parts_are_the_heads_or_the_decoders_tensors() -> None:
-    names = ["encoder.project.weight", "decoder.fc.weight", "decoder.head.0.weight"]
+    names = ["encoder.vector.1.weight", "decoder.fc.weight", "decoder.head.0.weight"]
     assert [q.method("fedper").is_shared(name) for name in names] == [True, True, False]
     assert [q.method("fedper", personal_part="decoder").is_shared(name) for name in names] == [True, False, False]
