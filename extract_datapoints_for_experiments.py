@@ -51,6 +51,8 @@ def main() -> None:
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
         figure = plots.class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{len(names)} classes of {min(counts)} to {max(counts)} images, drawn in {figure}")
+        if len(names) == 1:
+            print(f"{names[0]} is the only class, so that classification has nothing to learn")
     if found.faults:
         print(f"left out {len(found.faults)} missing or unreadable files, listed in {args.data_path / LEFT_OUT_FILE}")
     print(f"wrote {write_table(args.data_path, found)}")  # last: what fails before leaves the former table as it is

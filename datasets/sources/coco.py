@@ -21,7 +21,7 @@ from datasets.sources.labels import (
     read_categories,
 )  # fmt: skip
 from datasets.sources.listing import IMAGE_ENDINGS
-from datasets.sources.masks import PLACE
+from datasets.sources.masks import PLACE, mask_of
 from datasets.sources.source import Source
 from datasets.table import BOX_COLUMNS, BOXES, PART, PARTS, Found
 from datasets.tasks import CLASS, MASK, RGB, ClassSet
@@ -77,8 +77,11 @@ class Coco(Source):
                 found += _from_instances(instances, self._images(name), part, names, faults)
             else:
                 found += self._from_yolo(name, part, faults)
-        if not found:
+        missing = [each.cell for each in found if not (self.data_path / each.cell).is_file()]
+        faults += [f"{cell}: there is no such photograph" for cell in missing]
+        if len(missing) == len(found):
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
+        found = [each for each in found if each.cell not in set(missing)]
         if self.categories is not None:
             names |= read_categories(self.data_path / self.categories)
         if not names:
@@ -120,7 +123,7 @@ class Coco(Source):
     def _mask(self, cell: str) -> str:
         """The mask of a photograph: in the folder of the same `{part}`."""
         folder = str(self.mask_folder).replace(PLACE, Path(cell).parent.name)
-        return (Path(folder) / f"{Path(cell).stem}.png").as_posix()
+        return mask_of(self.data_path, Path(folder), Path(cell).stem)
 
     def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[_Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))

@@ -43,6 +43,8 @@ class Csv(Source):
         rows, faults = read_text_table(path, "--table_file")
         _check_header(path, list(rows.columns))
         targets = [name for name in rows.columns if name in _ENCODINGS]
+        if not len(rows) and not faults:
+            raise UserError(f"{path}: no row under the names of its columns")
         if CLASS not in rows and not targets:
             raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
         rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)

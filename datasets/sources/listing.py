@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from utils.errors import UserError
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+_NUMBER = re.compile(r"-?\d+(\.\d*)?", re.ASCII)
 _PARTS = {
     "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test",
     "testing": "test", "t10k": "test",  # MNIST's own name of its test images
@@ -79,9 +82,12 @@ def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.
     """The images' classes as numbers, (N,) int64, -1 where the text is empty, and what `About.classes` says of them.
 
     The classes are the texts that occur, sorted, as numbers where all are whole numbers. With `names`, the texts are
-    numbers already, and class k is called `names[k]`; `UserError` where one has no name.
+    numbers already, and class k is called `names[k]`. `UserError` where one has no name, or is a negative number among
+    numbers. Classes that differ only in capitals, spaces or how accents are coded are said.
     """
     found = set(texts) - {""}
+    if all(map(_NUMBER.fullmatch, found)) and (negative := sorted(text for text in found if text.startswith("-"))):
+        raise UserError(f"class {negative[0]!r}: classes are numbered from 0 on, and no class is no text")
     if names:
         order = [str(number) for number in range(len(names))]
         if strange := sorted(found - set(order)):
@@ -90,8 +96,19 @@ def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.
         order = sorted(found, key=lambda text: (int(text), text)) if all(map(_is_number, found)) else sorted(found)
     if not order:
         return np.full(len(texts), -1), {}
+    _say_lookalikes(names or order)
     numbers = {"": -1, **{text: number for number, text in enumerate(order)}}
     return np.array([numbers[text] for text in texts], np.int64), {CLASS: ClassSet(tuple(names or order))}
+
+
+def _say_lookalikes(names: Sequence[str]) -> None:
+    """Print the first two classes that are told apart by capitals, spaces or the coding of accents alone."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(unicodedata.normalize("NFC", " ".join(name.split())).casefold(), name)
+        if other != name:
+            print(f"{other!r} and {name!r} are taken for two classes; if they are one, write them alike")
+            return
 
 
 def _is_number(text: str) -> bool:

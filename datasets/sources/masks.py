@@ -36,6 +36,13 @@ VOC_NAMES = (
 _VOC_LISTS = Path("ImageSets", "Segmentation")
 
 
+def mask_of(data_path: Path, folder: Path, stem: str) -> str:
+    """The cell of a photograph's mask in a folder, `<stem>.png`, whose ending may be in capitals."""
+    endings = (".png", ".PNG")
+    places = [(folder / f"{stem}{ending}").as_posix() for ending in endings]
+    return next((place for place in places if (data_path / place).is_file()), places[0])
+
+
 class Masks(Source):
     """Photographs in one folder, masks of the same names in another; `{part}` in both stands for train, val and test.
 
@@ -63,6 +70,8 @@ class Masks(Source):
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
         faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
+        if not any(there):
+            raise UserError(f"none of {len(there)} photographs has a mask; {faults[0]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
         seen = self._amounts(pairs[MASK].tolist())
         if is_voc:
@@ -104,7 +113,7 @@ class Masks(Source):
             folder = self.data_path / images
             for path in sorted(folder.iterdir()) if folder.is_dir() else ():
                 if path.suffix.lower() in IMAGE_ENDINGS and not path.name.startswith("."):
-                    yield (images / path.name).as_posix(), (masks / f"{path.stem}.png").as_posix(), part
+                    yield (images / path.name).as_posix(), mask_of(self.data_path, masks, path.stem), part
 
     def _amounts(self, cells: list[str]) -> list[dict[int, int]]:
         """The pixels of each id in each mask; empty for masks that cannot be read, which packing names."""

@@ -11,13 +11,16 @@ import pandas as pd
 
 from utils.errors import UserError
 
+_NOTHING = ("nan", "NaN", "<NA>")  # what a missing value is called where a program writes it as text
+
 
 def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]:
     """The rows of a csv file as text, by the number of their last line, and lines that are none, with the reason.
 
     Cells are separated by commas, semicolons or tabs; the text is UTF-8, UTF-16 with its mark, or Windows' Latin
     letters. `UserError`, which names the argument, where the file cannot be read, a quotation mark is not closed, or a
-    column has no name of its own. Columns without a name, such as the index that pandas writes, are passed over.
+    column has no name of its own. Columns without a name, such as the index that pandas writes, are passed over, and
+    cells with Python's or NumPy's `nan` in them are empty.
     """
     text = _decoded(path, argument)
     separator = max(",;\t", key="".join(text.splitlines()[:1]).count)
@@ -28,7 +31,7 @@ def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]
         header = [name.strip() for name in next(reader, [])]
         for cells in reader:
             if len(cells) == len(header) and not any(re.search(r"[\r\n\0]", cell) for cell in cells):
-                lines[reader.line_num] = [cell.strip() for cell in cells]
+                lines[reader.line_num] = ["" if cell.strip() in _NOTHING else cell.strip() for cell in cells]
             elif any(cells):
                 faults.append(f"{path.name}, line {reader.line_num}: not a cell for each of the {len(header)} columns")
     except csv.Error as error:

@@ -93,6 +93,15 @@ def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
     assert "annotation 1: of no photograph" in (coco / "missing_files.txt").read_text()
 
 
+def test_photographs_that_are_not_there_are_named(coco: Path) -> None:
+    (coco / "images" / "train2017" / f"{2:012}.jpg").unlink()
+    table = select("coco", coco)
+    assert [Path(cell).stem[-1] for cell in table.image_ids] == ["1", "3", "7"]
+    assert set(read_boxes(table)["image"]) == {table.image_ids[0], table.image_ids[2]}
+    listing = (coco / "missing_files.txt").read_text()
+    assert listing == f"images/train2017/{2:012}.jpg: there is no such photograph\n"
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"images": 3, "annotations": [], "categories": []}'])
 def test_broken_instances_file_is_one_line(coco: Path, content: str) -> None:
     (coco / "annotations" / "instances_train2017.json").write_text(content)

@@ -100,6 +100,13 @@ def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_nan_is_an_empty_cell(tmp_path: Path) -> None:
+    write(tmp_path, "image,class,site\n0.jpg,1.0,nan\n1.jpg,nan,x\n2.jpg,NaN,x\n3.jpg,0.0,<NA>\n", *FOUR)
+    found = find("csv", tmp_path)
+    assert rows_of(found, "site") == {("0.jpg", "1", ""), ("3.jpg", "0", "")}
+    assert found.faults == ["images.csv, line 3: no class", "images.csv, line 4: no class"]
+
+
 @pytest.mark.parametrize("cell", ["../0.jpg", "/etc/passwd", "a/../../0.jpg", "a\\0.jpg", "C:\\0.jpg"])
 def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) -> None:
     write(tmp_path, f"image,class\n0.jpg,a\n{cell},a\n", "0.jpg")
@@ -115,6 +122,9 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ("image,user\n0.jpg,a\n", r"no column class, and none of files \(depth_euclidean, normal.*mask\)"),
         ("image,class,class\n0.jpg,a,b\n", "two columns have the same name"),
         ("image,class,rgb\n0.jpg,a,b\n", "cannot be called 'rgb'"),
+        ("image,class\n", "no row under the names of its columns"),
+        ("image,class\n0.jpg,-1\n1.jpg,0\n2.jpg,1\n", "class '-1': classes are numbered from 0 on"),
+        ("image,class\n0.jpg,0.0\n1.jpg,-1.0\n", r"class '-1\.0': classes are numbered from 0 on"),
         ("image,class,split\n0.jpg,a,train\n1.jpg,a,dev\n", "line 3: 'dev' is none of train, val and test"),
         ('image,class\n0.jpg,"a\n1.jpg,b\n', r"images\.csv, line 3: .* a quotation mark not closed"),
         (b"image,class\n0.jpg,\x81\x8d\n", "no text in UTF-8"),

@@ -36,6 +36,24 @@ def test_classes_called_by_numbers_are_in_their_order(tmp_path: Path) -> None:
     assert find("folder", tmp_path).about.classes["class"].names == ("0", "9", "10", "100")
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("Dog", "dog"), "'Dog' and 'dog' are taken for two classes"),
+        (("polar bear", "polar  bear"), "are taken for two classes"),
+        (("\u00e9", "e\u0301"), "are taken for two classes"),
+        (("dog", "dogs"), ""),
+    ],
+)
+def test_classes_that_look_alike_are_said(
+    tmp_path: Path, names: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touch(tmp_path, *(f"{name}/1.jpg" for name in names))
+    assert len(find("folder", tmp_path).about.classes["class"].names) == 2
+    printed = capsys.readouterr().out
+    assert said in printed and bool(said) == bool(printed)
+
+
 NAMES = {"part": ["train", "Training", "val", "valid", "test"], "domain": ["photo", "sketch"], "class": ["a", "b", "c"]}
 PARTS = {"train": "train", "Training": "train", "val": "val", "valid": "val", "test": "test"}
 

@@ -75,6 +75,17 @@ def test_photographs_without_a_mask_and_broken_masks_are_named(camvid: Path) -> 
     assert [table.image_ids[i] for i in data.train] == ["train/rgb/b.jpg"]
 
 
+def test_the_ending_of_a_mask_may_be_in_capitals(camvid: Path) -> None:
+    folder = camvid / "train" / "label"
+    (folder / "a.png").rename(folder / "a.PNG")
+    assert select("masks", camvid, void_ids=[11]).files["mask"][1:] == ("train/label/a.PNG", "train/label/b.png")
+
+
+def test_no_mask_is_one_line(camvid: Path) -> None:
+    with pytest.raises(UserError, match=r"none of 3 photographs has a mask; ids/c\.png: .*--mask_folder"):
+        select("masks", camvid, mask_folder="ids")
+
+
 def test_one_folder_is_split_at_random(tmp_path: Path) -> None:
     for number in range(20):
         save_image(tmp_path / "images" / f"{number}.png", number)
