@@ -99,7 +99,7 @@ def main() -> None:
     report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
         rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
-        report_n_clusters(rows, f"Clusters of {args.task} embeddings", run.path)
+        report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)

@@ -90,6 +90,7 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings, similarity_tables
     from reports.console import narrow
+    from reports.labels import in_order, task_label
     from utils import partition_plots
     from utils.runs import data_path_or_default
 
@@ -99,8 +100,15 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
         rows = table.round(4).rename_axis("clusters of").reset_index()
         write_table(rows, folder / f"task_similarity_{name}")
         print(f"task similarity, {name}\n{narrow(rows, ['clusters of'])}\n")
-    panels = {"adjusted mutual information": (information, "Blues"), "transport distance": (transport, "Blues_r")}
-    print(f"figure in {partition_plots.similarity(panels, folder / 'task_similarity.png')}")
+    order = in_order(information)
+    panels = {
+        label: (table.loc[order, order].rename(index=task_label, columns=task_label), colours)
+        for label, table, colours in (
+            ("adjusted mutual information", information, "Blues"), ("transport distance", transport, "Blues_r"),
+        )
+    }  # fmt: skip
+    title = "How alike the tasks' clusters are, to each other and to the classes"
+    print(f"figure in {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

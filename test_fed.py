@@ -69,7 +69,7 @@ def main() -> None:
     from network.client import LocalSettings
     from network.partition.dealing import check_unchanged
     from network.partition.dispersion import measure
-    from network.partition.groups import dealing_of, within
+    from network.partition.groups import dealing_of, split_label, within
     from network.partition.local_test import deal_held_out
     from network.report import report_partition, report_run
     from network.simulation import Simulation, shared_run
@@ -95,7 +95,7 @@ def main() -> None:
     reads = (start, early_file(args.trained_model_dir, args.task, args.use_cbam), clusters, *method.reads())
     made_with = provenance(args, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with))
-    title = f"{args.task}, {args.type.replace('_', ' ')}, α = {args.alpha:g}"
+    title = f"{model.task.label}, {split_label(args.type)}, α = {args.alpha:g}, seed {args.rand_seed}"
     uneven = measure(dealing, data, args, accelerator)
     if args.resume_training:
         check_unchanged(dealing, run.path)
@@ -111,7 +111,7 @@ def main() -> None:
         simulation.resume()
     run.track(accelerator, len(simulation.rows))
     simulation.train()
-    report_run(simulation, f"{args.method}, {title}", uneven)
+    report_run(simulation, f"{method.label()}, {title}", uneven)
     accelerator.end_training()
 
 

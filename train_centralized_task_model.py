@@ -97,8 +97,8 @@ def main() -> None:
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
     values = report_held_out(best, data, trivial, accelerator, run.figures)
-    title = f"{args.task}, central training"
-    plots.loss_curve(training.history, trivial["loss"], title, run.figures / "loss.png")
+    title = f"{model.task.label}: central training, seed {args.rand_seed}"
+    plots.loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
     summary = {"test": values, "trivial": trivial, "best_model": best_path}
     run.write_summary(summary, digests(files, args.result_path))
     accelerator.end_training()

@@ -25,6 +25,9 @@ BOXES = "boxes"  # what the classes of its file of boxes are called
 MOST_BOXES = 100  # of an image; COCO's have at most 93
 VOID = 255  # the packed id of pixels that are of no class
 
+_LOSS_LABELS = {"l1": "L1 loss", "mse": "mean squared error", "cross_entropy": "cross-entropy, nats",
+                "fcos": "FCOS loss"}  # fmt: skip
+
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
 Decode = Callable[["Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
 # (target or output, values as stored, which pixels hold a surface) -> the same in physical units
@@ -96,6 +99,7 @@ class Task:
     task has is the table's to say: an entry of the registry has none, and no output, until `with_classes`. An image in
     which nothing is valid does not count, unless the task has `empty_counts`: no object is an answer, too. `unit` is
     that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
+    `title` is what figures call it; without one, they say `name` in words.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`.
     """
@@ -115,6 +119,7 @@ class Task:
     classes: ClassSet | None = None
     masked: bool = True
     empty_counts: bool = False
+    title: str = ""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -126,6 +131,17 @@ class Task:
     def boxes(self) -> bool:
         """Whether the target is the boxes of objects."""
         return self.encoding is not None and self.encoding.boxes
+
+    @property
+    def label(self) -> str:
+        """Its name in figures, such as "Surface normals"."""
+        return self.title or self.name.replace("_", " ").capitalize()
+
+    @property
+    def loss_label(self) -> str:
+        """Its loss in figures, with the unit where it has one: "L1 loss, m"."""
+        in_unit = self.loss == "l1" and self.unit and self.physical is None
+        return _LOSS_LABELS.get(self.loss, self.loss.replace("_", " ")) + (f", {self.unit}" if in_unit else "")
 
     @property
     def labelled_by(self) -> str:
@@ -241,7 +257,7 @@ def published_picture(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 _ENTRIES = (
     Task(
         "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
-        activation="tanh", colormap="magma_r", value_range=None,
+        title="Depth", activation="tanh", colormap="magma_r", value_range=None,
         unit="m, given the farthest surface", physical=scaled_in_metres,
         variants={
             "metric": {"decode": decode_metres, "activation": "identity", "unit": "m", "physical": None},
@@ -253,7 +269,8 @@ _ENTRIES = (
         },
     ),
     Task(
-        "normal", 3, decode_normals, "l1", ("angle",), NORMAL, activation="tanh", value_range=(-1.0, 1.0),
+        "normal", 3, decode_normals, "l1", ("angle",), NORMAL, title="Surface normals", activation="tanh",
+        value_range=(-1.0, 1.0),
         variants={
             "published": {
                 "decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0), "masked": False,
@@ -267,11 +284,11 @@ _ENTRIES = (
     ),
     Task(
         "keypoints3d", 1, decode_image_scale, "l1", ("mae", "rmse"), Encoding("keypoints3d", "uint16", 1),
-        activation="tanh", colormap="inferno",
+        title="3D key points", activation="tanh", colormap="inferno",
     ),
     Task(
         "edge_texture", 1, decode_image_scale, "l1", ("mae", "rmse", "edge_f1"),
-        Encoding("edge_texture", "uint16", 1, nothing=(0,)), activation="tanh", colormap="gray",
+        Encoding("edge_texture", "uint16", 1, nothing=(0,)), title="Texture edges", activation="tanh", colormap="gray",
     ),
     Task(
         "principal_curvature", 2, decode_signed_scale, "mse", ("mae", "rmse"),
@@ -282,7 +299,8 @@ _ENTRIES = (
     Task(
         "segment_semantic", 0, decode_segments, "cross_entropy", ("overlap",),
         Encoding("segment_semantic", "uint8", 1, nothing=(VOID,), categorical=True), categorical=True,
-        value_range=None, variants={"published": {"activation": "tanh", "metrics": ("published_overlap",)}},
+        title="Semantic segmentation", value_range=None,
+        variants={"published": {"activation": "tanh", "metrics": ("published_overlap",)}},
     ),
     Task(
         "segmentation", 0, decode_segments, "cross_entropy", ("overlap",),
@@ -293,7 +311,8 @@ _ENTRIES = (
         Encoding(BOXES, "float32", 5, boxes=True), categorical=True, value_range=None, empty_counts=True,
     ),
     Task(
-        "class_scene", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,
+        "class_scene", 0, decode_class, "cross_entropy", ("hits",), title="Scene classes", categorical=True,
+        value_range=None,
     ),
     Task(
         "classification", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,

@@ -66,7 +66,7 @@ def report_held_out(
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     """Predictions on held-out images: beside the targets, boxes over them, or a confusion matrix for classes."""
     model.eval()
-    title = f"{data.task.name}, held-out images"
+    title = f"{data.task.label}, held-out images"
     if data.task.boxes:
         batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
         boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
@@ -99,18 +99,19 @@ def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, 
     drawn, clusters = evenly(used, _POINTS), np.unique(assignments[used])
     points = tsne(reduced[drawn], seed)
     by_cluster = np.searchsorted(clusters, assignments[drawn])
-    title = f"Embeddings of {data.task.name}"
-    labels = [f"cluster {k}" for k in clusters]
-    plots.tsne(points, by_cluster, labels, f"{title} by cluster", folder / "tsne_clusters.png")
+    title = f"{data.task.label}: embeddings of the training images"
+    plots.tsne(points, by_cluster, [str(k) for k in clusters], "cluster", title, folder / "tsne_clusters.png")
     classes = data.table.labels[drawn]
     if (classes >= 0).all():
-        plots.tsne(points, classes, data.table.class_names, f"{title} by class", folder / "tsne_classes.png")
+        plots.tsne(points, classes, data.table.class_names, "class", title, folder / "tsne_classes.png")
     samples = []
     for k in clusters:
         # The table may have its images in the order of their classes.
         members = torch.from_numpy(evenly(used[assignments[used] == k], _OF_A_CLUSTER))
         samples.append(data.batch(members).images.cpu().numpy())
-    plots.cluster_samples(samples, f"{title}: images a cluster", folder / "cluster_samples.png")
+    plots.cluster_samples(
+        samples, f"{data.task.label}: training images of each cluster", folder / "cluster_samples.png"
+    )
 
 
 def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: Path) -> None:

@@ -63,7 +63,8 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity, "notes": notes}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
-    plots.federated_loss(rows, losses, title, run.figures / "loss.png")
+    measure = simulation.data.task.loss_label
+    plots.federated_loss(rows, losses, title, measure, run.figures / "loss.png")
     run.write_summary(summary)  # last, because it marks the run as finished
     names = metric_names(simulation.data.task)
     values = {

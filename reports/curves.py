@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reports.finished import Finished, finished_runs
+from reports.labels import loss_label
 from reports.tables import LOSS_COLUMNS, differing
 from utils.errors import UserError
 from utils.runs import ASIDE
@@ -17,14 +18,16 @@ from utils.runs import ASIDE
 Dealt = dict[str, dict[float, tuple[np.ndarray, float]]]
 _DEALT = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]
+_MEASURED = ["loss", "trivial", "measure"]
 
 
 def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) -> pd.DataFrame:
     """The loss by round of the finished runs of some methods, or of all: a row a run and round that was evaluated.
 
-    Columns: task, method, type, alpha, rand_seed, round, `mean` and `std` over clients on the part of the data
-    `split` (see `reports.tables.SPLITS`; of clients' own models where they have some; no `std` on the common held-out
-    images), and `trivial`, the trivial predictor's loss there. UserError without runs, or where they differ in more.
+    Columns: task, method, type, alpha, rand_seed, round, `loss` on the part of the data `split` (see
+    `utils.plots.IMAGES`; a mean over clients, of their own models where they have some), `trivial`, the trivial
+    predictor's loss there, and `measure`, what the loss is called. UserError without runs, or where they differ in
+    more.
     """
     runs = _runs(result_path, methods)
     _settings(runs, ())
@@ -32,7 +35,7 @@ def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) ->
 
 
 def read_last(result_path: Path, split: str, argument: str) -> pd.DataFrame:
-    """The loss after the last round of all finished runs, a row each: task, method, …, the argument, `mean`, `trivial`.
+    """The loss after the last round of all finished runs, a row each: those columns of `read_rounds`, and the argument.
 
     The argument's values are as they were given, numbers or text. UserError without runs, or where they differ in more
     than the argument.
@@ -45,7 +48,8 @@ def read_last(result_path: Path, split: str, argument: str) -> pd.DataFrame:
     settings = _settings(runs, (argument,))
     last = [_rounds(run, split).iloc[-1] for run in runs]
     values = pd.Series([run.args[argument] for run in runs], dtype=object)  # None beside numbers stays what it is
-    return settings.assign(**{argument: values}, **{name: [row[name] for row in last] for name in ("mean", "trivial")})
+    measured = {name: [row[name] for row in last] for name in _MEASURED}
+    return settings.assign(**{argument: values}, **measured)
 
 
 def read_dealings(result_path: Path) -> dict[str, Dealt]:
@@ -85,8 +89,6 @@ def _rounds(run: Finished, split: str) -> pd.DataFrame:
     metrics = pd.read_csv(run.path / "metrics.csv")
     metrics = metrics[metrics.filter(regex="train_loss_mean$").notna().any(axis=1)]  # the others were not evaluated
     column = next((name for name in LOSS_COLUMNS[split] if name in metrics), None)
-    mean = metrics[column] if column else np.nan
-    std = metrics[column.removesuffix("mean") + "std"] if column and column.endswith("mean") else np.nan
-    trivial = run.summary["trivial"].get(split, {}).get("loss", np.nan)
-    values = {"round": metrics["round"], "mean": mean, "std": std, "trivial": trivial}
-    return pd.DataFrame({name: run.args[name] for name in _GRID} | values)
+    loss, trivial = metrics[column] if column else np.nan, run.summary["trivial"].get(split, {}).get("loss", np.nan)
+    values = dict(zip(_MEASURED, (loss, trivial, loss_label(run.args)), strict=True))
+    return pd.DataFrame({name: run.args[name] for name in _GRID} | {"round": metrics["round"]} | values)

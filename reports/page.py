@@ -39,6 +39,7 @@ _STAGES = ("extract_datapoints", "train_centralized", "extract_embeddings", "tes
 _VERSIONS = ("code_version", "data_version", "commit", "gpu")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( .*)?")
 _EMPTY = {"", "–"}
+_LEAD = "tables/comparison"
 _RUN_FIGURE = 1000  # pixels across; those of tables and sweeps stay as they are
 
 
@@ -63,7 +64,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Part:
-    """A table, or figures, under one heading; `common` is what the rows of a table have in common."""
+    """A table, or figures, under one heading; `common` is what the rows of a table have in common.
+
+    A part that is not `open` shows what it has when its heading is clicked.
+    """
 
     title: str
     id: str
@@ -72,6 +76,13 @@ class Part:
     rows: Sequence[Sequence[str]] = ()
     figures: Sequence[Figure] = ()
     common: Mapping[str, str] = field(default_factory=dict)
+    open: bool = False
+
+    @property
+    def size(self) -> str:
+        """How much it has."""
+        what, n = ("row", len(self.rows)) if self.columns else ("figure", len(self.figures))
+        return f"{n} {what}{'s' * (n != 1)}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,9 @@ class _Run:
 
 
 def report_page(result_path: Path) -> str:
-    """The page: every table, every figure of tables and sweeps, those of each first seed's runs, and all runs.
+    """The page: figures of tables and sweeps, every table, figures of each first seed's runs, and all runs.
+
+    The comparison of the splits and what it says in words come first.
 
     Raises `UserError` if there is no run, or a run's or table's file cannot be read.
     """
@@ -104,9 +117,11 @@ def report_page(result_path: Path) -> str:
     if not runs:
         raise UserError(f"{result_path} has no run; see --result_path")
     tables = [_table_part(path, result_path) for path in _tables(result_path)]
+    figures = [*_figure_parts(result_path)]
+    lead = next((part.figures[0] for part in figures if part.title == _LEAD), None)
     parts = {
+        "Figures": ([part for part in figures if part.title != _LEAD], ""),
         "Tables": (tables, "Click a column's head to sort by it."),
-        "Figures": ([*_figure_parts(result_path)], ""),
         "Figures of runs": ([*_run_figures(runs)], "Of each first seed; those of the others are in their folders."),
         "Runs": ([*_run_tables(runs)], "Folders are relative to the results folder, where this page belongs."),
     }
@@ -115,7 +130,7 @@ def report_page(result_path: Path) -> str:
         Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     )
     return template.render(
-        title=f"Results in {result_path}", sections=sections, sentences=_sentences(result_path),
+        title=f"Results in {result_path}", lead=lead, sections=sections, sentences=_sentences(result_path),
         versions=check_versions(result_path, mixed_versions=True),
         about=f"{len(runs)} runs and {len(tables)} tables, put together on {datetime.now():%Y-%m-%d at %H:%M}.",
     )  # fmt: skip
@@ -167,15 +182,17 @@ def _figure_parts(result_path: Path) -> Iterator[Part]:
         name = path.relative_to(result_path)
         if not set(_STAGES) & set(name.parts):
             title = name.with_suffix("").as_posix().replace("figures/", "")
-            yield Part(title, _id("figure", title), figures=[_figure(path, name.as_posix(), None)])
+            yield Part(title, _id("figure", title), figures=[_figure(path, name.as_posix(), None)], open=True)
 
 
 def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
-    """A part a stage and task with the figures of the runs of its first seed."""
+    """A part per stage and task with the figures of its first seed's runs; of a stage, the best learnt task first."""
     groups: dict[tuple[str, str], list[_Run]] = {}
     for run in runs:
         groups.setdefault((run.stage, str(run.args.get("task", ""))), []).append(run)
-    for (stage, task), members in groups.items():
+    stages, learnt = list(dict.fromkeys(run.stage for run in runs)), _learnt(runs)
+    order = sorted(groups, key=lambda group: (stages.index(group[0]), -learnt.get(group[1], 0.0)))
+    for (stage, task), members in ((group, groups[group]) for group in order):
         first = min(run.args.get("rand_seed", 0) for run in members)
         figures = [
             _figure(path, f"{run.name}: {path.stem}", _RUN_FIGURE)
@@ -185,6 +202,17 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
         if figures:
             title = f"{stage} {task}".strip()
             yield Part(title, _id("run-figures", title), figures=figures)
+
+
+def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
+    """By which part of the trivial predictor's loss the best central model of each task is below it."""
+    shares: dict[str, float] = {}
+    for run in runs:
+        summary = _json(run.path / "summary.json")
+        if run.stage.endswith("train_centralized") and {"test", "trivial"} <= summary.keys():
+            share = 1 - summary["test"]["loss"] / summary["trivial"]["loss"]
+            shares[run.args["task"]] = max(share, shares.get(run.args["task"], share))
+    return shares
 
 
 def _figure(path: Path, caption: str, width: int | None) -> Figure:

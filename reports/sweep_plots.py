@@ -1,4 +1,7 @@
-"""The figures of whole sweeps: loss by round, and how sensitive it is to an argument."""
+"""The figures of whole sweeps: loss by round, how sensitive it is to an argument, and what splits cost.
+
+Error bars and bands have one meaning in all of them: the 95 % interval of the mean over seeds, by Student's t.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +13,46 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from reports.curves import Dealt
+from reports.labels import in_order, method_label, task_label
 from reports.statistics import interval
 from reports.tables import increase
 from utils.partition_plots import stack
-from utils.plots import COLOURS, save
-from utils.runs import SPLITS
+from utils.plots import COLOURS, IMAGES, palette, save
 
-# What is dealt, its colour and its line.
+# What is dealt, its colour, line and marker.
 _KINDS = {
-    "iid": ("IID", "#555555", "--"),
-    "class_based": ("class-based", COLOURS["class"], "-"),
-    "embedding_based": ("embedding-based", COLOURS["embedding"], "-"),
+    "iid": ("IID", "#555555", "--", "s"),
+    "class_based": ("class-based split", COLOURS["class"], "-", "o"),
+    "embedding_based": ("embedding-based split", COLOURS["embedding"], "-", "^"),
 }
 _TRIVIAL = ("trivial predictor", "#555555", ":")
+_INTERVAL = "95 % t interval over seeds"
+_BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
+_GROUPS = {"class_based": "class", "embedding_based": "cluster"}
 _PANEL = (2.5, 1.9)  # inches
 _LETTERS_AN_INCH = 10  # of a title, at least
+_MOST_MARKERS = 30  # of a line; more would hide it
+_MOST_IN_LEGEND = 24
 
 
 def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
-    """Loss by round, a panel a task (rows) and alpha (columns); `table` comes from `read_rounds`.
+    """Loss by round, a panel per task (rows) and alpha (columns); `table` comes from `read_rounds`.
 
-    Lines are means over seeds; their bands the spread over seeds, and the wide pale ones that over clients, as
-    standard deviations. The random split and the trivial predictor know no alpha: their lines are the same in all
+    Lines are means over seeds. The IID split and the trivial predictor know no alpha: their lines are the same in all
     panels of a task.
     """
     table = table[table["method"] == method]
-    tasks = list(dict.fromkeys(table["task"]))
+    tasks = in_order(table["task"])
     alphas = sorted(table.loc[table["type"] != "iid", "alpha"].unique()) or [np.nan]
-    title = f"{method}: loss by round, {SPLITS[split]}, mean over {_seeds(table)}"
-    bands = [Patch(color="black", alpha=0.3, lw=0, label="± std over seeds"),
-             Patch(color="black", alpha=0.12, lw=0, label="± std over clients")]  # fmt: skip
-    figure, axes = _grid(len(tasks), len(alphas), title, bands)
+    title = f"{method_label(method)}: loss by round\n{IMAGES[split]}, mean over {_seeds(table)}"
+    figure, axes = _grid(len(tasks), len(alphas), title, _legend(table, band=True))
     for row, task in enumerate(tasks):
         of_task = table[table["task"] == task]
         # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
@@ -57,26 +64,27 @@ def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
                 in_view.extend(_line(axes[row, column], part, kind))
         low, high = np.nanmin(in_view), np.nanmax(in_view)
         margin = 0.05 * (high - low)
-        axes[row, 0].set(ylabel=f"{task}\nloss", ylim=(low - margin, high + margin))
+        axes[row, 0].set(ylim=(low - margin, high + margin))
+        axes[row, 0].set_ylabel(f"{task_label(task)}\n{of_task['measure'].iloc[0]}")
     for axis, alpha in zip(axes[0], alphas, strict=True):
-        axis.set_title(f"α = {alpha:g}")
+        axis.set_title("" if np.isnan(alpha) else f"α = {alpha:g}")
     for axis in axes[-1]:
         axis.set_xlabel("round")
-    return save(figure, path, print_too=True)
+    for axis in axes.flat:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return save(figure, path)
 
 
-def _line(axis: Any, part: pd.DataFrame, kind: str) -> tuple[float, float]:
-    """A split's line with its bands; returns the lowest and highest value after the first evaluation."""
-    label, colour, style = _KINDS[kind]
-    seeds = part.pivot_table(index="round", columns="rand_seed", values="mean")
-    clients = part.groupby("round")["std"].mean().fillna(0.0)
-    mean, spread = seeds.mean(axis=1), seeds.std(axis=1, ddof=1).fillna(0.0)
-    bands = [(spread, 0.3)] if kind == "iid" else [(clients, 0.12), (spread, 0.3)]
-    for band, opacity in bands:
-        axis.fill_between(mean.index, mean - band, mean + band, color=colour, alpha=opacity, lw=0)
-    axis.plot(mean.index, mean, style, color=colour, lw=1.4, label=label)
-    widest = np.max([band for band, _ in bands], axis=0)
-    return float((mean - widest).iloc[1:].min()), float((mean + widest).iloc[1:].max())
+def _line(axis: Any, part: pd.DataFrame, kind: str) -> list[float]:
+    """A split's line with its band; returns what should be in view of it: all seeds after the first evaluation."""
+    label, colour, style, marker = _KINDS[kind]
+    seeds = part.pivot_table(index="round", columns="rand_seed", values="loss")
+    low, high = np.array([interval(losses) for losses in seeds.to_numpy()]).T
+    axis.fill_between(seeds.index, low, high, color=colour, alpha=0.2, lw=0)
+    every = 1 + len(seeds) // _MOST_MARKERS
+    axis.plot(seeds.index, seeds.mean(axis=1), style, marker=marker, ms=2.5, markevery=every, color=colour, lw=1.2,
+              label=label)  # fmt: skip
+    return [float(seeds.iloc[1:].min(axis=None)), float(seeds.iloc[1:].max(axis=None))]
 
 
 def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
@@ -89,29 +97,30 @@ def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
 
 
 def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> Path:
-    """Loss after the last round by the values of an argument, a panel a task (columns) and method with alpha (rows).
+    """Loss after the last round by the values of an argument, a panel per task (columns) and method with alpha (rows).
 
-    Points are means over seeds with their 95 % t intervals; `table` comes from `read_last`. Positive numbers stand on
-    a logarithmic axis; where some value is none, all are categories. The random split knows no alpha: along that, its
-    loss is the same.
+    Points are means over seeds; `table` comes from `read_last`. Positive numbers stand on a logarithmic axis; where
+    some value is none, all are categories. The IID split knows no alpha: along that, its loss is the same.
     """
     dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     if argument == "alpha" and not dealt.empty:
         iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": dealt["alpha"].unique()}), how="cross")
     fixed = [name for name in ("method", "alpha") if name != argument]
     rows = sorted({*(iid if dealt.empty else dealt)[fixed].itertuples(index=False, name=None)})
-    tasks = list(dict.fromkeys(table["task"]))
-    title = f"Sensitivity to {argument}: loss after the last round, {SPLITS[split]}, mean over {_seeds(table)}"
-    figure, axes = _grid(len(rows), len(tasks), title, share="col")
+    tasks = in_order(table["task"])
+    name = "α" if argument == "alpha" else argument
+    title = f"Loss after the last round by {name}\n{IMAGES[split]}, mean over {_seeds(table)}"
+    figure, axes = _grid(len(rows), len(tasks), title, _legend(table), share="col")
     for (row, values), (column, task) in product(enumerate(rows), enumerate(tasks)):
-        axis, setting = axes[row, column], dict(zip(fixed, values, strict=True))
+        axis, setting, of_task = axes[row, column], dict(zip(fixed, values, strict=True)), table[table["task"] == task]
         of_iid = _with(iid, {"task": task} | {name: value for name, value in setting.items() if name != "alpha"})
         _points(axis, pd.concat([_with(dealt, {"task": task} | setting), of_iid], ignore_index=True), argument)
-        _trivial([axis], table[table["task"] == task])
-        axis.set(title=task if row == 0 else "", xlabel=argument if row == len(rows) - 1 else "")
-        said = ", ".join(f"α = {value:g}" if name == "alpha" else value for name, value in setting.items())
-        axis.set_ylabel(f"{said}\nloss" if column == 0 else "")
-    return save(figure, path, print_too=True)
+        _trivial([axis], of_task)
+        axis.set(title=task_label(task) if row == 0 else "", xlabel=name if row == len(rows) - 1 else "")
+        said = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in setting.items()]
+        measure = of_task["measure"].iloc[0]
+        axis.set_ylabel(f"{', '.join(said)}\n{measure}" if column == 0 else measure)
+    return save(figure, path)
 
 
 def _with(table: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
@@ -125,8 +134,8 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
     values = sorted(labels.unique(), key=lambda label: (isinstance(label, str), label))
     logarithmic = all(not isinstance(value, str) and value > 0 for value in values)
     place = {value: value if logarithmic else rank for rank, value in enumerate(values)}
-    for shift, (kind, (label, colour, style)) in zip((-1, 0, 1), _KINDS.items(), strict=True):
-        groups = sorted(part.loc[part["type"] == kind, "mean"].groupby(labels), key=lambda group: place[group[0]])
+    for shift, (kind, (label, colour, style, marker)) in zip((-1, 0, 1), _KINDS.items(), strict=True):
+        groups = sorted(part.loc[part["type"] == kind, "loss"].groupby(labels), key=lambda group: place[group[0]])
         x = np.array([place[value] for value, _ in groups], float)
         y = np.array([losses.mean() for _, losses in groups])
         low, high = np.array([interval(losses) for _, losses in groups]).reshape(-1, 2).T
@@ -135,14 +144,16 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
         x = x * (1 + 0.03 * shift) if logarithmic else x + 0.08 * shift
         # Lines between categories would mean nothing.
         axis.errorbar(
-            x, y, error, fmt="o", ls=style if logarithmic else "", ms=3.5, capsize=2, lw=1.2, color=colour, label=label
-        )
+            x, y, error, fmt=marker, ls=style if logarithmic else "", ms=3.5, capsize=2, lw=1.2, color=colour,
+            label=label,
+        )  # fmt: skip
     names = [value if isinstance(value, str) else f"{value:g}" for value in values]
     if logarithmic:
         axis.set_xscale("log")
         axis.set_xticks(values, names)
         axis.xaxis.set_minor_locator(NullLocator())
     else:
+        names = [method_label(name) for name in names] if argument == "method" else names
         axis.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
         axis.set_xlim(-0.5, len(names) - 0.5)
 
@@ -152,44 +163,62 @@ def _is_number(value: Any) -> bool:
 
 
 def distributions(dealt: Dealt, task: str, path: Path) -> Path:
-    """The clusters and classes that clients have, a panel a split (rows) and alpha (columns), as stacked bars.
+    """The clusters and classes that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
 
-    `dealt` comes from `read_dealings`; a colour is a cluster or class, in their order.
+    `dealt` comes from `read_dealings`; each row has a legend of its colours, if they are few.
     """
     kinds = [kind for kind in _KINDS if dealt.get(kind)]
     alphas = sorted({alpha for kind in kinds for alpha in dealt[kind]})
-    figure, axes = _grid(len(kinds), len(alphas), f"{task}: what clients have, a colour a cluster or class", None)
-    for (row, kind), (column, alpha) in product(enumerate(kinds), enumerate(alphas)):
-        axis = axes[row, column]
-        if alpha in dealt[kind]:
-            counts, emd = dealt[kind][alpha]
-            stack(axis, counts)
-            axis.set_title(f"{f'α = {alpha:g}, ' if row == 0 else ''}EMD {emd:.2f}", fontsize="medium")
-        axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(kinds) - 1 else "")
-        axis.set_ylabel(f"{_KINDS[kind][0]}\nimages" if column == 0 else "")
-    return save(figure, path, print_too=True)
+    figure, axes = _grid(len(kinds), len(alphas), f"{task_label(task)}: images of each client by cluster and class")
+    for row, kind in enumerate(kinds):
+        for axis, alpha in zip(axes[row], alphas, strict=True):
+            if alpha in dealt[kind]:
+                counts, emd = dealt[kind][alpha]
+                stack(axis, counts)
+                axis.set_title(f"α = {alpha:g}, EMD {emd:.2f}", fontsize="medium")
+            axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(kinds) - 1 else "")
+        axes[row, 0].set_ylabel(f"{_KINDS[kind][0]}\nimages")
+        if (n_groups := counts.shape[1]) <= _MOST_IN_LEGEND:
+            handles = [Patch(color=colour, label=str(group)) for group, colour in enumerate(palette(n_groups))]
+            axes[row, -1].legend(handles=handles, title=_GROUPS[kind], loc="center left", bbox_to_anchor=(1.02, 0.5),
+                                 fontsize="xx-small", title_fontsize="small", ncols=1 + (n_groups > 8))  # fmt: skip
+    return save(figure, path)
 
 
 def _grid(
-    n_rows: int, n_columns: int, title: str, more: Sequence[Patch] | None = (), share: Literal["row", "col"] = "row"
+    n_rows: int, n_columns: int, title: str, handles: Sequence[Artist] = (), share: Literal["row", "col"] = "row"
 ) -> tuple[Figure, np.ndarray]:
-    """Panels under a title and over a legend of the splits, the trivial predictor and `more`; without one for None.
+    """Panels under a title and over a legend of `handles`.
 
     Those of a row, or of a column, share the scale of values: the ones that show the same task.
     """
     panel_width, panel_height = _PANEL
     width = max(5.0, panel_width * n_columns + 0.8)
     figure = Figure((width, panel_height * n_rows + 1.1), layout="constrained")
-    figure.suptitle(fill(title, int(_LETTERS_AN_INCH * width)), fontsize="large")
+    lines = [fill(line, int(_LETTERS_AN_INCH * width)) for line in title.splitlines()]
+    figure.suptitle("\n".join(lines), fontsize="large")
     axes = figure.subplots(n_rows, n_columns, squeeze=False, sharey=share)
     for axis in axes.flat:
         axis.grid(alpha=0.25, lw=0.6)
+        axis.set_axisbelow(True)
         axis.tick_params(labelsize="small")
-    if more is not None:
-        handles = [axes[0, 0].plot([], [], style, color=colour, label=label)[0]
-                   for label, colour, style in (*_KINDS.values(), _TRIVIAL)]  # fmt: skip
-        figure.legend(handles=[*handles, *more], loc="outside lower center", ncols=3, fontsize="small")
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
     return figure, axes
+
+
+def _legend(table: pd.DataFrame, band: bool = False) -> list[Artist]:
+    """What the lines of a table's splits, the trivial predictor and, of several seeds, their interval look like."""
+    splits = [_KINDS[kind] for kind in _KINDS if kind in set(table["type"])]
+    handles: list[Artist] = [
+        Line2D([], [], color=colour, ls=style, marker=marker, ms=4, label=label)
+        for label, colour, style, marker in splits
+    ]
+    label, colour, style = _TRIVIAL
+    handles.append(Line2D([], [], color=colour, ls=style, label=label))
+    if table["rand_seed"].nunique() > 1:
+        handles.append(Patch(color="black", alpha=0.2, lw=0, label=_INTERVAL) if band else _BAR)
+    return handles
 
 
 def _seeds(table: pd.DataFrame) -> str:
@@ -200,40 +229,53 @@ def _seeds(table: pd.DataFrame) -> str:
 def comparison(table: pd.DataFrame, path: Path) -> Path:
     """Relative loss increase over the IID split by task, method, alpha and data split.
 
-    A panel a task and data split; for each method and alpha a bar for class-based and one for embedding-based
-    partitions with the standard deviation over seeds, and a dot a seed. `table` comes from `reports.tables.compare`.
+    A panel per task (columns) and data split (rows); for each method and alpha a bar for class-based and one for
+    embedding-based partitions, a dot for each seed, and the interval of their mean. The panels of a row share their
+    axis, which shows all seeds; an interval that reaches further is cut off. `table` comes from
+    `reports.tables.compare`.
     """
-    tasks, splits = list(dict.fromkeys(table["task"])), [name for name in SPLITS if name in set(table["split"])]
+    tasks, splits = in_order(table["task"]), [name for name in IMAGES if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
     height = max(1.5, 0.34 * len(settings) + 0.5)
-    figure = Figure((3.4 * len(tasks) + 1.6, height * len(splits) + 1.0), layout="constrained")
-    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True)
-    for (row, split), (column, task) in product(enumerate(splits), enumerate(tasks)):
-        axis = axes[row, column]
-        part = table[(table["split"] == split) & (table["task"] == task)]
-        for y, (method, alpha) in enumerate(settings):
-            for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
-                _increase_bars(axis, y, record)
-        axis.axvline(0, color="black", lw=0.8)
-        axis.set_yticks(range(len(settings)), [f"{method}, α = {alpha:g}" for method, alpha in settings])
-        axis.set_ylim(len(settings) - 0.4, -0.6)
-        if row == 0:
-            axis.set_title(task)
-        if column == 0:
-            axis.set_ylabel(SPLITS[split])
-        if row == len(splits) - 1:
-            axis.set_xlabel("loss over IID split, %")
-    handles = [Patch(color=colour, label=f"{kind}-based") for kind, colour in COLOURS.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    figure = Figure((2.1 * len(tasks) + 2.4, height * len(splits) + 1.0), layout="constrained")
+    axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True, sharex="row")
+    for row, split in enumerate(splits):
+        seen = [0.0]
+        for axis, task in zip(axes[row], tasks, strict=True):
+            part = table[(table["split"] == split) & (table["task"] == task)]
+            for y, (method, alpha) in enumerate(settings):
+                for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
+                    seen.extend(_increase_bars(axis, y, record))
+            axis.axvline(0, color="black", lw=0.8)
+            axis.set_yticks(range(len(settings)), [f"{method_label(name)}, α = {alpha:g}" for name, alpha in settings])
+            axis.set(ylim=(len(settings) - 0.4, -0.6), title=task_label(task) if row == 0 else "")
+            axis.grid(axis="x", alpha=0.25, lw=0.6)
+            axis.set_axisbelow(True)
+        margin = 0.06 * (max(seen) - min(seen)) or 1.0
+        axes[row, 0].set(xlim=(min(seen) - margin, max(seen) + margin), ylabel=fill(IMAGES[split], 18))
+        for axis in axes[row]:
+            axis.set_xlabel("increase, %" if row == len(splits) - 1 else "")
+    n_seeds = max(map(len, table["iid"]))
+    figure.suptitle(f"Increase of the loss over the IID split, mean over {n_seeds} seed{'s' * (n_seeds > 1)}")
+    handles: list[Artist] = [Patch(color=colour, label=f"{kind}-based split") for kind, colour in COLOURS.items()]
+    handles += [
+        Line2D([], [], color="black", ls="", marker=".", label="a seed"),
+        Line2D([], [], color="black", marker="|", ms=8, label=_INTERVAL),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
     return save(figure, path)
 
 
-def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> None:
-    """The two bars of one setting, around height `y`."""
+def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float]:
+    """The two bars of one setting, around height `y`; returns the seeds' values."""
+    seen: list[float] = []
     for offset, (kind, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
         values = increase(record[kind], record["iid"])
         values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
         if len(values):
-            error = values.std(ddof=1) if len(values) > 1 else 0.0
-            axis.barh(y + offset, values.mean(), 0.34, xerr=error, capsize=2, color=colour)
-            axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=4)
+            mean, (low, high) = values.mean(), interval(values)
+            error = np.nan_to_num([[mean - low], [high - mean]])
+            axis.barh(y + offset, mean, 0.34, xerr=error, capsize=2, color=colour, error_kw={"lw": 1})
+            axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=3)
+            seen.extend(values)
+    return seen

@@ -55,7 +55,7 @@ def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:
 
 
 def stack(axes: Any, counts: np.ndarray) -> None:
-    """A stacked bar a client of the images that it has of each group, a colour a group, on axes."""
+    """A stacked bar per client of the images that it has of each group, a colour per group, on axes."""
     bottom = np.zeros(len(counts))
     for group, colour in enumerate(palette(counts.shape[1])):
         axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
@@ -98,38 +98,42 @@ def _merged(values: np.ndarray, most: int) -> np.ndarray:
     return np.add.reduceat(values, starts, axis=0)
 
 
-def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], path: Path) -> Path:
-    """Square tables of how alike clusterings are, each with its title and colour map, as annotated matrices."""
+def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], title: str, path: Path) -> Path:
+    """Square tables of how alike clusterings are, each with its measure and colour map, as annotated matrices.
+
+    Colours go from the lowest to the highest value off the diagonal, which would say nothing.
+    """
     n = len(next(iter(tables.values()))[0])
-    figure = Figure((len(tables) * (2.6 + 0.55 * n), 1.6 + 0.5 * n), layout="constrained")
-    for axes, (title, (table, colours)) in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables.items(),
+    figure = Figure((len(tables) * (2.6 + 0.55 * n), 2.0 + 0.5 * n), layout="constrained")
+    figure.suptitle(title)
+    for axes, (measure, (table, colours)) in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables.items(),
                                                strict=True):  # fmt: skip
         values = table.to_numpy()
-        off = values[~np.eye(n, dtype=bool)]  # the diagonal says nothing, and would set the scale
+        off = values[~np.eye(n, dtype=bool)]
         image = axes.imshow(np.where(np.eye(n, dtype=bool), np.nan, values), cmap=colours, vmin=off.min(),
                             vmax=max(off.max(), off.min() + 1e-6))  # fmt: skip
         for row, column in np.ndindex(n, n):
             darkness = 1 - np.mean(image.cmap(image.norm(values[row, column]))[:3])
             colour = "white" if row != column and darkness > 0.5 else "black"
             axes.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
-        axes.set_xticks(range(n), table.columns, rotation=40, ha="right")
+        axes.set_xticks(range(n), table.columns, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(n), table.index)
-        axes.set_title(title)
-        figure.colorbar(image, ax=axes, shrink=0.8)
+        figure.colorbar(image, ax=axes, shrink=0.8, label=measure)
     return save(figure, path)
 
 
 def cluster_numbers(rows: Sequence[Mapping[str, float]], title: str, path: Path) -> Path:
-    """Inertia, silhouette and stability over the number of clusters; `rows` come from `compare_n_clusters`."""
+    """Inertia, silhouette and stability by the number of clusters; `rows` come from `compare_n_clusters`."""
     figure = Figure((10, 3.4), layout="constrained")
     figure.suptitle(title)
     at = [row["n_clusters"] for row in rows]
-    panels = {"inertia": "inertia / that of one cluster", "silhouette": "silhouette", "stability": "stability (ARI)"}
+    panels = {"inertia": "inertia, relative to one cluster", "silhouette": "silhouette",
+              "stability": "stability (ARI), mean ± std of draws"}  # fmt: skip
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         values = [row[name] for row in rows]
         errors = [row["stability_std"] for row in rows] if name == "stability" else None
         axes.errorbar(at, values, errors, marker="o", capsize=3, color="#3b6ea5")
-        axes.set(xscale="log", xlabel="clusters", ylabel=label)
+        axes.set(xscale="log", xlabel="number of clusters", ylabel=label)
         axes.set_xticks(at, at)
         axes.minorticks_off()
         axes.grid(alpha=0.3)

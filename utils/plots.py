@@ -12,9 +12,10 @@ from matplotlib import colormaps
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import AbstractPathEffect, withStroke
+from matplotlib.ticker import MaxNLocator
 
 from utils.files import write_atomically
-from utils.runs import SPLITS
 
 if TYPE_CHECKING:
     from datasets.tasks import ClassSet, Task
@@ -24,13 +25,16 @@ _IN_LEGEND = 32
 _NO_VALUE = to_rgba("#c8c8d8")
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
+# What is measured on, by its name in the columns of `metrics.csv`, as figures say it.
+IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",
+          "test": "all held-out images"}  # fmt: skip
 
 
-def save(figure: Figure, path: Path, print_too: bool = False) -> Path:
-    """Save a figure as PNG, and for print as PDF beside it if asked; returns the PNG's path."""
-    for kind in ("png", "pdf") if print_too else ("png",):
+def save(figure: Figure, path: Path) -> Path:
+    """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path."""
+    for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file
         with write_atomically(path.with_suffix(f".{kind}")) as temporary:
-            figure.savefig(temporary, dpi=150, format=kind)
+            figure.savefig(temporary, dpi=150, format=kind, metadata=metadata)
     return path
 
 
@@ -54,15 +58,21 @@ def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> 
     return save(figure, path)
 
 
-def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: str, path: Path) -> Path:
-    """Training and validation loss over epochs, with the trivial predictor's held-out loss."""
+def loss_curve(
+    history: Sequence[Mapping[str, float]], trivial: float, title: str, measure: str, path: Path
+) -> Path:  # fmt: skip
+    """Training and validation loss over epochs, with the trivial predictor's held-out loss.
+
+    `measure` is what the loss is called, with its unit.
+    """
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     epochs = [row["epoch"] for row in history]
     for key, label in (("train_loss", "training"), ("val_loss", "validation")):
-        axes.plot(epochs, [row[key] for row in history], label=label)
-    axes.axhline(trivial, color="gray", ls="--", label="trivial predictor, held out")
-    axes.set(xlabel="epoch", ylabel="loss", title=title)
+        axes.plot(epochs, [row[key] for row in history], ".-", label=f"{label} images")
+    axes.axhline(trivial, color="gray", ls=":", label="trivial predictor, held-out images")
+    axes.set(xlabel="epoch", ylabel=measure, title=title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     return save(figure, path)
 
@@ -204,17 +214,25 @@ def confusion_matrix(matrix: np.ndarray, names: Sequence[str], title: str, path:
     return save(figure, path)
 
 
-def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], title: str, path: Path) -> Path:
-    """Points of the plane (n, 2), coloured by their ids (n,), with a legend where it has room for them."""
+def tsne(points: np.ndarray, ids: np.ndarray, labels: Sequence[str], kind: str, title: str, path: Path) -> Path:
+    """Points of the plane (n, 2), coloured by their ids (n,), with a legend and labels where there is room for them.
+
+    A label stands at the median of its points; `kind` is what it is of, a cluster or class.
+    """
     figure = Figure((8, 6), layout="constrained")
     axes = figure.subplots()
     colours = palette(len(labels))
+    few = len(labels) <= _IN_LEGEND
+    halo: list[AbstractPathEffect] = [withStroke(linewidth=2.5, foreground="white")]
     for i, label in enumerate(labels):
-        x, y = points[ids == i].T
-        axes.scatter(x, y, s=8, color=colours[i], label=label.replace("_", " "))
-    axes.set(xticks=[], yticks=[], title=title)
-    if len(labels) <= _IN_LEGEND:
-        figure.legend(loc="outside right upper", markerscale=2, fontsize="small")
+        (x, y), name = points[ids == i].T, label.replace("_", " ")
+        axes.scatter(x, y, s=10, color=colours[i], label=name)
+        if few and len(x):
+            text = axes.text(np.median(x), np.median(y), name, ha="center", va="center", fontsize="small")
+            text.set_path_effects(halo)
+    axes.set(xticks=[], yticks=[], title=title, xlabel="t-SNE, first axis", ylabel="t-SNE, second axis")
+    if few:
+        figure.legend(loc="outside right upper", title=kind, markerscale=2, fontsize="small")
     return save(figure, path)
 
 
@@ -230,10 +248,11 @@ def shares(values: Mapping[str, float], title: str, path: Path) -> Path:
 
 
 def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:
-    """Some images of each cluster, a cluster a row; `images[k]` is (n, 3, S, S) in [0, 1]."""
+    """Some images of each cluster, a row per cluster; `images[k]` is (n, 3, S, S) in [0, 1]."""
     columns = max(len(row) for row in images)
-    figure = Figure((columns * 0.9 + 0.6, len(images) * 0.9 + 0.5), layout="constrained")
+    figure = Figure((columns * 0.9 + 0.9, len(images) * 0.9 + 0.5), layout="constrained")
     figure.suptitle(title)
+    figure.supylabel("cluster")
     axes = figure.subplots(len(images), columns, squeeze=False)
     for k, row in enumerate(images):
         axes[k, 0].set_ylabel(k, rotation=0, ha="right", va="center")
@@ -247,15 +266,15 @@ def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Pat
 
 
 def federated_loss(
-    rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, path: Path
-) -> Path:  # fmt: skip
+    rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, measure: str, path: Path
+) -> Path:
     """Loss over rounds, of the global model and of the clients' own, as far as a method has them.
 
     The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
     the global model all of them. Bands are the standard deviation over clients; dotted lines the trivial predictor.
-    Rounds without an evaluation are left out.
+    A point is an evaluation; `measure` is what the loss is called, with its unit.
     """
-    figure = Figure((10, 4.2), layout="constrained")
+    figure = Figure((10, 4.6), layout="constrained")
     figure.suptitle(title)
     panels = dict(zip(("train", "local_test"), figure.subplots(1, 2, sharey=True), strict=True))
     rows = [row for row in rows if rows[0].keys() <= row.keys()]
@@ -267,17 +286,20 @@ def federated_loss(
         column = f"{prefix}{split}_loss"
         if f"{column}_mean" in rows[0]:
             mean, std = (np.array([row[f"{column}_{what}"] for row in rows]) for what in ("mean", "std"))
-            axes.plot(rounds, mean, color=colour, label=f"{label}, mean ± std over clients")
+            axes.plot(rounds, mean, ".-", color=colour, label=f"{label}, mean ± standard deviation over clients")
             axes.fill_between(rounds, mean - std, mean + std, color=colour, alpha=0.2, lw=0)
             # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
             highest.append(np.nanmax((mean + std)[1:], initial=0.0))
     if "test_loss" in rows[0]:
-        panels["local_test"].plot(rounds, [row["test_loss"] for row in rows], "k--", lw=1, label="global, all held out")
+        label = f"global model, {IMAGES['test']}"
+        panels["local_test"].plot(rounds, [row["test_loss"] for row in rows], "k.--", lw=1, label=label)
     for split, axes in panels.items():
         axes.axhline(trivial.get(split, np.nan), color="gray", ls=":", label="trivial predictor")
-        axes.set(xlabel="round", title=SPLITS[split])
-        axes.legend(fontsize="small")
-    panels["train"].set(ylabel="loss", ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
+        axes.set(xlabel="round", title=IMAGES[split])
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels["train"].set(ylabel=measure, ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
+    lines = {line.get_label(): line for axes in panels.values() for line in axes.lines}
+    figure.legend(handles=lines.values(), loc="outside lower center", ncols=2, fontsize="small")
     return save(figure, path)
 
 

@@ -53,7 +53,7 @@ class FedAvg:
     what that can do and what not.
 
     `arguments` are the method's own; each becomes an attribute. `personal` says that clients have models of their own
-    though all tensors travel.
+    though all tensors travel. `title` is what figures call it where that is not the class's name.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -75,12 +75,18 @@ class FedAvg:
         "importance_bound": Argument(None, "the most an image can count; default: no bound", number(float, above=1)),
     }  # fmt: skip
     personal: ClassVar[bool] = False
+    title: ClassVar[str] = ""
     clients_per_round: int | None
     client_sampling: str
     virtual_client_size: int | None
     importance_reweighting: str
     importance_target: str
     importance_bound: float | None
+
+    @classmethod
+    def label(cls) -> str:
+        """Its name in figures; a method that inherits from another does not inherit that."""
+        return vars(cls).get("title") or cls.__name__
 
     def __init__(self, args: Namespace) -> None:
         read_arguments(self, args)

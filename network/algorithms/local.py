@@ -12,6 +12,8 @@ class LocalOnly(FedAvg):
     global model.
     """
 
+    title = "Local training"
+
     def is_shared(self, name: str) -> bool:
         """Nothing travels."""
         return False

@@ -36,6 +36,7 @@ class Scaffold(FedAvg):
     left out of a round, because its loss is not finite, keeps its c_i, and so has no part in the change of c.
     """
 
+    title = "SCAFFOLD"
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
         "scaffold_option": Argument(None, "how c_i is found; default: 2, with Adam 1", int, choices=(1, 2)),

@@ -60,6 +60,11 @@ def described_by(dealing: Dealing, kind: str, table: Table) -> tuple[np.ndarray,
     return dealing.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)  # in a random split, all one group
 
 
+def split_label(kind: str) -> str:
+    """A split's name in figures, such as "embedding-based split"."""
+    return "IID split" if kind == RANDOM else f"{kind.replace('_', '-')} split"
+
+
 def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
     """The group of every image, held out or not, (N,) int64; -1 for those that are unreadable or in none.
 

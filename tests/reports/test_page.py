@@ -64,6 +64,15 @@ class Page(HTMLParser):
             self.tables[-1][-1][-1] += data
 
 
+def shown(text: str, act: str, folder: Path, *arguments: str) -> str:
+    """A page as a browser has it after a script has run in it."""
+    page = folder / "page.html"
+    page.write_text(text.replace("</body>", f"<script>{act}</script></body>"), encoding="utf-8")
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+               f"--user-data-dir={folder / 'profile'}", *arguments, "--dump-dom", page.as_uri()]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
     """A results folder with two tables, a figure of a table, and runs of two stages and three seeds."""
@@ -127,6 +136,39 @@ def test_figures_of_first_seeds_are_made_small(results: Path) -> None:
     assert sizes[1][0].endswith("seed0: loss")
 
 
+def test_the_comparison_comes_first_and_tables_are_folded(results: Path) -> None:
+    text = report_page(results)
+    assert text.index("tables/comparison.png") < text.index('id="figures-of-runs"') and 'id="figures"' not in text
+    assert text.index("tables/comparison.png") < text.index("<table>")
+    parts = re.findall(r'<details class="part" id="([^"]*)"( open)?>', text)
+    assert {"table-increases", "table-own"} <= {name for name, _ in parts} and not any(opened for _, opened in parts)
+
+
+def test_figures_of_the_best_learnt_task_lead(results: Path) -> None:
+    for task, loss in (("normal", 0.9), ("depth", 0.4)):
+        run = results / f"train_centralized/{task}/seed0"
+        (run / "figures").mkdir(parents=True, exist_ok=True)
+        (run / "args.json").write_text(json.dumps({"task": task, "rand_seed": 0}))
+        (run / "summary.json").write_text(json.dumps({"test": {"loss": loss}, "trivial": {"loss": 1.0}}))
+        Image.new("RGB", (40, 20), "green").save(run / "figures/predictions.png")
+    for better, worse in (("depth", "normal"), ("normal", "depth")):
+        text = report_page(results)
+        first, second = (text.index(f'id="run-figures-train-centralized-{task}"') for task in (better, worse))
+        assert first < second
+        summary = {"test": {"loss": 0.1}, "trivial": {"loss": 1.0}}
+        (results / "train_centralized/normal/seed0/summary.json").write_text(json.dumps(summary))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs the program chromium")
+@pytest.mark.parametrize("width", [1280, 500])
+def test_nothing_is_wider_than_the_window(results: Path, tmp_path: Path, width: int) -> None:
+    act = (
+        "for (const part of document.querySelectorAll('details')) part.open = true;"
+        "document.title = `${innerWidth}: ${document.documentElement.scrollWidth <= innerWidth}`;"
+    )
+    assert f"<title>{width}: true</title>" in shown(report_page(results), act, tmp_path, f"--window-size={width},900")
+
+
 def test_empty_and_broken_folders_are_named(results: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no run"):
         report_page(tmp_path / "nothing")
@@ -155,11 +197,7 @@ def test_click_on_a_header_sorts_in_a_browser(
         f"for (let i = 0; i < {clicks}; i++) head.click();"
         "document.title = 'done';"
     )
-    page = tmp_path / "page.html"
-    page.write_text(report_page(results).replace("</body>", f"<script>{act}</script></body>"), encoding="utf-8")
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-               "--dump-dom", page.as_uri()]  # fmt: skip
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    dom = shown(report_page(results), act, tmp_path)
     assert "<title>done</title>" in dom
     table = next(table for table in Page(dom).tables if table[0] == list(INCREASES))
     assert [row[0] for row in table[1:]] == order

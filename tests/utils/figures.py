@@ -21,7 +21,8 @@ def check_picture(path: Path) -> None:
 
 
 def check_figure(path: Path, returned: Path) -> None:
-    """Such a PNG in the path that was returned, and nothing beside it."""
+    """Such a PNG in the path that was returned, a PDF of the same beside it, and nothing else."""
     assert returned == path
     check_picture(path)
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    assert {entry.name for entry in path.parent.iterdir()} == {path.name, path.with_suffix(".pdf").name}

@@ -47,7 +47,9 @@ def test_similarity(tmp_path: Path, n: int) -> None:
     names = [f"task {i}" for i in range(n)]
     table = pd.DataFrame(np.random.default_rng(0).random((n, n)), names, names)
     path = tmp_path / "similarity.png"
-    check_figure(path, partition_plots.similarity({"one": (table, "Blues"), "other": (table, "Blues_r")}, path))
+    check_figure(
+        path, partition_plots.similarity({"one": (table, "Blues"), "other": (table, "Blues_r")}, "tasks", path)
+    )
 
 
 @pytest.mark.parametrize("numbers", [[4], [2, 4, 8, 16, 32]])

@@ -30,7 +30,7 @@ def test_class_histogram(path: Path, n: int) -> None:
 @pytest.mark.parametrize("n_epochs", [1, 5])
 def test_loss_curve(path: Path, n_epochs: int) -> None:
     history = [{"epoch": i + 1, "train_loss": 1 / (i + 1), "val_loss": 2 / (i + 1)} for i in range(n_epochs)]
-    check_figure(path, plots.loss_curve(history, 0.7, "normal", path))
+    check_figure(path, plots.loss_curve(history, 0.7, "normal", "L1 loss", path))
 
 
 def draw_predictions(
@@ -85,18 +85,19 @@ def test_of_many_classes_neither_names_nor_numbers_are_drawn(path: Path, monkeyp
     for n in (16, 100):
         names = [f"class {i}" for i in range(n)]
         plots.confusion_matrix(np.eye(n, dtype=int), names, "classes", path)
-        plots.tsne(np.zeros((n, 2)), np.arange(n), names, "embeddings", path)
+        plots.tsne(np.zeros((n, 2)), np.arange(n), names, "class", "embeddings", path)
     texts = [sum(len(axes.texts) for axes in figure.axes) for figure in figures[::2]]
     labels = [len(figure.axes[0].get_yticks()) for figure in figures[::2]]
     legends = [len(figure.legends) for figure in figures[1::2]]
-    assert texts == [16, 0] and labels[0] == 16 and labels[1] < 16 and legends == [1, 0]
+    centroids = [len(figure.axes[0].texts) for figure in figures[1::2]]
+    assert texts == [16, 0] and labels[0] == 16 and labels[1] < 16 and legends == [1, 0] and centroids == [16, 0]
 
 
 @pytest.mark.parametrize("n_ids, n_points", [(1, 1), (3, 30), (25, 50)])
 def test_tsne(path: Path, n_ids: int, n_points: int) -> None:
     points = np.random.default_rng(0).normal(size=(n_points, 2))
-    labels = [f"cluster {i}" for i in range(n_ids)]
-    check_figure(path, plots.tsne(points, np.arange(n_points) % n_ids, labels, "Embeddings", path))
+    labels = [str(i) for i in range(n_ids)]
+    check_figure(path, plots.tsne(points, np.arange(n_points) % n_ids, labels, "cluster", "Embeddings", path))
 
 
 @pytest.mark.parametrize("sizes", [[1], [12], [3, 1, 12], [2, 0, 1]])
@@ -111,7 +112,7 @@ def test_federated_loss(path: Path, n_rounds: int) -> None:
         {"round": i, "train_loss_mean": 1 / (i + 1), "train_loss_std": 0.1, "test_loss": 1.0} for i in range(n_rounds)
     ]
     rows[1:-1:2] = [{"round": row["round"], "seconds": 1.0} for row in rows[1:-1:2]]  # these were not evaluated
-    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "test": 0.6}, "normal", path))
+    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "test": 0.6}, "normal", "L1 loss", path))
 
 
 @pytest.mark.parametrize("kinds", [("",), ("", "personal_"), ("personal_",)])
@@ -122,7 +123,9 @@ def test_federated_loss_of_global_and_personal_models(path: Path, kinds: tuple[s
         | {f"{k}{s}_loss_{w}": 1 / (i + 1) for k in kinds for s in ("train", "local_test") for w in ("mean", "std")}
         for i in range(5)
     ]
-    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", path))
+    check_figure(
+        path, plots.federated_loss(rows, {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", "L1 loss", path)
+    )
 
 
 @pytest.mark.parametrize("n", [1, 20, 21, 200])
