@@ -50,4 +50,4 @@ def test_of_many_images_tsne_is_of_some(data: TaskData, tmp_path: Path, monkeypa
     (points, clusters, names), (_, classes, of_classes) = drawn
     assert len(points) == 30 and set(classes) == set(range(10)) and len(of_classes) == 10
     assert (clusters == points[:, 0] % 3).all() and (classes == data.table.labels[points[:, 0]]).all()
-    assert names == ["cluster 0", "cluster 1", "cluster 2"]
+    assert names == ["0", "1", "2"]
