@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from datasets.sources.taskonomy import INSTANCES
 from datasets.tasks import DEPTH_METRE, FLAT, NO_DEPTH, NO_NORMAL
 
 NO_SHADING = 13
@@ -21,7 +22,8 @@ class Capture:
     """One view. Shapes (H, W) or (H, W, 3); NaN where there is no surface, semantic id 0.
 
     rgb float32 in [0, 1]; depth float32 metres along the ray; normal float32 unit vectors and points float32
-    metres, both in the camera frame; semantic uint8 Taskonomy ids.
+    metres, both in the camera frame; semantic uint8 Taskonomy ids; things uint16 as in `INSTANCES`, None where nobody
+    knows them.
     """
 
     rgb: np.ndarray
@@ -29,6 +31,7 @@ class Capture:
     normal: np.ndarray
     points: np.ndarray
     semantic: np.ndarray
+    things: np.ndarray | None = None
 
 
 def encode(capture: Capture) -> dict[str, np.ndarray]:
@@ -39,7 +42,7 @@ def encode(capture: Capture) -> dict[str, np.ndarray]:
     curvature = FLAT + np.clip(4 * principal_curvatures(capture), 1 - FLAT, FLAT)
     channels = np.concatenate([curvature, np.zeros_like(curvature[..., :1])], axis=-1)
     shading = np.where(seen, 255 * reshading(capture), NO_SHADING)
-    return {
+    files = {
         "rgb": rgb,
         "depth_euclidean": np.clip(depth, 0, NO_DEPTH).astype(np.uint16),
         "normal": np.where(seen[..., None], _to_bytes(127.5 * (capture.normal + 1)), np.uint8(NO_NORMAL)),
@@ -49,6 +52,7 @@ def encode(capture: Capture) -> dict[str, np.ndarray]:
         "principal_curvature": np.where(seen[..., None], _to_bytes(channels), np.uint8(0)),
         "segment_semantic": capture.semantic,
     }
+    return files if capture.things is None else files | {INSTANCES: capture.things}
 
 
 def _to_bytes(values: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 Interval = tuple[float, float]
+_NO_THING = "background"
+_NEARLY = 0.02
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Part:
     material: str
     bounds: tuple[float, ...]
     label: str = ""  # the piece's own when empty
+
+    def touches(self, other: Part) -> bool:
+        """Whether two parts' bounds meet, or nearly."""
+        sides = zip(self.bounds[::2], self.bounds[1::2], other.bounds[::2], other.bounds[1::2], strict=True)
+        return all(a0 <= b1 + _NEARLY and b0 <= a1 + _NEARLY for a0, a1, b0, b1 in sides)
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,28 @@ class Piece:
     size: tuple[Interval, Interval, Interval]
     parts: tuple[Part, ...]
     place: str = "wall"
-    label: str = "background"
+    label: str = _NO_THING
     things: float = 0.0
     height: Interval = (0.0, 0.0)
     around: tuple[tuple[str, float, float, int], ...] = ()
+
+    def thing_of_part(self) -> tuple[int, ...]:
+        """The number of the thing that each part is of, -1 for parts that are labelled as none.
+
+        The parts that have the piece's own label are one thing. Parts with another are one where they touch, within a
+        fiftieth of the piece: the books of a board are one row, and the bottles of a board stand apart.
+        """
+        numbers: list[int] = []
+        for i, part in enumerate(self.parts):
+            label = part.label or self.label
+            same = (j for j in range(i) if (self.parts[j].label or self.label) == label)
+            if label == _NO_THING:
+                numbers.append(-1)
+            elif (found := next((j for j in same if label == self.label or self.parts[j].touches(part)), None)) is None:
+                numbers.append(max(numbers, default=-1) + 1)
+            else:
+                numbers.append(numbers[found])
+        return tuple(numbers)
 
 
 def _part(shape: str, material: str, *bounds: float, label: str = "") -> Part:

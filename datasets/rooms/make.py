@@ -29,20 +29,28 @@ from datasets.packed import class_numbers, read_image, surface
 from datasets.rooms.kinds import KINDS, Style
 from datasets.rooms.rendering import Camera, RayCaster, render
 from datasets.rooms.scenes import Room, make_room
-from datasets.sources.taskonomy import N_PLACES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
+from datasets.sources.taskonomy import (
+    INSTANCES,
+    N_PLACES,
+    SEGMENTED,
+    SEGMENTS,
+    View,
+    read_class_names,
+    read_scene_class,
+)
 from datasets.tasks import TASKS, Encoding, Task
 from utils import plots, progress
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
-VERSION = 1  # of the files: to be raised with every change of what the same arguments render
+VERSION = 2  # of the files: to be raised with every change of what the same arguments render
 BUILDINGS = (
     "aspen", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "juniper", "larch", "maple", "oak",
     "pine", "rowan", "spruce", "willow",
 )  # fmt: skip
 DOMAINS = (
     "rgb", "depth_euclidean", "normal", "reshading", "keypoints3d", "edge_texture", "principal_curvature",
-    "segment_semantic", "class_scene",
+    "segment_semantic", INSTANCES, "class_scene",
 )  # fmt: skip
 MANIFEST = "sample_rooms.json"
 CLASS_NAMES = "places_class_names.txt"

@@ -16,8 +16,11 @@ from trimesh.ray.ray_pyembree import RayMeshIntersector
 from datasets.captures import Capture
 from datasets.rooms.kinds import Material
 from datasets.rooms.scenes import Light, Scene
+from datasets.sources.taskonomy import INSTANCES_OF_A_CLASS, SEGMENTS
 
 _EPSILON = 1e-4  # metres by which secondary rays start off the surface
+_NEAR = 0.05  # metres ahead of the camera, nearer than which nothing is drawn into a picture
+LEAST_SIDE, LEAST_SEEN = 1 / 24, 0.4  # of the picture, and of a thing's box, for it to be an instance
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def render(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generato
     seen = hits.face >= 0
     axes = camera.axes().T
     semantic = np.where(seen, caster.scene.semantic[hits.face], 0).astype(np.uint8)
+    things = np.where(seen, caster.scene.thing[hits.face], -1).reshape(size, size)
 
     def image(values: np.ndarray) -> np.ndarray:
         """Values of the rays as a picture, NaN where nothing is seen."""
@@ -106,7 +110,39 @@ def render(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generato
         normal=image(hits.normals @ axes),
         points=image((hits.points - camera.position) @ axes),
         semantic=semantic.reshape(size, size),
+        things=instances(caster.scene, camera, things),
     )
+
+
+def instances(scene: Scene, camera: Camera, things: np.ndarray) -> np.ndarray:
+    """The things (H, W) that a view shows, -1 for none, as instances: 1000 times the class and a number, uint16.
+
+    Of a thing that is hardly seen nobody can say where it ends. It is none, 0, where the box around what is seen of it
+    is narrower or lower than `LEAST_SIDE` of the picture, or less than `LEAST_SEEN` of the box that all of it would
+    have in the picture.
+    """
+    size = len(things)
+    found = np.zeros_like(things, np.uint16)
+    numbers = np.zeros(len(SEGMENTS.names), np.int64)
+    for thing in np.unique(things[things >= 0]):
+        shown = things == thing
+        rows, columns = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
+        height, width = rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0]
+        whole = _extent(scene.vertices[np.unique(scene.faces[scene.thing == thing])], camera, size)
+        if min(height, width) >= LEAST_SIDE * size and height * width >= LEAST_SEEN * whole:
+            label = int(scene.semantic[scene.thing == thing][0])
+            numbers[label] += 1
+            found[shown] = INSTANCES_OF_A_CLASS * label + numbers[label]
+    return found
+
+
+def _extent(points: np.ndarray, camera: Camera, size: int) -> float:
+    """The area in pixels of the box that points (N, 3) have in the picture; of those behind the camera nothing."""
+    x, y, z = camera.axes() @ (points - camera.position).T
+    ahead = -z > _NEAR
+    scale = size / 2 / np.tan(camera.fov / 2)
+    sides = [(size / 2 + scale * each[ahead] / -z[ahead]).clip(0, size) for each in (x, -y)]
+    return float(np.prod([np.ptp(side) for side in sides]))
 
 
 # Colour

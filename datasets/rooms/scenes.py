@@ -35,7 +35,8 @@ class Scene:
     """A triangle mesh with what each face is.
 
     vertices (V, 3) float64, faces (F, 3) int64, material (F,) int64 into `materials`, semantic (F,) uint8,
-    tangent (F, 2) float64: the horizontal direction in which textures of horizontal faces run. Rays that hit
+    tangent (F, 2) float64: the horizontal direction in which textures of horizontal faces run; thing (F,) int64: the
+    number of the thing that a face is of, -1 for what is none (walls, cupboards). Rays that hit
     nothing see the colour `sky`, and `ambient` light reaches every surface that is not close to another.
     """
 
@@ -44,6 +45,7 @@ class Scene:
     material: np.ndarray
     semantic: np.ndarray
     tangent: np.ndarray
+    thing: np.ndarray
     materials: tuple[Material, ...]
     lights: tuple[Light, ...]
     ambient: Colour = (0.3, 0.3, 0.3)
@@ -56,27 +58,36 @@ class SceneBuilder:
     def __init__(self) -> None:
         self._vertices: list[np.ndarray] = []
         self._faces: list[np.ndarray] = []
-        self._attributes: list[tuple[int, int, int, float]] = []
+        self._attributes: list[tuple[int, int, int, float, int]] = []
         self._materials: dict[Material, int] = {}
         self._n_vertices = 0
+        self._n_things = 0
+
+    def new_things(self, n: int) -> range:
+        """Numbers for n more things."""
+        self._n_things += n
+        return range(self._n_things - n, self._n_things)
 
     def add(
         self, shape: str, bounds: ArrayLike, material: Material, label: str = "background",
-        yaw: float = 0.0, origin: ArrayLike = (0.0, 0.0, 0.0),
+        yaw: float = 0.0, origin: ArrayLike = (0.0, 0.0, 0.0), thing: int = -1,
     ) -> None:  # fmt: skip
-        """Add `shape` filling `bounds` (x0, x1, y0, y1, z0, z1), turned by `yaw` radians and moved to `origin`."""
+        """Add `shape` filling `bounds` (x0, x1, y0, y1, z0, z1), turned by `yaw` radians and moved to `origin`.
+
+        `thing` is its number among the things, -1 for none.
+        """
         low, high = np.reshape(bounds, (3, 2)).T
         unit, faces = _unit_shape(shape)
         vertices = turn((unit + 0.5) * (high - low) + low, yaw) + origin
         index = self._materials.setdefault(material, len(self._materials))
-        self._attributes.append((len(faces), index, SEGMENTS.names.index(label), yaw))
+        self._attributes.append((len(faces), index, SEGMENTS.names.index(label), yaw, thing))
         self._vertices.append(vertices)
         self._faces.append(faces + self._n_vertices)
         self._n_vertices += len(vertices)
 
     def build(self, lights: tuple[Light, ...] = (), ambient: Colour = Scene.ambient) -> Scene:
         """The scene of everything added so far."""
-        counts, material, semantic, yaw = (np.array(column) for column in zip(*self._attributes, strict=True))
+        counts, material, semantic, yaw, thing = (np.array(column) for column in zip(*self._attributes, strict=True))
         yaw = np.repeat(yaw, counts)
         return Scene(
             np.concatenate(self._vertices),
@@ -84,6 +95,7 @@ class SceneBuilder:
             np.repeat(material, counts),
             np.repeat(semantic, counts).astype(np.uint8),
             np.stack([np.cos(yaw), np.sin(yaw)], axis=1),
+            np.repeat(thing, counts),
             tuple(self._materials),
             lights,
             ambient,
@@ -329,9 +341,12 @@ class _RoomMaker:
 
     def _add(self, piece: Piece, size: np.ndarray, yaw: float, origin: np.ndarray) -> None:
         palette = self.palette.variant()
-        for part in piece.parts:
+        of_part = piece.thing_of_part()
+        numbers = (*self.mesh.new_things(max(of_part, default=-1) + 1), -1)
+        for part, thing in zip(piece.parts, of_part, strict=True):
             bounds = np.reshape(part.bounds, (3, 2)) * size[:, None]
-            self.mesh.add(part.shape, bounds, palette[part.material], part.label or piece.label, yaw, origin)
+            label = part.label or piece.label
+            self.mesh.add(part.shape, bounds, palette[part.material], label, yaw, origin, numbers[thing])
 
     def _add_around(self, piece: Piece, size: np.ndarray, yaw: float, origin: np.ndarray) -> None:
         for name, x, y, turns in piece.around:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from datasets.sources.source import Source
-from datasets.stored import open_array
-from datasets.table import Found
-from datasets.tasks import CLASS, DEPTH, DEPTH_METRE, RGB, TASKS, ClassSet, get_task
+from datasets.stored import open_array, read_values
+from datasets.table import BOX_COLUMNS, Found
+from datasets.tasks import BOXES, CLASS, DEPTH, DEPTH_METRE, RGB, TASKS, ClassSet, get_task
 from utils import progress
 from utils.args import POSITIVE, POSITIVE_INT
 from utils.arguments import Argument
@@ -39,6 +40,14 @@ SEGMENTS = ClassSet(
         "#000075", "#bcf60c", "#fabebe", "#008080", "#e6beff", "#800000", "#ffe119", "#808000", "#f032e6",
     ),
 )  # fmt: skip
+
+# A domain of the built-in rooms: 16-bit numbers of things, 1000 times the class (of `SEGMENTS`) and one that counts the
+# class's things in the image, as Cityscapes has them; 0 where there is none.
+INSTANCES, INSTANCES_OF_A_CLASS = "instances", 1000
+_FIRST_THING = 2  # of the classes; before it are "uncertain" and "background"
+THINGS = ClassSet(
+    SEGMENTS.names[_FIRST_THING:], tuple(range(_FIRST_THING, len(SEGMENTS.names))), (), SEGMENTS.colours[_FIRST_THING:]
+)
 
 # File endings that are not simply `<domain>.png`; the first is the one that the download tool writes.
 _ENDINGS = {
@@ -128,11 +137,37 @@ class Taskonomy(Source):
             print(f"no image is left of {', '.join(empty)}")
         classes = {CLASS: ClassSet(tuple(names[place] for place in places))}
         classes |= {domain: SEGMENTS for domain in domains if domain == SEGMENTED}
+        boxes = None
+        if INSTANCES in domains:
+            boxes = boxes_of_instances(self.data_path, rows[RGB.domain].tolist(), rows[INSTANCES].tolist())
+            classes[BOXES] = THINGS
         about = self.about(
             domains=tuple(domains), groups=("building", "point"), together="point", classes=classes,
             limits=depth_limit(self.max_median_depth),
         )  # fmt: skip
-        return Found(rows, about, faults)
+        return Found(rows, about, faults, boxes)
+
+
+def boxes_of_instances(data_path: Path, images: Sequence[str], masks: Sequence[str]) -> pd.DataFrame:
+    """The boxes around the instances of each image's mask: columns `BOX_COLUMNS`.
+
+    None for masks that cannot be read, which later stages leave out with their image.
+    """
+    from scipy import ndimage
+
+    rows = []
+    for image, mask in progress.bar(zip(images, masks, strict=True), total=len(images), desc="boxes", unit="image"):
+        with suppress(ValueError):
+            [values] = read_values(data_path, mask, ("I;16", "I"))
+            numbers, labels = np.unique(values, return_inverse=True)
+            found = ndimage.find_objects(labels.reshape(values.shape) + 1)
+            height, width = values.shape
+            for number, (down, across) in zip(numbers.tolist(), found, strict=True):
+                label = number // INSTANCES_OF_A_CLASS - _FIRST_THING
+                if 0 <= label < len(THINGS.names):
+                    sides = across.start / width, down.start / height, across.stop / width, down.stop / height
+                    rows.append((image, label, *sides))
+    return pd.DataFrame(rows, columns=BOX_COLUMNS)
 
 
 def depth_limit(metres: float = 20.0) -> dict[str, float]:
@@ -183,7 +218,7 @@ def needed_domains(tasks: Sequence[str]) -> list[str]:
     """The domains whose files these tasks read, rgb first, each once."""
     encodings = [get_task(name).encoding for name in tasks]
     files = [RGB, *(each for e in encodings if e is not None for each in (e, e.mask) if each is not None)]
-    return list(dict.fromkeys(encoding.domain for encoding in files))
+    return list(dict.fromkeys(INSTANCES if encoding.boxes else encoding.domain for encoding in files))
 
 
 def available_tasks(data_path: Path) -> list[str]:

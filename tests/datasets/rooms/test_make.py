@@ -28,6 +28,7 @@ SMALL = {"n_buildings": 2, "views_per_building": 12, "image_size": 32, "n_worker
 IMAGE_MODES = {
     "rgb": "RGB", "normal": "RGB", "reshading": "RGB", "principal_curvature": "RGB", "segment_semantic": "L",
     "depth_euclidean": "I;16", "keypoints3d": "I;16", "edge_texture": "I;16",
+    "instances": "I;16",
 }  # fmt: skip
 
 
