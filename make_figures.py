@@ -1,4 +1,4 @@
-"""Stage 5: the figures of a sweep: loss by round, sensitivity to an argument, and what clients have at each alpha."""
+"""Stage 5: the figures of a sweep: loss or a metric by round, what clients have at each alpha, what that costs."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ def parse_args() -> Namespace:
     add_output("--figure_path", type=Path, help="folder for the figures; default: figures/ in the result path")
     add("--methods", nargs="+", choices=ALGORITHMS, default=[],
         help="federated methods of rounds, a figure each; default: all found")  # fmt: skip
+    add("--metric", default="accuracy", help="metric of progress and emd, of which more is better")
     add("--argument", default="init_lr", help="argument of sensitivity, in which the runs differ")
     add("--data", choices=SPLITS, default="train", help="what losses are measured on; the paper's are on train")
     text = "only warn where runs of one line differ in the version of code or data"
@@ -69,7 +70,27 @@ def distributions(args: Namespace) -> Iterator[Path]:
         yield sweep_plots.distributions(dealt, task, args.figure_path / f"distributions_{task}.png")
 
 
-FIGURES = {"rounds": rounds, "sensitivity": sensitivity, "distributions": distributions}
+def progress(args: Namespace) -> Iterator[Path]:
+    """One figure."""
+    from reports.budget_plots import learning_curves
+    from reports.budgets import read_progress
+
+    table = read_progress(args.result_path, args.metric)
+    yield learning_curves(table, args.metric, args.figure_path / f"progress_{args.metric}.png")
+
+
+def emd(args: Namespace) -> Iterator[Path]:
+    """One figure."""
+    from reports.budget_plots import against_emd
+    from reports.budgets import read_progress, relative
+
+    last = relative(read_progress(args.result_path, args.metric))
+    yield against_emd(last, args.metric, args.figure_path / f"emd_{args.metric}.png")
+
+
+FIGURES = {
+    "rounds": rounds, "sensitivity": sensitivity, "distributions": distributions, "progress": progress, "emd": emd
+}  # fmt: skip
 
 if __name__ == "__main__":
     run_script(main)

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.args import Parser, add_assignments, add_data_path, add_result_path
+from utils.args import POSITIVE_INT, Parser, add_assignments, add_data_path, add_result_path
 from utils.errors import UserError, run_script
 
 if TYPE_CHECKING:
@@ -17,18 +17,21 @@ def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
     add_result_path(parser)
-    text = "folder for the tables; default: tables/ in the result path"
-    parser.group("output").add_argument("--table_path", type=Path, help=text)
+    parser.group("output").add_argument("--table_path", type=Path, help="default: tables/ in the result path")
     add_assignments(parser)
     add_data_path(parser)
-    text = "only warn where runs of one row differ in the version of code or data"
-    parser.group("running").add_flag("--mixed_versions", False, text)
+    parser.add_argument("--metric", default="accuracy", help="metric of budgets, of which more must be better")
+    for unit in ("round", "batch"):
+        text = f"budgets of acc_at_{unit}; default: a fifth, half and all of the longest run's"
+        parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
+    parser.group("running").add_flag("--mixed_versions", False, "only warn where versions in one row differ")
     return parser.parse_args()
 
 
 def main() -> None:
     """Write the tables of central models, of metrics, of what splits cost, and of how alike clusters are."""
     args = parse_args()
+    from reports.budgets import budget_tables
     from reports.console import narrow, wrapped
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
@@ -59,6 +62,9 @@ def main() -> None:
         if not splits.empty:
             print(f"what splits cost over IID\n{narrow(splits, list(splits)[: list(splits).index('seeds')])}\n")
         print(f"{len(runs)} federated runs")
+    for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
+        write_table(table, folder / name)
+        print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv", sep="\n")

@@ -1,0 +1,166 @@
+"""What a federation reaches for a budget: of rounds, or of batches that its largest client takes one after another.
+
+Tables 2 to 5 and figures 4 to 9 of Hsu, Qi and Brown 2020 (arXiv 2003.08082): accuracy at a round and at a batch, the
+rounds to a share of central training's accuracy, and accuracy against the earth mover's distance of the split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from network.partition.rules import WITHOUT_ALPHA
+from reports.finished import Finished, finished_runs
+from reports.statistics import with_spread
+from reports.tables import differing
+from utils.errors import UserError
+from utils.runs import ASIDE
+
+CENTRAL = "centralized"
+SHARES = (0.1, 0.5, 0.9)  # of the central accuracy: the paper's
+_PARTS = (0.2, 0.5, 1.0)  # of the longest run: where budgets are not given, as the paper's 1k, 2.5k and 5k of 5k
+_RUN = ["task", "setting", "alpha", "rand_seed"]
+
+
+def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
+    """A metric of which more is better, of the server's model on the held-out images, by round: a row an evaluation.
+
+    Columns: task, setting (the method and the arguments in which the runs differ, as text), alpha (nan where it has no
+    part), rand_seed, round, batches (the steps so far of each round's client with most), `value`, `emd` (of the split)
+    and `central`: what central training reached at most with this task and seed or, without such a run, with another
+    seed; nan without any. Central are runs of `--method centralized`, which train for as many steps with the same
+    settings, and those of `train_centralized_task_model.py`.
+
+    Raises `UserError` where no run has the metric.
+    """
+    runs = [
+        run
+        for run in finished_runs(result_path / "test_federated", "last", "heterogeneity")
+        if f"test_{metric}" in run.summary["last"]
+    ]
+    federated = [run for run in runs if run.args["method"] != CENTRAL]
+    if not federated:
+        raise UserError(f"no finished federated run in {result_path} has test_{metric} of a global model")
+    found = {(run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
+             for run in runs if run.args["method"] == CENTRAL}  # fmt: skip
+    for run in finished_runs(result_path / "train_centralized", "test"):
+        if metric in run.summary["test"]:
+            found.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
+    central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
+    settings = _settings(federated)
+    return pd.concat(
+        [_progress(run, metric, setting, central) for run, setting in zip(federated, settings, strict=True)],
+        ignore_index=True,
+    )
+
+
+def budget_tables(
+    result_path: Path, metric: str, at_rounds: Sequence[int], at_batches: Sequence[int]
+) -> dict[str, pd.DataFrame]:  # fmt: skip
+    """`acc_at_round`, `acc_at_batch` and `rounds_to`, without those that would be empty; none without the metric."""
+    try:
+        progress = read_progress(result_path, metric)
+    except UserError:
+        return {}
+    tables = {
+        "acc_at_round": at_budgets(progress, "round", at_rounds),
+        "acc_at_batch": at_budgets(progress, "batches", at_batches),
+        "rounds_to": rounds_to(progress),
+    }
+    return {name: table for name, table in tables.items() if not table.empty}
+
+
+def _settings(runs: list[Finished]) -> list[str]:
+    """What tells each run from the others of its task besides alpha and the seed."""
+    said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
+    varying = differing(said, [name for name in said if name not in {"task", "method", "alpha", "rand_seed"}], ["task"])
+    own = [{name for name in varying if name in run.args} for run in runs]
+    return [
+        ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if name in names)])
+        for run, names in zip(runs, own, strict=True)
+    ]
+
+
+def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -> pd.DataFrame:
+    metrics = pd.read_csv(run.path / "metrics.csv")
+    metrics = metrics.assign(batches=metrics["local_steps"].cumsum() if "local_steps" in metrics else np.nan)
+    metrics = metrics[metrics[f"test_{metric}"].notna()]  # the others were not evaluated
+    of_task = central[central["task"] == run.args["task"]]
+    same = of_task[of_task["rand_seed"] == run.args["rand_seed"]]
+    rule = "iid" if run.args["type"] == "iid" else run.args.get("partition")
+    return pd.DataFrame(
+        {
+            "task": run.args["task"],
+            "setting": setting,
+            "alpha": np.nan if rule in WITHOUT_ALPHA else run.args["alpha"],
+            "rand_seed": run.args["rand_seed"],
+            "round": metrics["round"],
+            "batches": metrics["batches"],
+            "value": metrics[f"test_{metric}"],
+            "emd": run.summary["heterogeneity"].get("emd", np.nan),
+            "central": (of_task if same.empty else same)["value"].max(),
+        }
+    )
+
+
+def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -> pd.DataFrame:
+    """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row a task, setting and alpha.
+
+    As text: means with their standard deviation over seeds, of the last evaluation within the budget; a dash where a
+    run ends before it. Without budgets they are a fifth, half and all of the longest run's. Central training's value
+    is beside them.
+    """
+    progress = progress[progress[unit].notna()]
+    budgets = budgets or [round(part * progress[unit].max()) for part in _PARTS if len(progress)]
+
+    def cells(run: pd.DataFrame) -> dict[str, float]:
+        reached = {budget: run[run[unit] <= budget]["value"] for budget in budgets}
+        ends = run[unit].max()
+        return {f"@{budget}": 100 * values.iloc[-1] if ends >= budget else np.nan for budget, values in reached.items()}
+
+    return _table(progress, cells, lambda values: with_spread(values, 1))
+
+
+def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.DataFrame:
+    """The first evaluated round at which a share of the central accuracy is reached, as text; `> N` if in no seed's.
+
+    Means with their standard deviation over those seeds that reach it, and how many do if not all; a row as in
+    `at_budgets`. Empty without a central run.
+    """
+    known = progress[progress["central"].notna()]
+    n_rounds = int(progress["round"].max())
+
+    def cells(run: pd.DataFrame) -> dict[str, float]:
+        above = {share: run.loc[run["value"] >= share * run["central"], "round"] for share in shares}
+        return {f"{share:.0%}": rounds.iloc[0] if len(rounds) else np.nan for share, rounds in above.items()}
+
+    def text(values: pd.Series) -> str:
+        n = values.notna().sum()
+        if not n:
+            return f"> {n_rounds}"
+        return with_spread(values, 0) + (f" ({n} of {len(values)} seeds)" if n < len(values) else "")
+
+    return _table(known, cells, text)
+
+
+def _table(
+    progress: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, float]], text: Callable[[pd.Series], str]
+) -> pd.DataFrame:  # fmt: skip
+    """A row a task, setting and alpha: `cells` of each seed's run, put into words by `text`."""
+    rows = []
+    for (task, setting, alpha), part in progress.groupby(["task", "setting", "alpha"], sort=False, dropna=False):
+        by_seed = pd.DataFrame([cells(run.sort_values("round")) for _, run in part.groupby("rand_seed")])
+        row = {"task": task, "setting": setting, "α": "" if np.isnan(alpha) else f"{alpha:g}"}
+        row |= {"seeds": len(by_seed), "EMD": f"{part['emd'].mean():.2f}"}
+        row |= {name: text(by_seed[name]) for name in by_seed}
+        rows.append(row | {"central": with_spread(100 * part.groupby("rand_seed")["central"].first(), 1)})
+    return pd.DataFrame(rows)
+
+
+def relative(progress: pd.DataFrame) -> pd.DataFrame:
+    """Each run's metric after its last round, `value`, and over central training's, `relative`: a row a run."""
+    last = progress.sort_values("round").groupby(_RUN, dropna=False, sort=False).last().reset_index()
+    return last.assign(relative=last["value"] / last["central"])
