@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from utils.plots import palette, save
+from reports.labels import task_label
+from reports.statistics import interval
+from utils.plots import IMAGES, palette, save
 
 _PANEL = (4.2, 3.2)  # inches
 _AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
@@ -17,8 +19,8 @@ _AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
 def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
     """The metric by round (left) and by batch (right), a row of panels a task; `progress` is `read_progress`'s.
 
-    A line a setting and alpha, the mean over seeds with their standard deviation as a band; central training's level
-    is dashed.
+    A line a setting and alpha, the mean over seeds with its 95 % t interval as a band; central training's level is
+    dashed.
     """
     tasks = list(dict.fromkeys(progress["task"]))
     figure = Figure((2 * _PANEL[0], _PANEL[1] * len(tasks) + 0.8), layout="constrained")
@@ -34,21 +36,21 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
                 # The batches of a round differ by seed; a line through the means of both says when what was reached.
                 by_round = part.groupby("round")
                 at, mean = by_round[unit].mean(), by_round["value"].mean()
-                spread = by_round["value"].std(ddof=1).fillna(0.0)
+                low, high = zip(*by_round["value"].agg(interval), strict=True)
                 name = _name(*key)
-                axis.fill_between(at, mean - spread, mean + spread, color=colours[name], alpha=0.2, lw=0)
+                axis.fill_between(at, low, high, color=colours[name], alpha=0.2, lw=0)
                 lines[name] = axis.plot(at, mean, color=colours[name], lw=1.3, label=name)[0]
-            axis.set(xlabel=label, ylabel=f"{task}\n{metric}, held out" if column == 0 else "")
+            axis.set(xlabel=label, ylabel=f"{task_label(task)}\n{metric}, {IMAGES['test']}" if column == 0 else "")
             axis.grid(alpha=0.3)
     figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=2, fontsize="x-small")
-    return save(figure, path, print_too=True)
+    return save(figure, path)
 
 
 def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
     """The last round's metric against the split's earth mover's distance, a panel a task; `last` is `relative`'s.
 
-    A line a setting through its alphas, means over seeds with their standard deviation as bars: over central training's
-    where that is known, as in figure 4 of arXiv 2003.08082.
+    A line a setting through its alphas, means over seeds with their 95 % t intervals: over central training's where
+    that is known, as in figure 4 of arXiv 2003.08082.
     """
     tasks = list(dict.fromkeys(last["task"]))
     column = "relative" if last["relative"].notna().all() else "value"
@@ -56,18 +58,19 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
     colours = _colours(last, ["setting"])
     for axis, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
         for setting, part in last[last["task"] == task].groupby("setting", sort=False):
-            points = part.groupby("alpha", dropna=False)
-            points = points.agg(emd=("emd", "mean"), mean=(column, "mean"), std=(column, "std")).sort_values("emd")
-            axis.errorbar(points["emd"], points["mean"], points["std"].fillna(0.0), marker="o", ms=3.5, capsize=2,
-                          lw=1.2, color=colours[setting], label=setting)  # fmt: skip
+            points = part.groupby("alpha", dropna=False).agg(emd=("emd", "mean"), mean=(column, "mean"))
+            points["half"] = part.groupby("alpha", dropna=False)[column].agg(lambda of: np.diff(interval(of))[0] / 2)
+            points = points.sort_values("emd")
+            axis.errorbar(points["emd"], points["mean"], points["half"], marker="o", ms=3.5, capsize=2, lw=1.2,
+                          color=colours[setting], label=setting)  # fmt: skip
         if column == "relative":
             axis.axhline(1.0, color="#555555", ls="--", lw=1.0)
-        axis.set(title=task, xlabel="earth mover's distance to the population", ylim=(0, None),
+        axis.set(title=task_label(task), xlabel="earth mover's distance to the population", ylim=(0, None),
                  ylabel=f"{metric} over central training's" if column == "relative" else metric)  # fmt: skip
         axis.grid(alpha=0.3)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="x-small")
-    return save(figure, path, print_too=True)
+    return save(figure, path)
 
 
 def _name(setting: str, alpha: float) -> str:
