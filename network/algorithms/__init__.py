@@ -10,9 +10,12 @@ from network.algorithms.fedamp import FedAMP
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import FedAvgM
 from network.algorithms.feddifrc import FedDifRC
+from network.algorithms.feddisco import FedDisco
 from network.algorithms.fednova import FedNova
 from network.algorithms.fedper import FedPer
+from network.algorithms.fedproto import FedProto
 from network.algorithms.fedprox import FedProx
+from network.algorithms.fedrcl import FedRCL
 from network.algorithms.fedrep import FedRep
 from network.algorithms.fedyogi import FedYogi
 from network.algorithms.local import LocalOnly
@@ -24,5 +27,5 @@ ALGORITHMS: Registry[type[FedAvg]] = {
     "fedavg": FedAvg, "fedprox": FedProx, "scaffold": Scaffold, "fedrep": FedRep, "fedamp": FedAMP, "ditto": Ditto,
     "fedavgm": FedAvgM, "fedadam": FedAdam, "fedyogi": FedYogi, "fedadagrad": FedAdagrad, "fednova": FedNova,
     "moon": MOON, "fedper": FedPer, "local": LocalOnly, "centralized": Centralized,
-    "feddifrc": FedDifRC,
+    "feddifrc": FedDifRC, "feddisco": FedDisco, "fedrcl": FedRCL, "fedproto": FedProto,
 }  # fmt: skip

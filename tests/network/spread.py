@@ -24,7 +24,7 @@ FEDERATIONS: dict[str, dict[str, object]] = {
     "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {}, "ditto": {},
     "fedavgm": {}, "fedadam": {}, "fedyogi": {"virtual_client_size": 4, "batch_size": 2}, "fedadagrad": {},
     "fednova": {"mu": 0.1}, "moon": {}, "fedper": {}, "local": {}, "centralized": {},
-    "feddifrc": {"contrast_temperature": 0.5},
+    "feddifrc": {"contrast_temperature": 0.5}, "feddisco": {}, "fedrcl": {"temperature": 0.5}, "fedproto": {},
 }  # fmt: skip
 
 

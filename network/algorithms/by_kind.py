@@ -1,0 +1,43 @@
+"""What methods have in common that tell images of one class, or of one cluster, from those of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from network.algorithms.fedavg import FedAvg
+from network.importance import CLASS, CLUSTER, kinds_of
+from utils.arguments import Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from datasets.task_data import TaskData
+
+
+class ByKind(FedAvg):
+    """FedAvg that knows of what kind each image is, by `--kinds`: its class, as in the papers, or its cluster.
+
+    Clusters are those of the task's own embeddings, so that methods which were made for classification work for every
+    task.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
+        "kinds": Argument(CLASS, "what images are told apart by", choices=(CLASS, CLUSTER))
+    }
+    kinds: str
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """Look up the kinds of all images."""
+        import torch
+
+        super().prepare(data, groups, clients)
+        self._kind_of = kinds_of(self.kinds, data, self._clusters)
+        self._n_kinds = int(self._kind_of.max()) + 1
+        self._kinds_on_device = torch.from_numpy(self._kind_of).to(data.device)
+
+    def kind(self, positions: Tensor) -> Tensor:
+        """The kinds (B,) int64 of images, -1 for none."""
+        return self._kinds_on_device[positions]

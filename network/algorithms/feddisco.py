@@ -1,0 +1,66 @@
+"""FedDisco."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from network.algorithms.by_kind import ByKind
+from network.client import LocalSettings, Turn
+from network.importance import POPULATION, UNIFORM, reweighting
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from datasets.task_data import TaskData
+
+
+class FedDisco(ByKind):
+    """Aggregation that trusts balanced clients more: Ye et al. 2023 (arXiv 2305.19229), equation 6.
+
+    | symbol | argument |
+    |---|---|
+    | a, b | `--discrepancy_weight` (0.5), `--discrepancy_offset` (0.1) |
+    | D, the target of d_k | `--discrepancy_target`: all kinds alike, as in the paper, or as in all clients' images |
+
+    A client counts ReLU(p_k - a d_k + b) in a round, p_k being its share of the round's weight and d_k = KL(q_k | D) of
+    its shares of kinds, divided by the sum over the round's clients, as in the published code. With b the clients of a
+    round are nearer to counting alike than by their images; where that leaves nobody, they count as in FedAvg.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
+        "discrepancy_weight": Argument(0.5, "how much less a client counts for its discrepancy", NON_NEGATIVE),
+        "discrepancy_offset": Argument(0.1, "what is added to every client's weight", NON_NEGATIVE),
+        "discrepancy_target": Argument(UNIFORM, "shares that clients' are compared with",
+                                       choices=(UNIFORM, POPULATION)),
+    }  # fmt: skip
+    discrepancy_weight: float
+    discrepancy_offset: float
+    discrepancy_target: str
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """Measure each client's discrepancy."""
+        super().prepare(data, groups, clients)
+        found = reweighting(self._kind_of, clients, data.test, self.discrepancy_target)
+        # The weights are p / q_k, and so the logarithms in the divergence.
+        shares = found.count / found.sizes[found.client]
+        self._discrepancy = np.bincount(found.client, -shares * np.log(found.weight), len(clients))
+
+    def turns(
+        self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
+    ) -> dict[int, Turn]:  # fmt: skip
+        """FedAvg's turns with other weights, of the same sum."""
+        turns = super().turns(clients, settings, rng)
+        weights = np.array([turn.weight for turn in turns.values()], float)
+        discrepancy = self._discrepancy[list(turns)].clip(min=0.0)
+        relative = discrepancy / max(discrepancy.sum(), np.finfo(float).tiny)
+        counted = weights / weights.sum() - self.discrepancy_weight * relative + self.discrepancy_offset
+        counted = counted.clip(min=0.0)
+        if counted.sum() > 0:
+            weights = counted / counted.sum() * weights.sum()
+        return {
+            client: replace(turn, weight=weight)
+            for (client, turn), weight in zip(turns.items(), weights.tolist(), strict=True)
+        }

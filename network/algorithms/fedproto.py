@@ -1,0 +1,92 @@
+"""FedProto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from network.algorithms.by_kind import ByKind
+from network.client import Local, Phase
+from network.state import under
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from datasets.task_data import TaskData
+
+SUMS, COUNTS = "prototypes.sum", "prototypes.count"
+
+
+class FedProto(ByKind):
+    """Prototypes of classes: Tan et al. 2022 (arXiv 2105.00243), algorithm 1, on top of FedAvg.
+
+    | symbol | argument |
+    |---|---|
+    | lambda | `--prototype_weight` (1) |
+    | C^(j), the prototype of kind j | the mean of the encoder's features of all clients' images of the kind |
+
+    To an image's loss comes lambda times the mean square of its features less its kind's prototype, the squared
+    distance over their number as in the published code. Clients send sums and counts of the features that they saw
+    while they trained, so that prototypes count images, as in the paper; the published code takes the plain mean of
+    clients' means. A kind that nobody had in a round keeps its prototype, one that nobody has had yet has none. In the
+    paper only prototypes travel, and clients keep models of their own; here, as where it is compared with methods that
+    share one model, models are averaged, too.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
+        "prototype_weight": Argument(1.0, "weight of the distance to the prototype", NON_NEGATIVE)
+    }
+    prototype_weight: float
+
+    def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
+        """Keep an image, to see how many features there are."""
+        import torch
+
+        super().prepare(data, groups, clients)
+        self._sample = data.batch(torch.zeros(1, dtype=torch.int64, device=data.device)).images
+
+    def is_summed(self, name: str) -> bool:
+        """Sums and counts."""
+        return name in (SUMS, COUNTS)
+
+    def server_state(self, model: nn.Module) -> dict[str, Tensor]:
+        """No prototypes at first."""
+        import torch
+
+        with torch.no_grad():
+            features = model.eval()(self._sample).features
+        empty = features.new_zeros(self._n_kinds, features.shape[1])
+        return {SUMS: empty, COUNTS: empty[:, 0].clone()}
+
+    def local_update(self, local: Local) -> Iterator[Phase]:
+        """Train, adding up features from 0."""
+        import torch
+
+        local.scratch = {"sum": torch.zeros_like(local.server[SUMS]), "count": torch.zeros_like(local.server[COUNTS])}
+        yield from super().local_update(local)
+
+    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        """The task's loss and the distance to the prototypes; features are added up."""
+        z, kinds = local.batch.features, self.kind(local.batch.positions)
+        at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
+        local.scratch["sum"].index_add_(0, at, z.detach() * known[:, None])
+        local.scratch["count"].index_add_(0, at, known)
+        counts = local.server[COUNTS]
+        prototypes = (local.server[SUMS] / counts.clamp(min=1.0)[:, None])[at]
+        distance = (z - prototypes).square().mean(1) * known * (counts[at] > 0)
+        return super().local_loss(loss + self.prototype_weight * distance, local)
+
+    def upload(self, local: Local) -> dict[str, Tensor]:
+        """The model, and the sums and counts."""
+        return super().upload(local) | under("prototypes", local.scratch)
+
+    def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """FedAvg's step, and the prototypes of the kinds that were seen."""
+        seen = mean[COUNTS] > 0
+        totals = {
+            SUMS: mean[SUMS].where(seen[:, None], server[SUMS].to(mean[SUMS])),
+            COUNTS: mean[COUNTS].where(seen, server[COUNTS].to(mean[COUNTS])),
+        }
+        return super().server_step(server, dict(mean) | totals)

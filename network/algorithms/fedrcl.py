@@ -1,0 +1,64 @@
+"""FedRCL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from network.algorithms.by_kind import ByKind
+from network.client import Local
+from utils.args import POSITIVE, number
+from utils.arguments import NON_NEGATIVE, Argument
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_NEGATIVES = 2  # of an image, the most similar ones
+
+
+class FedRCL(ByKind):
+    """Relaxed contrastive learning: Seo, Kim and Han 2024 (arXiv 2401.04928).
+
+    | symbol | argument |
+    |---|---|
+    | tau | `--temperature` (0.05) |
+    | lambda, from where on images of a kind are too alike | `--relaxation_threshold` (0.7) |
+    | weights of the two terms | `--contrast_weight` (1), `--relaxation_weight` (1) |
+    | z | the encoder's features, of unit length; the published code adds up five levels of maps |
+
+    Among the other images of a batch, let s+ be an image's least cosine with one of its kind and s_j its two largest
+    with others. To its loss come -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))), and where s+ > lambda, so
+    that the whole kind is about to collapse, -log(e^(1 / tau) / (e^(1 / tau) + e^(s+ / tau))), which pushes apart. An
+    image that is alone of its kind, or of no kind, has neither.
+    """
+
+    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
+        "temperature": Argument(0.05, "temperature of the contrast", POSITIVE),
+        "relaxation_threshold": Argument(0.7, "cosine above which images of a kind are pushed apart",
+                                         number(float, least=-1, most=1)),
+        "contrast_weight": Argument(1.0, "weight of the contrast of kinds", NON_NEGATIVE),
+        "relaxation_weight": Argument(1.0, "weight of what pushes images of a kind apart", NON_NEGATIVE),
+    }  # fmt: skip
+    temperature: float
+    relaxation_threshold: float
+    contrast_weight: float
+    relaxation_weight: float
+
+    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        """The task's loss and the two terms."""
+        import torch
+        import torch.nn.functional as F
+
+        z, kinds = F.normalize(local.batch.features, dim=1), self.kind(local.batch.positions)
+        cosines, known = z @ z.T, kinds >= 0
+        alike = (kinds[:, None] == kinds) & known[:, None]
+        own = torch.eye(len(z), dtype=torch.bool, device=z.device)
+        nearest = cosines.masked_fill(alike | ~known, -torch.inf).topk(min(_NEGATIVES, len(z)), dim=1).values
+        alike = alike & ~own
+        paired = alike.any(1)
+        # An image without another of its kind takes itself, so that what does not count is finite, and so its gradient.
+        least = cosines.masked_fill(~torch.where(paired[:, None], alike, own), torch.inf).amin(1)
+        scores = torch.cat([least[:, None], nearest], dim=1) / self.temperature
+        contrast = torch.logsumexp(scores, dim=1) - scores[:, 0]
+        relaxation = F.softplus((least - 1.0) / self.temperature) * (least > self.relaxation_threshold)
+        terms = self.contrast_weight * contrast + self.relaxation_weight * relaxation
+        return super().local_loss(loss + terms * paired, local)
