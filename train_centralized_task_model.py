@@ -21,6 +21,7 @@ from utils.errors import UserError, run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
+    from models.parts import add_part
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -37,6 +38,7 @@ def parse_args() -> Namespace:
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay per epoch on a plateau")
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs without improvement before the decay")
     group.add_flag("--use_adam", False, "Adam instead of SGD")
+    add_part(group)
     add("--val_fraction", type=number(float, above=0, most=0.9), default=0.1,
         help="share of the training images to validate on")  # fmt: skip
     add_data(parser)
@@ -79,7 +81,7 @@ def main() -> None:
         n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
-        lr_schedule=args.lr_schedule,
+        lr_schedule=args.lr_schedule, train=args.train, encoder_lr_factor=args.encoder_lr_factor,
     )  # fmt: skip
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)

@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.evaluation import evaluate, mean_values
+from models.parts import PARTS, is_within, lr_factor, train_part
 from models.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -38,6 +39,8 @@ class TrainSettings:
     val_fraction: float
     rand_seed: int
     lr_schedule: str = "plateau"
+    train: str = "all"
+    encoder_lr_factor: float = 1.0
 
 
 def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:
@@ -112,11 +115,13 @@ class CentralTraining:
         self.val, self.train = validation_split(data, settings.val_fraction, settings.rand_seed)
         self.n_steps = len(self._batches(self.train))
         kind = torch.optim.Adam if settings.use_adam else torch.optim.SGD
-        self.optimizer = kind(self.model.parameters(), lr=settings.init_lr, fused=True)
+        self.optimizer = kind(self._groups(), fused=True)
         self.scheduler: torch.optim.lr_scheduler.LRScheduler
         if settings.lr_schedule == "one_cycle":
             n_all = settings.n_epochs * self.n_steps
-            self.scheduler = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, settings.init_lr, n_all)
+            self.scheduler = torch.optim.lr_scheduler.OneCycleLR(
+                self.optimizer, [group["lr"] for group in self.optimizer.param_groups], n_all
+            )
         else:
             self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
         self.history: list[dict[str, Any]] = []
@@ -137,6 +142,16 @@ class CentralTraining:
                 bar.set_postfix(train=f"{train_loss:.4f}", val=f"{row['val_loss']:.4f}", best=f"{best:.4f}")
         if len(self.history) * self.n_steps < EARLY_STEPS:
             save_model(self.model, self.early)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """What is trained, by learning rate, the highest first; the rest is frozen."""
+        groups: dict[float, list[torch.nn.Parameter]] = {}
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(is_within(PARTS[self.settings.train], name))
+            if parameter.requires_grad:
+                rate = self.settings.init_lr * lr_factor(name, self.settings.encoder_lr_factor)
+                groups.setdefault(rate, []).append(parameter)
+        return [{"params": groups[rate], "lr": rate} for rate in sorted(groups, reverse=True)]
 
     def _finish_epoch(self, epoch: int, train_loss: float) -> dict[str, Any]:
         """Validate, keep the best model, decay the learning rate, save; returns the epoch's row of the history."""
@@ -187,7 +202,7 @@ class CentralTraining:
         begun, so_far = self._begun
         total = torch.tensor(so_far, device=self.data.device)
         first_bad = torch.full((), -1, device=self.data.device)
-        self.model.train()
+        train_part(self.model, PARTS[self.settings.train])
         plan = self._batches(order)[begun:]
         for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
             torch.manual_seed(derived_seed("dropout", self.settings.rand_seed, epoch, number))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from models.parts import add_part, lr_factor
 from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto
 from utils.errors import UserError
 
@@ -40,6 +41,8 @@ class LocalSettings:
     local_epochs: int | None = None
     weight_decay: float = 0.0
     use_adam: bool = False
+    train: str = "all"
+    encoder_lr_factor: float = 1.0
 
     @classmethod
     def of(cls, args: Namespace) -> LocalSettings:
@@ -72,6 +75,7 @@ def add_local_settings(parser: Parser) -> None:
         help="momentum of local SGD, within a round")  # fmt: skip
     add("--weight_decay", type=number(float, least=0), default=0.0, help="weight decay of the local optimiser")
     group.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
+    add_part(group)
     add("--lr_schedule", choices=LR_SCHEDULES, default="plateau",
         help="how the learning rate falls; plateau is the published rule")  # fmt: skip
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay per step on a plateau")
@@ -211,6 +215,10 @@ class Local:
     def shared_parameters(self) -> list[str]:
         """The names of the parameters, without buffers, that travel."""
         return [name for name, _ in self.model.named_parameters() if name in self.shared]
+
+    def reach_of(self, name: str) -> Tensor:
+        """How far a parameter goes on a constant gradient of -1: `reach`, but for an encoder with a rate of its own."""
+        return self.reach * lr_factor(name, self.settings.encoder_lr_factor)
 
     def pull(self, gradients: list[Tensor], centre: Mapping[str, Tensor], strength: float) -> None:
         """Add the gradient of strength / 2 |w - centre|^2, w being the parameters in training."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from datasets.task_data import TaskData
 from losses import LOSSES
+from models.parts import lr_factor
 from network.client import Local, Phase, Schedule, Seen
 from network.workspace import Workspace, set_training
 from utils import interrupt
@@ -110,7 +111,7 @@ class LocalTraining:
         shares = torch.ones(len(images), device=self.data.device) if weights is None else weights
         plan = np.array_split(images, -(-len(images) // local.settings.batch_size))
         for (_, batch), share in zip(self.data.batches(plan), shares.split([len(at) for at in plan]), strict=True):
-            set_training(local.model, len(batch.images))
+            set_training(local.model, len(batch.images), self.workspace.part)
             output = torch.func.functional_call(local.model, dict(local.tensors), batch.images).output
             loss = (self._loss_of(output, batch.target, batch.valid) * share).sum() / len(images)
             torch._foreach_add_(total, torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
@@ -122,6 +123,7 @@ class LocalTraining:
 class _Optimizer:
     """The optimiser of a phase: one group of parameters for all copies or, with learning rates of their own, a client.
 
+    Where the encoder learns at another rate than the rest, its parameters are a group beside each of these.
     It has one parameter more a client, the probe, whose gradient is -1: how far that comes is the client's reach.
     """
 
@@ -135,12 +137,22 @@ class _Optimizer:
             local.reach, local.probe_gradient = probe[i], probe.grad[i]
             local.reach.grad = local.probe_gradient
         self._own_rates = settings.lr_schedule == "plateau"
+        parameters: list[dict[str, Tensor]] = [dict(zip(trained, self._leaves, strict=True))]
+        reaches = [probe]
         if self._own_rates:
-            parameters = [[*local.parameters.values(), local.reach] for local in clients]
-        else:
-            parameters = [[*self._leaves, probe]]
+            parameters, reaches = [local.parameters for local in clients], [local.reach for local in clients]
         self._schedules = [Schedule(local, n_steps, device) for local in clients[: len(parameters)]]
-        groups = [{"params": p, "lr": s.lr} for p, s in zip(parameters, self._schedules, strict=True)]
+        self._slower: list[tuple[Tensor, Tensor, float]] = []  # a group's rate, the rate that it follows, and by what
+        groups = []
+        for named, schedule, reach in zip(parameters, self._schedules, reaches, strict=True):
+            by_factor: dict[float, list[Tensor]] = {1.0: [reach]}
+            for name, parameter in named.items():
+                by_factor.setdefault(lr_factor(name, settings.encoder_lr_factor), []).append(parameter)
+            groups.append({"params": by_factor.pop(1.0), "lr": schedule.lr})
+            for factor, of_factor in by_factor.items():
+                rate = torch.empty_like(schedule.lr)
+                self._slower.append((rate, schedule.lr, factor))
+                groups.append({"params": of_factor, "lr": rate})
         self._optimizer: torch.optim.Optimizer
         if settings.use_adam:
             self._optimizer = torch.optim.Adam(groups, weight_decay=settings.weight_decay, fused=True)
@@ -167,6 +179,8 @@ class _Optimizer:
         """Step number `step` of the phase."""
         for schedule in self._schedules:
             schedule.before(step)
+        for rate, followed, factor in self._slower:
+            torch.mul(followed, factor, out=rate)
         self._optimizer.step()
         for schedule, local in zip(self._schedules, self._clients, strict=False):
             schedule.after(local.losses[-1])

@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from datasets.task_data import TaskData
+from models.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
 from network.client import LocalSettings, Turn, copy_into, longest_first
@@ -37,9 +38,9 @@ class Simulation:
     adds the sums up, in double precision, so that the mean does not depend on the order of clients.
     Every random choice has a stream of its own, by seed, round and client (see `utils/streams.py`).
 
-    Of a tensor that does not travel, each client keeps its own version. Where there are such tensors, the server has
-    no whole model, and each client is evaluated with its own; where the method makes personal models beside the
-    server's, both are.
+    What `settings.train` leaves out is frozen, the same everywhere, and never travels. Of any other tensor that does
+    not, each client keeps its own version. Where there are such tensors, the server has no whole model, and each client
+    is evaluated with its own; where the method makes personal models beside the server's, both are.
 
     Args:
         model: the initial model; it becomes the working copy.
@@ -76,8 +77,9 @@ class Simulation:
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
         algorithm.prepare(data, groups, clients)
         self.server |= algorithm.server_state(self.model)
-        self._shared = frozenset(name for name in self._working if algorithm.is_shared(name) and name not in kept)
-        self.has_global = len(self._shared) == len(self._working)
+        trained = [name for name in self._working if is_within(PARTS[settings.train], name)]
+        self._shared = frozenset(name for name in trained if algorithm.is_shared(name) and name not in kept)
+        self.has_global = len(self._shared) == len(trained)
         self.has_personal = algorithm.personal or not self.has_global
         own = longest_first([len(images) for images in clients], accelerator.num_processes)[accelerator.process_index]
         folder = run.path / "checkpoint" / "clients"

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from datasets.task_data import TaskData
+from models.parts import PARTS, is_within
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, LocalSettings, Turn, copy_into
@@ -48,9 +49,10 @@ class Trainer:
         self.states, self.groups, self.shared, self.seed = states, groups, frozenset(shared), seed
         self.pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
         self._names = list(model.state_dict())
-        self._kept = [name for name in self._names if name not in self.shared]
+        part = PARTS[settings.train]
+        self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
         image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
-        self._build = partial(workspace, model, image_shape=image_shape, compiled=compiled)
+        self._build = partial(workspace, model, image_shape=image_shape, compiled=compiled, part=part)
         # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())

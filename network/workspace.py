@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from models.parts import is_within, train_part
 from models.stacking import StackedBatchNorm, repeated, stack
 from models.task_model import Outputs
 from utils.errors import UserError
@@ -26,11 +27,15 @@ class Workspace(ABC):
         values: parameters and buffers, of one copy or, (N, …), of several.
         n: how many copies.
         compiled: whether to compile the forward pass.
+        part: the path of the module that is trained; the rest is frozen, and no leaf.
     """
 
-    def __init__(self, module: nn.Module, values: dict[str, Tensor], n: int, compiled: bool) -> None:
-        self.n, self._module = n, module
-        self.leaves = {name: value for name, value in values.items() if isinstance(value, nn.Parameter)}
+    def __init__(self, module: nn.Module, values: dict[str, Tensor], n: int, compiled: bool, part: str) -> None:
+        self.n, self.part, self._module = n, part, module
+        parameters = {name: value for name, value in values.items() if isinstance(value, nn.Parameter)}
+        self.leaves = {name: value for name, value in parameters.items() if is_within(part, name)}
+        for name in parameters.keys() - self.leaves.keys():
+            parameters[name].requires_grad_(False)
         rows = zip(*(self.parts(value.detach()) for value in values.values()), strict=True)
         self.tensors = [dict(zip(values, row, strict=True)) for row in rows]
         self._forward: Callable[[Tensor], Outputs] = torch.compile(self.compute) if compiled else self.compute
@@ -38,7 +43,7 @@ class Workspace(ABC):
     def __call__(self, images: Tensor) -> Outputs:
         """The outputs (N * B, …), copy after copy, of their own images, in training."""
         if len(images) == self.n:
-            set_training(self._module, 1)
+            set_training(self._module, 1, self.part)
         try:
             return self._forward(images)
         except torch._dynamo.exc.TorchDynamoException as error:  # public base of what compilation can raise
@@ -47,7 +52,7 @@ class Workspace(ABC):
 
     def prepare(self, trained: Collection[str]) -> None:
         """Turn to training of these parameters; the others are frozen, at no cost in the backward pass."""
-        self._module.train()
+        train_part(self._module, self.part)
         for name, leaf in self.leaves.items():
             leaf.requires_grad_(name in trained).grad = None
 
@@ -63,9 +68,9 @@ class Workspace(ABC):
 class OneCopy(Workspace):
     """The model itself."""
 
-    def __init__(self, model: nn.Module, compiled: bool = False) -> None:
+    def __init__(self, model: nn.Module, compiled: bool = False, part: str = "") -> None:
         self._model = model
-        super().__init__(model, model.state_dict(keep_vars=True), 1, compiled)
+        super().__init__(model, model.state_dict(keep_vars=True), 1, compiled, part)
 
     def compute(self, images: Tensor) -> Outputs:
         """The model's forward pass."""
@@ -79,9 +84,9 @@ class OneCopy(Workspace):
 class StackedCopies(Workspace):
     """Copies with their channels side by side: see `models/stacking.py`."""
 
-    def __init__(self, stacked: nn.Module, n: int, compiled: bool = False) -> None:
+    def __init__(self, stacked: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
         self._stacked = stacked
-        super().__init__(stacked, stacked.state_dict(keep_vars=True), n, compiled)
+        super().__init__(stacked, stacked.state_dict(keep_vars=True), n, compiled, part)
 
     def compute(self, images: Tensor) -> Outputs:
         """One forward pass of the stacked network."""
@@ -99,13 +104,13 @@ class StackedCopies(Workspace):
 class VmappedCopies(Workspace):
     """Copies of any model, by `torch.func.vmap`."""
 
-    def __init__(self, model: nn.Module, n: int, compiled: bool = False) -> None:
+    def __init__(self, model: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
         self._model = model
         self._values: dict[str, Tensor] = {
             name: nn.Parameter(repeated(value.detach(), n)) if isinstance(value, nn.Parameter) else repeated(value, n)
             for name, value in model.state_dict(keep_vars=True).items()
         }
-        super().__init__(model, self._values, n, compiled)
+        super().__init__(model, self._values, n, compiled, part)
 
     def compute(self, images: Tensor) -> Outputs:
         """The model's forward pass, over parameters and images together."""
@@ -122,25 +127,27 @@ class VmappedCopies(Workspace):
         return torch.func.functional_call(self._model, values, (images,))
 
 
-def set_training(module: nn.Module, n_images: int) -> None:
-    """Training mode for batches of so many images.
+def set_training(module: nn.Module, n_images: int, part: str) -> None:
+    """Training mode of a part for batches of so many images.
 
     One image alone is normalised by the running statistics: PyTorch refuses it where a map has one pixel.
     """
-    module.train()
+    train_part(module, part)
     if n_images == 1:
         for norm in _batch_norms(module):
             norm.eval()
 
 
-def workspace(model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False) -> Workspace:
+def workspace(
+    model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False, part: str = ""
+) -> Workspace:  # fmt: skip
     """The model itself for n = 1; else n copies, stacked where the network can be and by vmap where it cannot."""
     if n == 1:
-        return OneCopy(model, compiled)
+        return OneCopy(model, compiled, part)
     stacked = stack(model, n)
     if stacked is not None and _agrees(stacked, model, n, image_shape):
-        return StackedCopies(stacked, n, compiled)
-    return VmappedCopies(model, n, compiled)
+        return StackedCopies(stacked, n, compiled, part)
+    return VmappedCopies(model, n, compiled, part)
 
 
 @torch.no_grad()

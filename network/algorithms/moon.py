@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+from models.parts import in_eval_mode
 from network.algorithms.fedavg import FedAvg
 from network.client import Local, Phase, Seen
 from network.state import part, under
@@ -58,13 +59,11 @@ class MOON(FedAvg):
 
         if not local.scratch:
             return super().local_loss(loss, local)
-        with torch.no_grad():
-            local.model.eval()
+        with torch.no_grad(), in_eval_mode(local.model):
             of_models = [
                 self._z(torch.func.functional_call(local.model, dict(tensors), local.batch.inputs))
                 for tensors in (local.start, local.scratch)
             ]
-            local.model.train()
         to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
         return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)
 

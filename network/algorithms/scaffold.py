@@ -68,7 +68,7 @@ class Scaffold(FedAvg):
             local.load(local.start)  # batch norm's statistics have moved
         yield Phase(local.turn.n_steps)
         if self.scaffold_option == 2:
-            moved = {name: (local.start[name] - local.tensors[name]) / local.reach for name in names}
+            moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
             gradient = {name: moved[name] - local.scratch[name] for name in names}
         local.scratch = {name: gradient[name] - own[name] if own else gradient[name] for name in names}
         local.state |= under("control", {name: gradient[name] for name in names})

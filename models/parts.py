@@ -1,0 +1,52 @@
+"""Which part of a model is trained, and how fast: what is frozen stays as it is, bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from utils.args import POSITIVE, Group
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# What `--train` trains, by the path of its module.
+PARTS = {"all": "", "decoder": "decoder", "head": "decoder.head"}
+_ENCODER = "encoder."
+
+
+def add_part(group: Group) -> None:
+    """`--train` and `--encoder_lr_factor`."""
+    text = "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged"
+    group.add_argument("--train", choices=tuple(PARTS), default="all", help=text)
+    text = "learning rate of the encoder over that of the rest"
+    group.add_argument("--encoder_lr_factor", type=POSITIVE, default=1.0, help=text)
+
+
+def is_within(part: str, name: str) -> bool:
+    """Whether a parameter or buffer belongs to the module at this path; all do where the path is empty."""
+    return not part or name.startswith(f"{part}.")
+
+
+def lr_factor(name: str, of_encoder: float) -> float:
+    """What the learning rate of a parameter is multiplied by, that of the encoder's being given."""
+    return of_encoder if name.startswith(_ENCODER) else 1.0
+
+
+def train_part(model: nn.Module, part: str) -> None:
+    """Training mode for the module at this path, eval mode for the rest."""
+    model.eval()
+    model.get_submodule(part).train()
+
+
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode for a while; afterwards every module is in the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
