@@ -232,14 +232,44 @@ def iid(
     return _checked(_hand_out(groups, order, _even(len(order), n_clients)), n_clients, min_size)
 
 
+def one_group(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """All clients but the last have one group each, and the last one has the population's mixture: equal sizes.
+
+    The second setting of FedDifRC (arXiv 2507.06482), six clients of one class and one of all; which classes these are
+    is drawn, each as often as any other, up to once. How many images they have is not said there: here it is as many
+    as the groups can give to all alike, and the rest goes to nobody. Other arguments and errors as for `paper`; alpha
+    has no part in it.
+
+    >>> groups = np.repeat(np.arange(10), 110)
+    >>> client_of = one_group(groups, 7, 1.0, np.random.default_rng(0))
+    >>> [len(set(groups[client_of == client])) for client in range(7)], np.bincount(client_of[client_of >= 0]).tolist()
+    ([1, 1, 1, 1, 1, 1, 10], [100, 100, 100, 100, 100, 100, 100])
+    """
+    order, capacity = _shuffled(groups, n_clients, rng)
+    mixture, n_groups = capacity / capacity.sum(), len(capacity)
+    drawn = np.concatenate([rng.permutation(n_groups) for _ in range(-(-n_clients // n_groups))])[: n_clients - 1]
+    held = np.bincount(drawn, minlength=n_groups)
+    size = int((capacity / (held + mixture)).min() + 1e-9)
+    counts = np.zeros((n_clients, n_groups), np.int64)
+    counts[np.arange(n_clients - 1), drawn] = size
+    # Of a group there may be an image less than its share, rounded up; others then give more.
+    room = capacity - held * size
+    counts[-1] = np.minimum(rounded(size, mixture, rng), room)
+    spare = np.cumsum(room - counts[-1])
+    counts[-1] += np.diff(np.minimum(spare, size - counts[-1].sum()), prepend=0)
+    return _checked(_hand_out(groups, order, _owners(counts, capacity)), n_clients, min_size)
+
+
 Partitioner = Callable[..., np.ndarray]
 PARTITIONERS: Registry[Partitioner] = {
     "paper": paper, "equal_size": equal_size, "dirichlet_hsu": dirichlet_hsu,
     "dirichlet_per_class": dirichlet_per_class, "shards": shards, "natural": natural,
     "by_building": natural,  # its former name
-    "quantity_skew": quantity_skew, "iid": iid,
+    "quantity_skew": quantity_skew, "iid": iid, "one_group": one_group,
 }  # fmt: skip
-WITHOUT_ALPHA = {"shards", "natural", "by_building", "iid"}  # the rules in which alpha has no part
+WITHOUT_ALPHA = {"shards", "natural", "by_building", "iid", "one_group"}  # the rules in which alpha has no part
 
 
 def _shuffled(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

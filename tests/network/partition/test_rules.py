@@ -21,6 +21,7 @@ from network.partition.rules import (
     equal_size,
     iid,
     natural,
+    one_group,
     paper,
     quantity_skew,
 )
@@ -70,6 +71,8 @@ def test_what_every_rule_promises(
     assert sizes.min() >= (min_size or 1)
     if rule in WHOLE:
         assert (client_of[groups >= 0] >= 0).all()
+    if rule == "one_group":
+        assert len(set(sizes)) == 1
     if rule in ("equal_size", "dirichlet_hsu"):
         assert set(sizes) == {(groups >= 0).sum() // n_clients}
     assert (deal() == client_of).all()
@@ -301,6 +304,22 @@ def test_alpha_zero_gives_each_client_one_group_drawn_by_its_size() -> None:
     assert binomtest(sum(int(images[0]) for images in first), n, 0.1).pvalue > 1e-3
     with pytest.raises(UserError, match="0 is for --partition dirichlet_hsu alone"):
         equal_size(uneven, 10, 0.0, np.random.default_rng(0))
+
+
+def test_clients_of_one_group_and_one_of_all() -> None:
+    groups = np.repeat(np.arange(3), [60, 120, 20])
+    for seed in range(5):
+        counts = group_counts(one_group(groups, 3, 1.0, np.random.default_rng(seed)), groups, 3)
+        held = (counts[:2] > 0).argmax(axis=1)
+        assert ((counts[:2] > 0).sum(axis=1) == 1).all() and held[0] != held[1]
+        # n and n times the group's share is what a group gives at most.
+        size = min(capacity / ((g in held) + capacity / 200) for g, capacity in enumerate([60, 120, 20]))
+        assert (counts.sum(axis=1) == int(size)).all()
+        assert (np.abs(counts[2] - counts[2].sum() * np.array([0.3, 0.6, 0.1])) <= 1).all()
+    # As many clients as there are, and each group as often as any other, up to once.
+    groups = np.repeat(np.arange(3), 90)
+    counts = group_counts(one_group(groups, 8, 1.0, np.random.default_rng(0)), groups, 8)
+    assert sorted((counts[:7] > 0).sum(axis=0)) == [2, 2, 3]
 
 
 def test_as_many_clients_as_natural_groups_stand_in_their_order() -> None:
