@@ -23,7 +23,15 @@ LOSS_COLUMNS = {
 }
 _SETTING = ["task", "method", "alpha"]
 _SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
-_NOT_IID = {"type", "alpha", "partition", "shards_per_client", "n_clusters"}  # what a random split has no use for
+_NOT_IID = {
+    "type",
+    "alpha",
+    "partition",
+    "shards_per_client",
+    "clients_per_group",
+    "client_share",
+    "n_clusters",
+}  # what a random split has no use for
 
 
 def read_central(result_path: Path) -> pd.DataFrame:

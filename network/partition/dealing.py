@@ -20,6 +20,8 @@ from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
 from utils.streams import generator
 
+# What rules take besides, by the names of their arguments.
+_OPTIONS = {"shards": ("shards_per_client",), "split_groups": ("clients_per_group", "client_share")}
 PARTITION_FILE = "partition.json"
 # Beyond these bounds, where nothing depends on alpha any more, numbers that are computed from it over- and underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
@@ -117,7 +119,7 @@ def deal(
 ) -> Dealing:  # fmt: skip
     """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `rules.paper`.
 
-    `options` are what the rule takes besides: `shards_per_client` of `shards`.
+    `options` are what the rule takes besides, see `_OPTIONS`.
     """
     client_of = PARTITIONERS[rule](groups, n_clients, alpha, generator("partition", seed), min_size, **options)
     origin = {"rule": rule, "alpha": alpha, "min_client_ds_len": min_size, "rand_seed": seed, **options}
@@ -136,11 +138,15 @@ def add_partition(parser: Parser) -> None:
         help="least images per client; default: the published number of the rule, or less where the data is too small "
         "for it")  # fmt: skip
     add("--shards_per_client", type=POSITIVE_INT, default=2, help="pieces per client of --partition shards")
+    add("--clients_per_group", type=number(int, least=0), nargs="+",
+        help="clients that share each group of --partition split_groups; default: as many in all")  # fmt: skip
+    add("--client_share", type=number(float, above=0, most=1), default=1.0,
+        help="of its group that a client of --partition split_groups has, at most")  # fmt: skip
 
 
 def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
     """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
-    options = {"shards_per_client": args.shards_per_client} if rule == "shards" else {}
+    options = {name: getattr(args, name) for name in _OPTIONS.get(rule, ())}
     n_clients = args.n_clients
     if n_clients is None:
         if PARTITIONERS[rule] is not natural:

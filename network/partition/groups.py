@@ -37,6 +37,8 @@ _SAVED: dict[str, Callable[[Any], bool]] = {
     "n_clusters": lambda value: isinstance(value, int) and value > 0,
     "min_client_ds_len": lambda value: value is None or isinstance(value, int),
     "shards_per_client": lambda value: isinstance(value, int) and value > 0,
+    "clients_per_group": lambda value: value is None or isinstance(value, list),
+    "client_share": lambda value: isinstance(value, float) and 0 < value <= 1,
 }
 
 

@@ -15,7 +15,7 @@ plus clients times groups.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -262,14 +262,56 @@ def one_group(
     return _checked(_hand_out(groups, order, _owners(counts, capacity)), n_clients, min_size)
 
 
+def split_groups(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
+    clients_per_group: Sequence[int] | None = None, client_share: float = 1.0,
+) -> np.ndarray:  # fmt: skip
+    """Each client has a part of one group, drawn at random: clients of one domain, several to a domain.
+
+    As FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, each a tenth of them.
+
+    Args:
+        clients_per_group: how many clients share each group, in the order of the groups' numbers; without it all groups
+            have as many, but for one.
+        client_share: of its group that a client has, or an equal share where that would be less.
+
+    Other arguments and errors as for `paper`; alpha has no part in it.
+
+    >>> client_of = split_groups(np.repeat([0, 1], [60, 40]), 3, 1.0, np.random.default_rng(0), None, [2, 1], 0.25)
+    >>> np.bincount(client_of[:60] + 1).tolist(), np.bincount(client_of[60:] + 1).tolist()
+    ([30, 15, 15], [30, 0, 0, 10])
+    """
+    order, capacity = _shuffled(groups, n_clients, rng)
+    n_groups = len(capacity)
+    even = np.bincount(rng.permutation(n_groups)[np.arange(n_clients) % n_groups], minlength=n_groups)
+    sharing = np.array(clients_per_group or even)
+    if len(sharing) != n_groups or sharing.sum() != n_clients:
+        raise UserError(
+            f"--clients_per_group {' '.join(map(str, sharing))} is not {n_clients} clients in {n_groups} groups; "
+            "give a number for each group, or another --n_clients"
+        )
+    of_client = np.repeat(np.arange(n_groups), sharing)
+    counts = np.zeros((n_clients, n_groups), np.int64)
+    sizes = np.floor(capacity * np.minimum(client_share, 1 / np.maximum(sharing, 1)) + 1e-9)
+    counts[np.arange(n_clients), of_client] = sizes[of_client]
+    return _checked(_hand_out(groups, order, _owners(counts, capacity)), n_clients, min_size)
+
+
 Partitioner = Callable[..., np.ndarray]
 PARTITIONERS: Registry[Partitioner] = {
     "paper": paper, "equal_size": equal_size, "dirichlet_hsu": dirichlet_hsu,
     "dirichlet_per_class": dirichlet_per_class, "shards": shards, "natural": natural,
     "by_building": natural,  # its former name
-    "quantity_skew": quantity_skew, "iid": iid, "one_group": one_group,
+    "quantity_skew": quantity_skew, "iid": iid, "one_group": one_group, "split_groups": split_groups,
 }  # fmt: skip
-WITHOUT_ALPHA = {"shards", "natural", "by_building", "iid", "one_group"}  # the rules in which alpha has no part
+WITHOUT_ALPHA = {
+    "shards",
+    "natural",
+    "by_building",
+    "iid",
+    "one_group",
+    "split_groups",
+}  # the rules in which alpha has no part
 
 
 def _shuffled(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

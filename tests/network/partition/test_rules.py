@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import time
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from network.partition.rules import (
     one_group,
     paper,
     quantity_skew,
+    split_groups,
 )
 from network.partition.rules import shards as by_shards
 from utils.errors import UserError
@@ -320,6 +322,20 @@ def test_clients_of_one_group_and_one_of_all() -> None:
     groups = np.repeat(np.arange(3), 90)
     counts = group_counts(one_group(groups, 8, 1.0, np.random.default_rng(0)), groups, 8)
     assert sorted((counts[:7] > 0).sum(axis=0)) == [2, 2, 3]
+
+
+def test_parts_of_groups_by_hand() -> None:
+    groups = np.random.default_rng(0).permutation(np.repeat([3, 5, 9, 11], [100, 50, 40, 30]))
+    deal = partial(split_groups, groups, 10, 1.0, np.random.default_rng(1), None)
+    counts = group_counts(deal([3, 2, 2, 3], 0.2), groups, 10)[:, [3, 5, 9, 11]]
+    assert counts.sum(axis=0).tolist() == [60, 20, 16, 18]
+    assert counts.max(axis=1).tolist() == [20] * 3 + [10] * 2 + [8] * 2 + [6] * 3
+    assert ((counts > 0).sum(axis=1) == 1).all()
+    whole = group_counts(deal([1, 4, 0, 5], 1.0), groups, 10)  # shares that are too much are equal ones
+    assert whole.sum(axis=0)[[3, 5, 9, 11]].tolist() == [100, 48, 0, 30]
+    assert group_counts(deal(), groups, 10).astype(bool).sum(axis=0)[[3, 5, 9, 11]].tolist() == [3, 3, 2, 2]
+    with pytest.raises(UserError, match="--clients_per_group 1 2 is not 10 clients in 4 groups"):
+        deal([1, 2])
 
 
 def test_as_many_clients_as_natural_groups_stand_in_their_order() -> None:
