@@ -52,22 +52,22 @@ def main() -> None:
     metrics = read_metrics(args.result_path)
     for task in dict.fromkeys(metrics.get("task", [])):
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
+    if any(args.assignment_files_path.glob("assignments_*.npy")):
+        compare_tasks(args, folder)
+    for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
+        write_table(table, folder / name)
+        print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
+    print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         comparison, splits = compare(runs), over_iid(runs)
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:
-            compare_splits(comparison, folder)
-            splits = splits[~splits["split"].isin(["class", "embedding"])]  # which have been told
+            splits = splits[~splits["split"].isin(["class", "embedding"])]  # which the comparison tells
         if not splits.empty:
             print(f"what splits cost over IID\n{narrow(splits, list(splits)[: list(splits).index('seeds')])}\n")
-        print(f"{len(runs)} federated runs")
-    for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
-        write_table(table, folder / name)
-        print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
-    if any(args.assignment_files_path.glob("assignments_*.npy")):
-        compare_tasks(args, folder)
-    print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv", sep="\n")
+        if not comparison.empty:
+            compare_splits(comparison, folder)
 
 
 def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
@@ -86,16 +86,14 @@ def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
         write_table(slopes, folder / "alpha_slopes")
     for heading, table in in_short(comparison):
         print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
-    question = "Is the loss on clients' own data higher under the embedding-based than under the class-based split?"
-    print(question, *map(wrapped, [*sentences(said), f"({WORDS})"]), "", sep="\n")
-    print(f"figure in {sweep_plots.comparison(comparison, folder / 'comparison.png')}")
+    print(f"({wrapped(WORDS)})\nfigure in {sweep_plots.comparison(comparison, folder / 'comparison.png')}\n")
+    print("On clients' own data:", *map(wrapped, sentences(said)), sep="\n")
 
 
 def compare_tasks(args: Namespace, folder: Path) -> None:
     """Write how alike the clusters of the tasks are to each other and to the classes, and draw it."""
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings, similarity_tables
-    from reports.console import narrow
     from reports.labels import in_order, task_label
     from utils import partition_plots
     from utils.runs import data_path_or_default
@@ -105,7 +103,6 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     for table, name in ((information, "ami"), (transport, "transport")):
         rows = table.round(4).rename_axis("clusters of").reset_index()
         write_table(rows, folder / f"task_similarity_{name}")
-        print(f"task similarity, {name}\n{narrow(rows, ['clusters of'])}\n")
     order = in_order(information)
     panels = {
         label: (table.loc[order, order].rename(index=task_label, columns=task_label), colours)
@@ -114,7 +111,7 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
         )
     }  # fmt: skip
     title = "How alike the tasks' clusters are, to each other and to the classes"
-    print(f"figure in {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
+    print(f"how alike the tasks' clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from network.partition.rules import WITHOUT_ALPHA
 from reports.finished import finished_runs
-from reports.statistics import with_interval, with_spread
+from reports.statistics import finite, with_interval, with_spread
 from utils.runs import ASIDE, SPLITS
 
 # The columns of a split's loss; where clients have models of their own, these are what the method offers them.
@@ -258,17 +258,21 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one for each method, model and part of the data, with what it is of.
 
-    As text: the trivial predictor's and the IID split's loss, and the increases over it in percent with 95 % intervals.
+    As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
+    intervals. The clients' own data, the paper's measure, come last, where a console ends.
     """
-    for (method, model, split), part in table.groupby(["method", "model", "split"], sort=False):
+    order = {split: rank for rank, split in enumerate(reversed(SPLITS))}
+    last = table.sort_values("split", key=lambda column: column.map(order), kind="stable")
+    for (split, method, model), part in last.groupby(["split", "method", "model"], sort=False):
         rows = [
             {name: value for name, value in setting(row).items() if name not in {"method", "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
-                "trivial": with_spread(row["trivial"][:1], 3),
-                "IID": with_spread(row["iid"], 3),
+                "trivial": f"{finite(row['trivial']).mean():.3f}",
+                "IID": f"{finite(row['iid']).mean():.3f}",
                 "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
                 "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
+                "embedding over class, %": with_interval(increase(row["embedding"], row["class"]), 1, "+"),
             }
             for row in part.to_dict("records")
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ WORDS = (
     "higher or lower where the 95 % interval leaves out 0; otherwise no difference where it lies within "
     f"±{MARGIN:g} %, and inconclusive where it reaches further"
 )
+_PHRASES = {
+    "higher": "the embedding-based split costs more than the class-based one",
+    "lower": "the embedding-based split costs less than the class-based one",
+    "no": "both splits cost the same",
+    "inconclusive": "which split costs more remains open",
+}
 _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 
 
@@ -53,15 +59,21 @@ def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
-    """The rows of `verdicts` on the clients' own data, which is the paper's measure, a plain sentence each."""
+    """The rows of `verdicts` on the clients' own data, which is the paper's measure, one plain sentence each."""
     columns = list(said)
     named = columns[: columns.index("model")]
     own = said[said["data"] == SPLITS["train"]].to_dict("records")
-    return [
-        f"{', '.join(f'α = {row[name]:g}' if name == 'alpha' else str(row[name]) for name in named)}: "
-        f"{row[_VERDICT]}, {row['embedding over class, %']} %"
-        for row in own
-    ]
+    return [f"{_setting(row, named)}: {_phrase(row)}, {row['embedding over class, %']} %" for row in own]
+
+
+def _setting(row: Mapping[str, Any], named: Collection[str]) -> str:
+    return ", ".join(f"α = {row[name]:g}" if name == "alpha" else str(row[name]) for name in named)
+
+
+def _phrase(row: Mapping[str, Any]) -> str:
+    """The verdict as a clause, with the number of seeds; as it is where one seed tells nothing."""
+    phrase = _PHRASES.get(row[_VERDICT].split()[0])
+    return f"{phrase} ({row['seeds']} seeds)" if phrase else row[_VERDICT]
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:

@@ -53,8 +53,20 @@ def test_sentences_are_of_the_clients_own_data() -> None:
         [row(0.1, [1.0] * 3, [1.1, 1.2, 1.3]), row(0.1, [1.0] * 3, [1.0] * 3, "test"), row(10, [1.0], [1.5])]
     )
     first, second = sentences(verdicts(table))
-    assert first == "normal, fedavg, α = 0.1: inconclusive (3 seeds only), +20.0 [-4.8, +44.8] %"  # 20 ± 4.303 * 5.774
+    open_question = "normal, fedavg, α = 0.1: which split costs more remains open (3 seeds)"
+    assert first == f"{open_question}, +20.0 [-4.8, +44.8] %"  # 20 ± 4.303 * 5.774
     assert second == "normal, fedavg, α = 10: cannot be told from 1 seed, +50.0 %"
+
+
+def test_sentences_say_what_the_interval_says() -> None:
+    losses = [1.0] * 5
+    for embedding, phrase in (
+        ([1.1, 1.12, 1.1, 1.12, 1.1], "the embedding-based split costs more than the class-based one (5 seeds), +10.8"),
+        ([0.9, 0.88, 0.9, 0.88, 0.9], "the embedding-based split costs less than the class-based one (5 seeds), -10.8"),
+        ([1.0, 1.01, 0.99, 1.0, 1.0], "both splits cost the same (5 seeds), +0.0"),
+    ):
+        [sentence] = sentences(verdicts(pd.DataFrame([row(0.1, losses, embedding)])))
+        assert phrase in sentence
 
 
 def test_arguments_that_differ_are_named() -> None:
