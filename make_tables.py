@@ -111,7 +111,7 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
         )
     }  # fmt: skip
     title = "How alike the tasks' clusters are, to each other and to the classes"
-    print(f"how alike the tasks' clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
+    print(f"how alike clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
