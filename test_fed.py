@@ -38,7 +38,8 @@ def parse_args() -> Namespace:
                        help="folder of the central models")  # fmt: skip
     add = partition.add_argument
     add("--type", type=split_type, default="embedding_based",
-        help="what is dealt: embedding_based, class_based, <column>_based for natural groups, or iid")  # fmt: skip
+        help="what is dealt: embedding_based, class_based, object_based (what boxes hold), <column>_based for natural "
+        "groups, or iid")  # fmt: skip
     add_partition(parser)
     add("--partition_file", type=Path, help="take this saved partition: a run's partition.json or its folder")
     add_assignments(parser)

@@ -20,6 +20,7 @@ from network.importance import NONE, kinds_of, reweighting
 from network.partition.dealing import Dealing
 from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
+from network.partition.objects import unevenness
 
 _CHUNK = 64
 
@@ -93,6 +94,8 @@ def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Acce
     targets = mean_targets(data, np.flatnonzero(dealing.client_of >= 0))
     groups, _ = described_by(dealing, args.type, data.table)
     values = report(dealing.client_of, groups, dealing.n_clients, projection, targets)
+    if data.task.boxes:
+        values |= unevenness(data.table, dealing.client_of, dealing.n_clients)
     values |= _of_reweighting(dealing, groups, data, args)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datasets.table import TABLE_FILE
-from datasets.tasks import CLASS
+from datasets.tasks import BOXES, CLASS
 from network.partition.dealing import Dealing, deal_as_asked, digest, read_dealing
+from network.partition.objects import commonest_objects
 from network.partition.rules import PARTITIONERS
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_json
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from datasets.table import Table
     from datasets.task_data import TaskData
 
-EMBEDDING, CLASSES, RANDOM = "embedding_based", "class_based", "iid"
+EMBEDDING, CLASSES, OBJECTS, RANDOM = "embedding_based", "class_based", "object_based", "iid"
 _BASED = "_based"
 _TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # it is a folder's name, too
 
@@ -43,7 +44,7 @@ _SAVED: dict[str, Callable[[Any], bool]] = {
 
 
 def split_type(text: str) -> str:
-    """An argparse type: "embedding_based", "class_based", "iid", or `<column>_based` for a natural group's column."""
+    """An argparse type: "embedding_based", "class_based", "object_based", "iid", or `<column>_based` of a table."""
     if _TYPE.fullmatch(text) is None:
         raise ArgumentTypeError(f"{text!r} is none of {EMBEDDING}, {CLASSES}, <column>{_BASED} and {RANDOM}")
     return text
@@ -72,8 +73,8 @@ def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: in
 
     Args:
         kind: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes, and so does "iid", to
-            report how even the random split is, where images of no class are a group of their own; `<column>_based`
-            numbers a column of natural groups by name.
+            report how even the random split is, where images of no class are a group of their own; "object_based"
+            is `commonest_objects`; `<column>_based` numbers a column of natural groups by name.
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: how many clusters they must have been made with.
@@ -89,12 +90,15 @@ def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: in
         groups = np.where(table.labels < 0, len(table.class_names), table.labels)
     elif kind == CLASSES and table.class_names:
         groups = table.labels
+    elif kind == OBJECTS and BOXES in table.about.classes:
+        groups = commonest_objects(table, data.train)
     elif (column := kind.removesuffix(_BASED)) in table.groups:
         names = table.groups[column]
         groups = np.where(names == "", -1, np.unique(names, return_inverse=True)[1])
     else:
         columns = [*([CLASS] if table.class_names else []), *table.groups]
-        known = ", ".join([EMBEDDING, *(f"{name}{_BASED}" for name in columns), RANDOM])
+        objects = [OBJECTS] if BOXES in table.about.classes else []
+        known = ", ".join([EMBEDDING, *(f"{name}{_BASED}" for name in columns), *objects, RANDOM])
         raise UserError(f"{table.data_path / TABLE_FILE} has no groups for --type {kind}; give one of {known}")
     return np.where(data.readable, groups, -1)
 

@@ -196,6 +196,28 @@ def natural(
     return _checked(_hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)
 
 
+def commonest_object(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """The first group to the first client, the next to the second, and all that is left to the last.
+
+    FedCV's rule for detection (arXiv 2111.11066) on the groups of `--type object_based`, which are numbered from the
+    commonest object on; nothing is drawn. The paper does not say what the last client gets: here, as in its code, the
+    rest. Arguments and errors as for `paper`; neither alpha nor `rng` has a part in it.
+
+    >>> commonest_object(np.array([2, 0, 0, 0, 1, 1]), 2, 1.0, np.random.default_rng(0)).tolist()
+    [1, 0, 0, 0, 1, 1]
+    """
+    order, capacity = _shuffled(groups, n_clients, rng)
+    if len(capacity) < n_clients:
+        raise UserError(
+            f"{len(capacity)} groups are too few for {n_clients} clients, of whom each gets one; "
+            f"give --n_clients {len(capacity)} or fewer"
+        )
+    owners = np.arange(len(capacity)).clip(max=n_clients - 1)
+    return _checked(_hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)
+
+
 def quantity_skew(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:  # fmt: skip
@@ -303,6 +325,7 @@ PARTITIONERS: Registry[Partitioner] = {
     "dirichlet_per_class": dirichlet_per_class, "shards": shards, "natural": natural,
     "by_building": natural,  # its former name
     "quantity_skew": quantity_skew, "iid": iid, "one_group": one_group, "split_groups": split_groups,
+    "commonest_object": commonest_object,
 }  # fmt: skip
 WITHOUT_ALPHA = {
     "shards",
@@ -311,6 +334,7 @@ WITHOUT_ALPHA = {
     "iid",
     "one_group",
     "split_groups",
+    "commonest_object",
 }  # the rules in which alpha has no part
 
 

@@ -98,7 +98,7 @@ def test_any_column_of_the_table_is_dealt(table: Table, tmp_path: Path) -> None:
 
 
 def test_unknown_column_is_named_with_what_there_is(table: Table, data: TaskData, tmp_path: Path) -> None:
-    known = "embedding_based, class_based, building_based, point_based, iid"
+    known = "embedding_based, class_based, building_based, point_based, object_based, iid"
     with pytest.raises(UserError, match=f"{TABLE_FILE} has no groups for --type place_based; give one of {known}$"):
         groups_of("place_based", data, tmp_path, 5)
     bare = on(table, groups={}, about=replace(table.about, classes={}))

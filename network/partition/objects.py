@@ -1,0 +1,78 @@
+"""The objects that images show: groups of images by the commonest of them, and how clients differ in their boxes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from datasets.table import BOX_COLUMNS, BOXES, read_boxes
+from datasets.tasks import CLASS
+from network.partition.heterogeneity import earth_movers_distance, variance_share
+
+if TYPE_CHECKING:
+    from datasets.table import Table
+
+
+def commonest_objects(table: Table, train: np.ndarray) -> np.ndarray:
+    """The group of every image by what it shows, (N,) int64, as FedCV deals detection data (arXiv 2111.11066).
+
+    Group 0 has all images that show the category which most of the images at `train` show (not: that has most boxes),
+    group 1 those of the rest that show the category which most of the rest show, and so on; of equally common ones the
+    first. Images that show nothing are the last group. UserError where the table has no boxes.
+    """
+    shows = box_counts(table) > 0
+    return claim_by_category(shows, np.isin(np.arange(len(shows)), train))
+
+
+def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """The groups (N,) of `commonest_objects` from what images show, (N, C) bool, and which (N,) are counted.
+
+    >>> shows = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], bool)
+    >>> claim_by_category(shows, np.ones(6, bool)).tolist()
+    [0, 1, 0, 0, 1, 2]
+    """
+    groups = np.full(len(shows), -1, np.int64)
+    n_groups = 0
+    while (shown := shows[groups < 0]).any():
+        category = int(np.argmax(shows[(groups < 0) & counted].sum(axis=0)))
+        if not shown[:, category].any():  # nothing is left among those that are counted
+            category = int(np.argmax(shown.sum(axis=0)))
+        groups[(groups < 0) & shows[:, category]] = n_groups
+        n_groups += 1
+    groups[groups < 0] = n_groups
+    return groups
+
+
+def box_counts(table: Table) -> np.ndarray:
+    """The boxes of each category that each image has, (N, C) int64; UserError where the table has none."""
+    boxes = read_boxes(table)
+    counts = np.zeros((len(table), len(table.about.classes[BOXES].names)), np.int64)
+    np.add.at(counts, (_rows(table, boxes["image"]), boxes[CLASS].to_numpy(np.int64)), 1)
+    return counts
+
+
+def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str, float]:
+    """How clients differ in the categories of their boxes, in boxes an image, and in the boxes' sizes.
+
+    The first is the earth mover's distance of `heterogeneity.py` between shares of boxes; the others the shares between
+    clients of the variance over images of their number of boxes, and of their boxes' mean logarithm of the area (of
+    the images that have some).
+    """
+    boxes, counts = read_boxes(table), box_counts(table)
+    sides = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)
+    areas = np.log((sides[:, 2] - sides[:, 0]) * (sides[:, 3] - sides[:, 1]))
+    n_boxes = counts.sum(axis=1)
+    sizes = np.bincount(_rows(table, boxes["image"]), areas, len(table))
+    sizes = np.divide(sizes, n_boxes, out=np.full(len(table), np.nan), where=n_boxes > 0)
+    of_clients = np.zeros((n_clients, counts.shape[1]), np.int64)
+    np.add.at(of_clients, client_of[client_of >= 0], counts[client_of >= 0])
+    measures = {"box_emd": earth_movers_distance(of_clients[of_clients.any(axis=1)])} if of_clients.any() else {}
+    for name, values in (("boxes_variance_share", n_boxes.astype(np.float64)), ("box_size_variance_share", sizes)):
+        measures[name] = variance_share(values[:, None], client_of, n_clients)
+    return measures
+
+
+def _rows(table: Table, images: np.ndarray) -> np.ndarray:
+    position = {cell: row for row, cell in enumerate(table.image_ids)}
+    return np.array([position[cell] for cell in images], np.int64)
