@@ -39,7 +39,8 @@ def parse_args() -> tuple[Namespace, list[str]]:
         help="further arguments of model_initialization.py")  # fmt: skip
     add = data.add_argument
     add("--data_path", type=Path, required=True, help="data folder: Taskonomy's layout, or another source's table")
-    add("--client_file_name", default="rooms.csv", help="csv of the buildings, in the data folder")
+    add("--client_file_name", default="rooms.csv",
+        help="csv of the buildings, in the data folder; without it the table there stays")  # fmt: skip
     add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="how many buildings, the first of the csv")
     text = "folder for models and run directories"
     parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
@@ -67,7 +68,8 @@ def main() -> None:
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
     # Every time: only the first stage sees what has been added to a data folder.
-    runner.ask(work.select, grid.selection(args.client_file_name, args.taskonomy_clients_to_include), args.data_path)
+    selection = grid.selection(args.client_file_name, args.taskonomy_clients_to_include)
+    runner.ask(work.select, selection, args.data_path / args.client_file_name)
     if args.until == "selection":
         return
     grid.hold_settings()

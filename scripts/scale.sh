@@ -1,17 +1,21 @@
-# Sourced, with the arguments of the script that does: `--scale builtin|paper` and `--test_mode`. Goes to the project's
-# root, enters the environment, makes the built-in data, and leaves `sweep`, `tables` and `figures_of` behind.
+# Sourced, with the arguments of the script that does: `--scale builtin|paper`, `--data FOLDER` and `--test_mode`. Goes to
+# the project's root, enters the environment, makes the built-in data, and leaves `sweep`, `tables` and `figures_of` behind.
+#
+# --data takes the images of a folder in place of the built-in rooms: those of which stage 1 has made a table there, or
+# `nyu`, the photographs of NYUv2 in data/nyu, which are downloaded (2.8 GB) where they are not there yet.
 #
 # From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; JOBS and GPUS (as run_sweep.py takes them); and
 # DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of which it has defaults of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-scale=builtin mode=
+scale=builtin mode= given=
 while [ $# -gt 0 ]; do
     case "$1" in
         --scale) scale=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
+        --data) given=${2:-the empty name}; shift $(($# > 1 ? 2 : 1)) ;;
         --test_mode) mode="--test_mode True"; shift ;;
-        *) echo "error: $1: the arguments are --scale builtin|paper and --test_mode" >&2; exit 2 ;;
+        *) echo "error: $1: the arguments are --scale builtin|paper, --data FOLDER and --test_mode" >&2; exit 2 ;;
     esac
 done
 case "$scale$mode" in
@@ -20,13 +24,26 @@ case "$scale$mode" in
     paper*) data=${DATA_PATH:-taskonomy_dataset} results=results/paper${mode:+_test_mode} ;;
     *) echo "error: --scale takes builtin or paper, not '$scale'" >&2; exit 2 ;;
 esac
+if [ -n "$given" ]; then
+    if [ "$given" = nyu ]; then data=data/nyu; else data=$given; fi
+    results=results/$(basename "$data")${mode:+_test_mode}
+    if [ ! -f "$data/filtered_file_paths.csv" ] && [ "$given" != nyu ]; then
+        echo "error: $data has no table of images; run extract_datapoints_for_experiments.py --data_path $data first" >&2
+        exit 2
+    fi
+fi
 source scripts/environment.sh requirements.txt
 if [ "$scale" = builtin ]; then
     buildings=rooms.csv n_buildings=4 ALPHAS=${ALPHAS:-0.1 10}
-    python -m datasets.rooms.make --data_path "$data" \
-        ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
 else
     buildings=tiny.csv n_buildings=3 ALPHAS=${ALPHAS:-0.01 0.1 1 10 100}
+fi
+if [ "$given" = nyu ] && [ ! -f "$data/filtered_file_paths.csv" ]; then
+    python -m datasets.download --source nyu --data_path "$data"
+    python extract_datapoints_for_experiments.py --source nyu --data_path "$data"
+elif [ -z "$given" ] && [ "$scale" = builtin ]; then
+    python -m datasets.rooms.make --data_path "$data" \
+        ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
 fi
 TASKS=${TASKS:-depth_euclidean normal reshading keypoints3d edge_texture segment_semantic class_scene}
 METHODS=${METHODS:-fedavg fedprox scaffold fedrep fedamp ditto}

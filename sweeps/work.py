@@ -39,14 +39,18 @@ def call(command: Command) -> None:
     MODULES[command[0]].main()
 
 
-def select(command: Command, data_path: Path) -> None:
-    """Choose the images of a data folder in Taskonomy's layout; the table that another source has made there stays."""
+def select(command: Command, buildings: Path) -> None:
+    """Choose the images of a data folder in Taskonomy's layout, in which the list `buildings` lies.
+
+    A table that another source has made there stays, and so does one that was made from another list.
+    """
     from datasets.table import STAGE, source_of
 
-    if (source := source_of(data_path)) in (None, "taskonomy"):
+    source = source_of(buildings.parent)
+    if source is None or (source == "taskonomy" and buildings.is_file()):
         call(command)
     else:
-        print(f"{data_path}: its images are those that {STAGE} --source {source} has found")
+        print(f"{buildings.parent}: its images are those that {STAGE} --source {source} has found")
 
 
 def method_arguments() -> dict[str, list[str]]:

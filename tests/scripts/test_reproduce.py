@@ -20,8 +20,10 @@ def test_one_script_for_each() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 @pytest.mark.parametrize(
-    "arguments, text", [(["--scale", "huge"], "builtin or paper"), (["--fast"], "--fast"), (["--scale"], "--scale")]
-)
+    "arguments, text",
+    [(["--scale", "huge"], "builtin or paper"), (["--fast"], "--fast"), (["--scale"], "--scale"),
+     (["--data", "x"], "no table")],
+)  # fmt: skip
 def test_mistakes_get_one_line(script: Path, arguments: list[str], text: str) -> None:
     done = subprocess.run(["bash", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -10,10 +10,15 @@ from sweeps import work
 from tests.datasets.sources.finding import save_image, select
 
 
-@pytest.mark.parametrize("source", [None, "taskonomy", "folder"])
-def test_table_of_another_source_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], source: str | None
-) -> None:
+@pytest.mark.parametrize(
+    "source, listed, stays",
+    [(None, True, False), (None, False, False), ("taskonomy", True, False), ("taskonomy", False, True),
+     ("folder", False, True), ("folder", True, True)],
+)  # fmt: skip
+def test_tables_that_this_list_has_not_made_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], source: str | None,
+    listed: bool, stays: bool,
+) -> None:  # fmt: skip
     if source:
         for label in ("cat", "dog"):
             for number in range(4):
@@ -21,8 +26,10 @@ def test_table_of_another_source_stays(
         select("folder", tmp_path)
         about = tmp_path / "filtered_file_paths.json"
         about.write_text(about.read_text().replace('"source": "folder"', f'"source": "{source}"'))
+    if listed:
+        (tmp_path / "rooms.csv").write_text("aspen\n")
     called: list[tuple[str, ...]] = []
     monkeypatch.setattr(work, "call", called.append)
-    work.select(("extract_datapoints_for_experiments.py",), tmp_path)
-    assert len(called) == (source != "folder")
-    assert ("--source folder has found" in capsys.readouterr().out) == (source == "folder")
+    work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv")
+    assert len(called) == (not stays)
+    assert (f"--source {source} has found" in capsys.readouterr().out) == stays
