@@ -57,7 +57,7 @@ def test_files_come_and_archives_are_unpacked_once(server: Path, tmp_path: Path,
     fetch("made", data, dry_run=True)
     assert Counting.asked == [] and not data.exists()
     out = capsys.readouterr().out
-    assert "photos.tar.gz" in out and "no checksum is published" in out and "GB free" in out
+    assert "photos.tar.gz" in out and "no checksum is known" in out and "GB free" in out
     fetch("made", data)
     assert (data / "images" / "train" / "a.jpg").read_bytes() == b"picture"
     assert (data / "plain.npz").read_bytes() == b"numbers" and not (data / "photos.tar.gz").exists()
@@ -90,4 +90,4 @@ def test_every_public_data_set_has_a_source_and_sums_are_sums() -> None:
     assert PUBLIC.keys() <= SOURCES.keys()
     for file in (file for files in PUBLIC.values() for file in files):
         assert file.url.startswith("http") and file.name
-        assert file.md5 is None or (len(file.md5) == 32 and int(file.md5, 16) >= 0)
+        assert file.md5 is not None and len(file.md5) == 32 and int(file.md5, 16) >= 0
