@@ -138,10 +138,15 @@ def add_partition(parser: Parser) -> None:
         help="least images per client; default: the published number of the rule, or less where the data is too small "
         "for it")  # fmt: skip
     add("--shards_per_client", type=POSITIVE_INT, default=2, help="pieces per client of --partition shards")
-    add("--clients_per_group", type=number(int, least=0), nargs="+",
+    add("--clients_per_group", type=_counts, metavar="N,N,…",
         help="clients that share each group of --partition split_groups; default: as many in all")  # fmt: skip
     add("--client_share", type=number(float, above=0, most=1), default=1.0,
         help="of its group that a client of --partition split_groups has, at most")  # fmt: skip
+
+
+def _counts(text: str) -> list[int]:
+    """An argparse type: whole numbers with commas between them."""
+    return [number(int, least=0)(each) for each in text.split(",")]
 
 
 def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:

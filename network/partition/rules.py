@@ -309,7 +309,7 @@ def split_groups(
     sharing = np.array(clients_per_group or even)
     if len(sharing) != n_groups or sharing.sum() != n_clients:
         raise UserError(
-            f"--clients_per_group {' '.join(map(str, sharing))} is not {n_clients} clients in {n_groups} groups; "
+            f"--clients_per_group {','.join(map(str, sharing))} is not {n_clients} clients in {n_groups} groups; "
             "give a number for each group, or another --n_clients"
         )
     of_client = np.repeat(np.arange(n_groups), sharing)

@@ -1,0 +1,80 @@
+"""How much of the classes a frozen encoder's features hold: what a linear classifier makes of them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from datasets.table import read_table
+from datasets.task_data import TaskData
+from models.task_model import ModelConfig, TaskModel
+from network.state import part
+from utils.errors import UserError
+from utils.files import read_json
+from utils.runs import Run, load_checkpoint
+
+_BATCH, _ITERATIONS = 64, 1000
+
+
+def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> dict[str, float]:
+    """The accuracy of probes of a finished run's server's model and of the same network untrained.
+
+    Args:
+        folder: of a run of `test_fed.py`.
+        data_path: of its images; by default where they were.
+        inverse_penalty: the C of scikit-learn's logistic regression.
+
+    Returns:
+        `accuracy`, `untrained`, and `trivial`, that of the commonest class, on the `n_test` held-out images. UserError
+        where there is no such run, its clients have no model in common, or its images have no classes.
+    """
+    args = read_json(folder / "args.json", "test_fed.py")
+    try:
+        config = ModelConfig.of({field.name: args[field.name] for field in fields(ModelConfig)})
+        table = read_table(data_path or Path(args["data_path"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder}: not a run of test_fed.py ({error})") from error
+    torch.manual_seed(0)
+    model = TaskModel(config)
+    data = TaskData(table, model.task, config.image_size, torch.device("cpu"))
+    labels = table.labels
+    train, test = (images[labels[images] >= 0] for images in (data.train, data.test))
+    if len(np.unique(labels[train])) < 2 or not len(test):
+        raise UserError(f"{folder}: a probe needs images of two classes and held-out ones that have one")
+    untrained = probe(model, data, train, test, inverse_penalty)
+    tensors = part("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0])
+    try:
+        model.load_state_dict({name: tensors[name] for name in model.state_dict()})
+    except (KeyError, RuntimeError) as error:
+        raise UserError(f"{folder}: its server has no whole model to be probed; give another --run") from error
+    commonest = np.bincount(labels[train]).argmax()
+    return {
+        "accuracy": probe(model, data, train, test, inverse_penalty), "untrained": untrained,
+        "trivial": float((labels[test] == commonest).mean()), "n_test": len(test),
+    }  # fmt: skip
+
+
+def probe(model: TaskModel, data: TaskData, train: np.ndarray, test: np.ndarray, inverse_penalty: float) -> float:
+    """The accuracy on `test` of a logistic regression on the model's standardised features of `train`."""
+    labels = data.table.labels
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_penalty, max_iter=_ITERATIONS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is then as good as it gets in so many steps
+        classifier.fit(features_of(model, data, train), labels[train])
+    return float(classifier.score(features_of(model, data, test), labels[test]))
+
+
+@torch.no_grad()
+def features_of(model: TaskModel, data: TaskData, positions: np.ndarray) -> np.ndarray:
+    """The encoder's features (n, F) of these images, in eval mode."""
+    model.eval()
+    chunks = torch.from_numpy(positions).split(_BATCH)
+    return torch.cat([model(data.batch(chunk).images).features for chunk in chunks]).numpy()
