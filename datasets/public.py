@@ -30,8 +30,8 @@ class File:
 
 _COCO = "http://images.cocodataset.org"
 _INATURALIST = "https://ml-inat-competition-datasets.s3.amazonaws.com/2017"
-# By the source that reads them. `landmarks` and `office_caltech` are no plain downloads; see docs/data.md. The sums of
-# COCO, NYUv2 and iNaturalist 2017's metadata are not their authors', who publish none, but those that several projects check.
+# By the source that reads them. `landmarks` and `office_caltech` are no plain downloads; see docs/data.md.
+# Authors publish no sums of COCO, NYUv2 and iNaturalist 2017's metadata: these are those that several projects check.
 PUBLIC: dict[str, tuple[File, ...]] = {
     "cifar10": (
         File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
