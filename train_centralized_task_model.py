@@ -20,6 +20,7 @@ from utils.errors import UserError, run_script
 
 def parse_args() -> Namespace:
     """The command line."""
+    from datasets.augmentation import add_augment
     from datasets.tasks import TASKS
     from models.parts import add_part
 
@@ -39,6 +40,7 @@ def parse_args() -> Namespace:
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs without improvement before the decay")
     group.add_flag("--use_adam", False, "Adam instead of SGD")
     add_part(group)
+    add_augment(group)
     add("--val_fraction", type=number(float, above=0, most=0.9), default=0.1,
         help="share of the training images to validate on")  # fmt: skip
     add_data(parser)
@@ -82,6 +84,7 @@ def main() -> None:
         lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
         use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
         lr_schedule=args.lr_schedule, train=args.train, encoder_lr_factor=args.encoder_lr_factor,
+        augment=args.augment,
     )  # fmt: skip
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)

@@ -101,7 +101,8 @@ class Task:
     that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
     `title` is what figures call it; without one, they say `name` in words.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
-    replaces; the published code counts every pixel, and so its decoding is not `masked`.
+    replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
+    target's values, beside their places, where the image is mirrored left to right.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Task:
     physical: Physical | None = None
     classes: ClassSet | None = None
     masked: bool = True
+    mirror: Callable[[Tensor], Tensor] | None = None
     empty_counts: bool = False
     title: str = ""
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -198,6 +200,11 @@ def decode_normals(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return normals * length.rsqrt() * valid, valid
 
 
+def mirror_normals(normals: Tensor) -> Tensor:
+    """The x of normals (B, 3, H, W) changes its sign."""
+    return normals * normals.new_tensor([-1.0, 1.0, 1.0]).view(1, 3, 1, 1)
+
+
 def _largest(values: Tensor) -> Tensor:
     """The largest value of each image, (B, 1, 1, 1), at least 1."""
     return values.amax(dim=(1, 2, 3), keepdim=True).clamp(min=1.0)
@@ -254,6 +261,11 @@ def published_picture(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return stored.float() / 255.0, valid.new_ones(valid.shape)
 
 
+def mirror_picture_of_normals(pictures: Tensor) -> Tensor:
+    """The x of normals that are pictures (B, 3, H, W) in [0, 1] changes its sign."""
+    return (mirror_normals(2.0 * pictures - 1.0) + 1.0) / 2.0
+
+
 _ENTRIES = (
     Task(
         "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
@@ -270,10 +282,11 @@ _ENTRIES = (
     ),
     Task(
         "normal", 3, decode_normals, "l1", ("angle",), NORMAL, title="Surface normals", activation="tanh",
-        value_range=(-1.0, 1.0),
+        value_range=(-1.0, 1.0), mirror=mirror_normals,
         variants={
             "published": {
                 "decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0), "masked": False,
+                "mirror": mirror_picture_of_normals,
             },
         },
     ),

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.evaluation import evaluate, mean_values
@@ -41,6 +42,7 @@ class TrainSettings:
     lr_schedule: str = "plateau"
     train: str = "all"
     encoder_lr_factor: float = 1.0
+    augment: str = "none"
 
 
 def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:
@@ -203,9 +205,13 @@ class CentralTraining:
         total = torch.tensor(so_far, device=self.data.device)
         first_bad = torch.full((), -1, device=self.data.device)
         train_part(self.model, PARTS[self.settings.train])
-        plan = self._batches(order)[begun:]
+        plan, draw = self._batches(order)[begun:], AUGMENTS[self.settings.augment]
         for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
             torch.manual_seed(derived_seed("dropout", self.settings.rand_seed, epoch, number))
+            if draw is not None:
+                rng = generator("augment", self.settings.rand_seed, epoch, number)
+                frames = torch.from_numpy(draw(len(at), self.data.image_size, rng))
+                batch = augmented(batch, frames.to(self.data.device), self.data.task)
             loss = loss_of(self.model(batch.images).output, batch.target, batch.valid).mean()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from datasets.augmentation import add_augment
 from models.parts import add_part, lr_factor
 from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto
 from utils.errors import UserError
@@ -43,6 +44,7 @@ class LocalSettings:
     use_adam: bool = False
     train: str = "all"
     encoder_lr_factor: float = 1.0
+    augment: str = "none"
 
     @classmethod
     def of(cls, args: Namespace) -> LocalSettings:
@@ -76,6 +78,7 @@ def add_local_settings(parser: Parser) -> None:
     add("--weight_decay", type=number(float, least=0), default=0.0, help="weight decay of the local optimiser")
     group.add_flag("--use_adam", False, "Adam as local optimiser instead of SGD, afresh each round")
     add_part(group)
+    add_augment(group)
     add("--lr_schedule", choices=LR_SCHEDULES, default="plateau",
         help="how the learning rate falls; plateau is the published rule")  # fmt: skip
     add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay per step on a plateau")

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.parts import lr_factor
@@ -62,7 +63,10 @@ class LocalTraining:
         self._seed_dropout(clients[0])
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
+        frames = self._frames(clients, phase, sizes)
         for step, (at, batch) in enumerate(self.data.batches(plan)):
+            if frames is not None:
+                batch = augmented(batch, frames[step], self.data.task)
             outputs = self.workspace(batch.images)
             losses = self._loss_of(outputs.output, batch.target, batch.valid)
             minimised = []
@@ -89,6 +93,23 @@ class LocalTraining:
         sizes = [plan.shape[1] for plan in plans]
         full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]
         return sizes, list(np.concatenate(full, axis=1))
+
+    def _frames(self, clients: Sequence[Local], phase: Phase, sizes: list[int]) -> Tensor | None:
+        """By step, what all clients' images are cut out of: (n_steps, n_clients * B, 5) on the device.
+
+        Every client and step has a stream of its own. None where images stay as they are.
+        """
+        draw = AUGMENTS[clients[0].settings.augment]
+        if draw is None:
+            return None
+        frames = []
+        for local, size in zip(clients, sizes, strict=True):
+            numbers = local.round, local.client, phase.name
+            streams = (generator("augment", self.seed, *numbers, step) for step in range(phase.n_steps))
+            drawn = np.stack([draw(size, self.data.image_size, rng) for rng in streams])
+            frames.append(np.pad(drawn, ((0, 0), (0, max(sizes) - size), (0, 0)), "edge"))
+        drawn = np.concatenate(frames, axis=1).astype(np.float32)
+        return torch.from_numpy(drawn).to(self.data.device, non_blocking=True)
 
     def _seed_dropout(self, first: Local) -> None:
         """Let what is random within the network follow from the seed, the round, and the first client of the lot.
