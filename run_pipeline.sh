@@ -8,7 +8,7 @@
 #   bash run_pipeline.sh --test_mode   the same in about a minute, with too little training to mean anything
 TASKS=${TASKS:-depth_euclidean class_scene} METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
 case " $* " in *" --test_mode "*) SEEDS=${SEEDS:-0} ;; esac
-source "$(dirname "${BASH_SOURCE[0]}")/scripts/scale.sh" "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/scripts/task_perspective/scale.sh" "$@"
 sweep
 tables
 python make_report.py --result_path "$results"

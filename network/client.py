@@ -69,8 +69,8 @@ def add_local_settings(parser: Parser) -> None:
         "--sgd_per_epoch", type=number_or_auto, help="steps that a client takes in a local epoch; auto, the default: 50"
     )
     add("--epoch_per_round", type=number_or_auto, help="local epochs per round; auto, the default: 1")
-    add("--local_epochs", type=POSITIVE_INT,
-        help="epochs over a client's own images per round, in place of these two")  # fmt: skip
+    add("--local_epochs", type=number_or_auto,
+        help="epochs over a client's own images per round, in place of these two; auto, the default: none")  # fmt: skip
     add("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
     add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
     add("--momentum", type=number(float, least=0, most=0.999), default=0.0,
@@ -96,8 +96,11 @@ def settle_local_work(args: Namespace) -> None:
     steps = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
     others = [f"--{name}" for name in ("virtual_client_size", "local_epochs") if getattr(args, name, None) is not None]
     if others and len(others) + len(steps) > 1:
-        undone = f", or give {' '.join(f'{name} auto' for name in steps)} after an argument file" if steps else ""
-        raise UserError(f"{others[0]} takes the place of {' and '.join([*others[1:], *steps])}; leave one away{undone}")
+        replaced = [*others[1:], *steps]
+        raise UserError(
+            f"{others[0]} takes the place of {' and '.join(replaced)}; leave one away, "
+            f"or give {' '.join(f'{name} auto' for name in replaced)} after an argument file"
+        )
     for name, default in _LOCAL_WORK.items():
         setattr(args, name, getattr(args, name) or default)
 

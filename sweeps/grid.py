@@ -14,7 +14,7 @@ from utils.files import read_json, write_json
 from utils.versions import ROOT
 
 SETTINGS = ROOT / "scripts" / "args"
-SCALES = tuple(sorted(path.name for path in SETTINGS.iterdir() if path.is_dir()))
+SCALES = tuple(sorted(path.parent.name for path in SETTINGS.glob("*/fed.txt")))
 # What a sweep is of. The published `--type lr_test` and `--type sgd_test` vary an argument of a whole federation, while
 # `test_fed.py --type` says what one run deals; so they stand here, as files of settings with several values each.
 COMPARISON = "comparison"

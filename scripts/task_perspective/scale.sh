@@ -7,7 +7,7 @@
 # From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; JOBS and GPUS (as run_sweep.py takes them); and
 # DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of which it has defaults of its own.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 scale=builtin mode= given=
 while [ $# -gt 0 ]; do
