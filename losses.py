@@ -1,7 +1,7 @@
-"""The tasks' losses, one number an example.
+"""The tasks' losses, one number per example.
 
 Every loss takes the model's output, the decoded target and which pixels count, and returns a tensor (B,): the mean
-over the example's own counted values, 0 for an example with nothing that counts. A loss an example, and not only
+over the example's own counted values, 0 for an example with nothing that counts. A loss per example, and not only
 the batch's mean, is what reweighting federated methods need.
 """
 

@@ -180,7 +180,7 @@ def main() -> None:
     add("--scale", nargs="+", choices=SCALES, default=["builtin", "conv64"], help="how large the federation is")
     add("--precision", choices=TOLERANCES, default="fp32", help="of both ways")
     add("--n_clients", type=POSITIVE_INT, help="instead of the scale's")
-    add("--n_steps", type=POSITIVE_INT, help="steps a client and round, instead of the scale's")
+    add("--n_steps", type=POSITIVE_INT, help="steps per client and round, instead of the scale's")
     add("--image_size", type=POSITIVE_INT, help="instead of the scale's")
     add("--clients_per_batch", nargs="+", type=number_or_auto, default=[1], help="of ours; auto: what is fastest")
     add("--repeats", type=POSITIVE_INT, default=9, help="rounds of each way, beside one that is not counted")

@@ -125,7 +125,7 @@ def main() -> None:
         print(json.dumps(measure(method, *map(int, numbers))))
         return
     table = [row for method in args.methods for row in rows(method, args.clients)]
-    print_table(f"{CLIENTS_A_ROUND} clients a round, {BOUND >> 20} MiB of states held at most", table)
+    print_table(f"{CLIENTS_A_ROUND} clients per round, {BOUND >> 20} MiB of states held at most", table)
 
 
 if __name__ == "__main__":

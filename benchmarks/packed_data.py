@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--data_path", type=Path, help="a data folder that was selected from; default: rendered rooms")
     parser.add_argument("--tasks", nargs="+", default=["depth_euclidean", "normal", "segment_semantic"], help="which")
     parser.add_argument("--image_size", type=POSITIVE_INT, default=224, help="to which images are resized")
-    parser.add_argument("--batch_size", type=POSITIVE_INT, default=16, help="images a step")
+    parser.add_argument("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
     parser.add_argument("--images", type=POSITIVE_INT, default=192, help="images a measurement")
     parser.add_argument("--workers", type=POSITIVE_INT, default=2, help="processes that decode")
     parser.add_argument("--repeats", type=POSITIVE_INT, default=5, help="measurements of each")
@@ -125,7 +125,7 @@ def main() -> None:
         select_images(Namespace(source="taskonomy", data_path=args.data_path, fit="crop", client_file_name="rooms.csv",
                                 taskonomy_clients_to_include=1, test_fraction=0.2, rand_seed=0))  # fmt: skip
     rows = [measure(args.data_path, get_task(task), args) for task in args.tasks]
-    print_table(f"images a second at {args.image_size} px, median (min to max) of {args.repeats}", rows)
+    print_table(f"images per second at {args.image_size} px, median (min to max) of {args.repeats}", rows)
 
 
 if __name__ == "__main__":

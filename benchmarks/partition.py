@@ -3,7 +3,7 @@
     python -m benchmarks.partition          (about eight minutes on one core)
 
 Dealing N images at random needs a permutation of them, and dealing them by group a sort; the time of these two on the
-same N is the unit of the table's times. Memory is NumPy's peak during the call, in bytes an image, without the
+same N is the unit of the table's times. Memory is NumPy's peak during the call, in bytes per image, without the
 groups that go in. A dash stands where the rule has no answer at this size (its error goes below the table).
 """
 
@@ -53,7 +53,7 @@ def peak_bytes(call: Callable[[], Any]) -> int:
 
 
 def measure(rule: str, n_images: int, n_clients: int, n_groups: int) -> tuple[float, float, float]:
-    """Seconds, these over `least_work`, and bytes an image; UserError where the rule has no answer."""
+    """Seconds, these over `least_work`, and bytes per image; UserError where the rule has no answer."""
     # Natural groups are more numerous than clients, or there is nothing to choose.
     width = 2 * n_clients if rule in ("natural", "by_building") else n_groups
     groups = np.random.default_rng(0).integers(0, width, n_images)

@@ -134,7 +134,7 @@ def installed() -> list[str]:
 def run(
     federation: Federation, systems: Collection[str], repeats: int, rounds: int
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:  # fmt: skip
-    """Rounds in turn: the seconds a round of each system and turn, (repeats,), and the weights at the end."""
+    """Rounds in turn: the seconds per round of each system and turn, (repeats,), and the weights at the end."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         at_work = [stack.enter_context(System(name, federation, Path(folder))) for name in systems]
         for system in at_work:

@@ -73,7 +73,7 @@ def solved(setting: Setting, rng: np.random.Generator) -> np.ndarray | None:
 
 
 def statistics(setting: Setting, counts: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """What is compared, a number a partition."""
+    """What is compared, a number per partition."""
     first = np.stack([each[0] for each in counts])
     return {
         "size": first.sum(axis=1) * setting.n_clients / setting.n_images,

@@ -88,7 +88,7 @@ def main() -> None:
             }
         )
     cores = len(os.sched_getaffinity(0))
-    print_table(f"{args.scale}, {cores} cores, a thread a process, median (min to max) of {args.repeats} runs", table)
+    print_table(f"{args.scale}, {cores} cores, a thread per process, median (min to max) of {args.repeats} runs", table)
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def row(source: str, n: int) -> dict[str, object]:
         "images": f"{n:,}",
         "selected, s": f"{found['select']:.1f}",
         "packed, s": f"{found['pack']:.1f}",
-        "images a second": f"{n / (found['select'] + found['pack']):,.0f}",
+        "images per second": f"{n / (found['select'] + found['pack']):,.0f}",
         "memory, MiB": f"{found['memory'] / 2**20:.0f}",
         "pixels, MiB": f"{decoded / 2**20:.0f}",
         "memory / pixels": f"{found['memory'] / decoded:.2f}",

@@ -80,7 +80,9 @@ def find_archives(domains: Sequence[str], buildings: Sequence[str]) -> list[Arch
         with ThreadPoolExecutor(16) as pool:
             sizes = list(pool.map(_size, (urls[key] for key in wanted)))
     except (OSError, KeyError, ValueError) as error:  # what requests raises is an OSError
-        raise UserError(f"{server.link_file}: cannot get the list of files ({error}); try again later") from error
+        raise UserError(
+            f"{server.link_file}: the list of files could not be downloaded ({error}); try again later"
+        ) from error
     return [Archive(*key, urls[key], size) for key, size in zip(wanted, sizes, strict=True)]
 
 
@@ -126,7 +128,9 @@ def fetch(archives: Sequence[Archive], data_path: Path, name: str, email: str, a
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"the download failed ({error}); the same command again continues it") from error
     if missing := [str(a.folder(data_path)) for a in archives if not any(a.folder(data_path).glob("*"))]:
-        raise UserError(f"{', '.join(missing)} did not come; the same command again continues the download")
+        raise UserError(
+            f"{', '.join(missing)} are missing after the download; run the same command again to continue it"
+        )
 
 
 def main() -> None:
@@ -148,7 +152,9 @@ def main() -> None:
     if args.agree_all and not args.name:
         raise UserError("--agree_all True needs --name, for Taskonomy's licence")
     if args.agree_all and "@" not in args.email:
-        raise UserError(f"--email {args.email!r} is no address; --agree_all True needs yours, for Taskonomy's licence")
+        raise UserError(
+            f"--email {args.email!r} is not an address; --agree_all True needs yours, for Taskonomy's licence"
+        )
 
     listing = subset_list(args.subset)
     buildings = read_buildings(listing)[: args.taskonomy_clients_to_include]

@@ -1,4 +1,4 @@
-"""Images decoded once: one memory-mapped array a domain, in the source's own integer depth.
+"""Images decoded once: one memory-mapped array per domain, in the source's own integer depth.
 
 `<data_path>/packed/<size>/<domain>.npy` has the shape (N, C, size, size), with the images in the order of the
 table, and `<domain>.json` says from which files it was made; it is made again when they change.

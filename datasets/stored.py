@@ -166,7 +166,7 @@ def _read_row(data_path: Path, cell: str) -> np.ndarray | None:
         elif row.isascii() and row.isdigit():
             values = open_array(path)[int(row)]
         else:
-            raise ValueError("it is no number")
+            raise ValueError("it is not a number")
     except FAULTS as error:
         raise ValueError(f"row {row} of {match[1]} cannot be read ({error})") from error
     return np.array(values)
@@ -239,7 +239,7 @@ def _channels_first(values: np.ndarray) -> np.ndarray:
     if values.ndim == 2 and values.size:
         return values[None]
     if values.ndim != 3 or not values.size:
-        raise ValueError(f"an array of shape {values.shape} is no image")
+        raise ValueError(f"an array of shape {values.shape} is not an image")
     return values if values.shape[0] <= 4 < values.shape[2] else values.transpose(2, 0, 1)
 
 

@@ -66,13 +66,13 @@ class About:
 
     def __post_init__(self) -> None:
         if self.fit not in FITS:
-            raise ValueError(f"fit {self.fit!r} is none of {', '.join(FITS)}")
+            raise ValueError(f"fit {self.fit!r} is not one of {', '.join(FITS)}")
         if RGB.domain not in self.domains or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
         if self.together is not None and self.together not in self.groups:
             raise ValueError(f"no column {self.together!r}, whose images stay together")
         if strange := [limit for limit in self.limits.values() if not isinstance(limit, int | float)]:
-            raise ValueError(f"{strange[0]!r} is no limit")
+            raise ValueError(f"{strange[0]!r} is not a limit")
         for domain in self.classes.keys() & set(self.domains):
             masks = self.classes[domain]
             if len(masks.names) > VOID or not all(0 <= each <= _LARGEST_ID for each in (*masks.ids, *masks.void)):
@@ -338,10 +338,10 @@ def _check_rows(rows: pd.DataFrame, about: About) -> None:
     from datasets.stored import is_inside
 
     if strange := set(rows.get(PART, ())) - set(PARTS):
-        raise ValueError(f"part {strange.pop()!r} is none of {', '.join(PARTS)}")
+        raise ValueError(f"part {strange.pop()!r} is not one of {', '.join(PARTS)}")
     for domain in about.domains:
         if outside := [cell for cell in rows[domain] if not is_inside(cell)]:
-            raise ValueError(f"{outside[0][:_SHOWN]!r} is no path within the data folder")
+            raise ValueError(f"{outside[0][:_SHOWN]!r} is not a path within the data folder")
     if twice := rows[RGB.domain][rows[RGB.domain].duplicated()].tolist():
         raise ValueError(f"{twice[0]} stands there twice")
     for name in about.groups:
@@ -350,10 +350,10 @@ def _check_rows(rows: pd.DataFrame, about: About) -> None:
 
 
 def _whole_classes(rows: pd.DataFrame, about: About) -> None:
-    """Turn the classes into numbers; ValueError where one is none of the table's."""
+    """Turn the classes into numbers; ValueError where one is not in the table."""
     n_classes = len(about.classes[CLASS].names) if CLASS in about.classes else 0
     known = {str(label): label for label in range(-1, n_classes)}
     strange = sorted(set(rows[CLASS]) - known.keys())
     if strange:
-        raise ValueError(f"class {strange[0][:40]!r} is none of -1..{n_classes - 1}")
+        raise ValueError(f"class {strange[0][:40]!r} is not one of -1..{n_classes - 1}")
     rows[CLASS] = rows[CLASS].map(known)

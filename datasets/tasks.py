@@ -53,7 +53,7 @@ class ClassSet:
             raise ValueError(f"{len(self.names)} classes, {len(ids)} different ids and {len(self.colours)} colours")
         strange = [colour for colour in self.colours if not re.fullmatch("#[0-9a-fA-F]{6}", colour)]
         if strange:
-            raise ValueError(f"{strange[0]!r} is no colour, as #00ff80 is")
+            raise ValueError(f"{strange[0]!r} is not a colour, as #00ff80 is")
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> ClassSet:

@@ -139,5 +139,5 @@ def decoder_entry(config: ModelConfig, task: Task) -> DecoderEntry:
     for name, other in DECODERS.items():
         for option in set(other.options) - set(entry.options):
             if getattr(config, option):
-                raise UserError(f"--{option} is no argument of --decoder {config.decoder} but of {name}; omit it")
+                raise UserError(f"--{option} is not an argument of --decoder {config.decoder} but of {name}; omit it")
     return entry

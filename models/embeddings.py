@@ -26,7 +26,7 @@ BATCH = 64  # images that are embedded at once
 _PUBLISHED_BATCH = 16
 # Beyond so many rows, K-means works through random batches, and principal components come from a sample.
 _MANY_ROWS = 100_000
-# Runs and share of the images a run by which the stability of clusters is judged; images that silhouettes are taken of.
+# Runs, and share of the images per run, by which the stability of clusters is judged; images that silhouettes are of.
 _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
 
 

@@ -196,7 +196,7 @@ ENCODERS: Registry[EncoderEntry] = {
 def encoder_name(text: str) -> str:
     """An argparse type: a name in `ENCODERS`, or `timm:` and the name of a network."""
     if text not in ENCODERS and not (text.startswith(TIMM) and len(text) > len(TIMM)):
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(ENCODERS)} and {TIMM}<name>")
+        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(ENCODERS)} and {TIMM}<name>")
     return text
 
 
@@ -218,7 +218,7 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
     """Build an encoder by name.
 
     Weights that were published for batch norm serve group norm, too: its scales and shifts are theirs. UserError where
-    the weights do not exist or cannot be had, or the encoder has no maps for a decoder that takes them.
+    the weights do not exist or could not be downloaded, or the encoder has no maps for a decoder that takes them.
     """
     entry = encoder_entry(name)
     if wanted.pretrained and not entry.has_weights:
@@ -229,7 +229,7 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
         if not wanted.pretrained:
             raise
         raise UserError(
-            f"the pretrained weights of {name} cannot be had ({str(error).split('. ')[0]}); "
+            f"the pretrained weights of {name} could not be downloaded ({str(error).split('. ')[0]}); "
             "connect to the internet for the first run, or give --pretrained False"
         ) from error
     if wanted.most_stride:

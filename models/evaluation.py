@@ -19,7 +19,7 @@ _CHUNK = 64
 
 
 def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator | None) -> Tensor:
-    """Statistics (len(positions), k) of the model's loss and metrics an image, in eval mode; see `models.metrics`.
+    """Statistics (len(positions), k) of the model's loss and metrics per image, in eval mode; see `models.metrics`.
 
     The images are taken in fixed chunks, which are spread over the processes: the numbers do not depend on how many
     there are. None for an accelerator keeps them to this process, for a model that the others do not have.

@@ -49,7 +49,7 @@ class ImageFeatures:
 def features_kind(text: str) -> str:
     """An argparse type: one of `KINDS`, or `timm:` or `random:` and the name of a network."""
     if text not in KINDS and not any(text.startswith(kind) and text != kind for kind in (PUBLIC, RANDOM)):
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(KINDS)}, {PUBLIC}<name> and {RANDOM}<name>")
+        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(KINDS)}, {PUBLIC}<name> and {RANDOM}<name>")
     return text
 
 

@@ -71,7 +71,7 @@ class TaskModel(nn.Module):
     """Images to `Outputs` for one task; `bf16` lets it compute under bfloat16 autocast.
 
     Args:
-        config: what to build; UserError if the image size is no multiple of 16.
+        config: what to build; UserError if the image size is not a multiple of 16.
         pretrained: start the encoder from its published weights.
     """
 
@@ -121,7 +121,7 @@ def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: b
     """Build a model with random weights by `seed`, and save it in `path`; returns in words what was made.
 
     `pretrained` starts the encoder from its published weights; None does so where there are any. UserError as for
-    `TaskModel`, and where they cannot be had.
+    `TaskModel`, and where they could not be downloaded.
     """
     if pretrained is None:
         pretrained = encoder_entry(config.encoder).has_weights

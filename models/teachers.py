@@ -197,7 +197,7 @@ class NetworkTeacher(Teacher):
 
 
 def build_teacher(settings: TeacherSettings, table: Table, device: torch.device, at_once: int) -> Teacher:
-    """The teacher of these settings; UserError where it cannot be had."""
+    """The teacher of these settings; UserError where it could not be downloaded."""
     if settings.features == DIFFUSION:
         return DiffusionTeacher(settings, table, device, at_once)
     return NetworkTeacher(settings, table, device)

@@ -284,7 +284,7 @@ def _config_of(path: Path, state: Any) -> ModelConfig:
     with suppress(TypeError, ValueError):
         if isinstance(state, dict) and needed <= set(state):
             return ModelConfig.of(state["config"])
-    raise UserError(f"{path} is no checkpoint of train_centralized_task_model.py")
+    raise UserError(f"{path} is not a checkpoint of train_centralized_task_model.py")
 
 
 def _check_finite(first_bad: torch.Tensor, epoch: int) -> None:

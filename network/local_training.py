@@ -30,7 +30,7 @@ class LocalTraining:
     largest with images that no loss counts; batch norm would see them, so that with it all must be of one size.
 
     Args:
-        workspace: the working copies, one a client.
+        workspace: the working copies, one per client.
         data: the task's images.
         algorithm: whose hooks are asked.
         groups: (N,) the group of every image, on the data's device.

@@ -29,8 +29,8 @@ _DOUBTFUL = 0.25  # of the pairs of turns
 
 @dataclass(frozen=True)
 class Choice:
-    """The number of clients, the least seconds a client and step by the numbers measured, and by numbers on which turns
-    disagreed how many of how many said otherwise."""
+    """The number of clients, the least seconds per client and step by the numbers measured, and by numbers on which
+    turns disagreed how many of how many said otherwise."""
 
     n: int
     least: dict[int, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Choice:
 
 
 def fastest(most: int, prepare: Callable[[int], Callable[[], float]]) -> Choice:
-    """The number of clients up to `most` that takes the fewest seconds a client and step.
+    """The number of clients up to `most` that takes the fewest seconds per client and step.
 
     It doubles the number for as long as that helps clearly, so that a bad choice costs one comparison; a number that
     does not fit into the memory ends it too. The two that are compared take turns, so that what else the machine does
@@ -46,7 +46,7 @@ def fastest(most: int, prepare: Callable[[int], Callable[[], float]]) -> Choice:
 
     Args:
         most: clients that there are.
-        prepare: makes so many ready, and returns what measures a turn of theirs: seconds a client and step.
+        prepare: makes so many ready, and returns what measures a turn of theirs: seconds per client and step.
     """
     if most == 1:
         return Choice(1)
@@ -107,7 +107,7 @@ def _turns(
     n: int, build: Callable[[int], Workspace], model: nn.Module, start: Mapping[str, Tensor], data: TaskData,
     settings: LocalSettings, groups: Tensor,
 ) -> Callable[[], float]:  # fmt: skip
-    """What trains n clients at once for a few steps, by FedAvg, and returns the seconds a client and step."""
+    """What trains n clients at once for a few steps, by FedAvg, and returns the seconds per client and step."""
     space, threads = build(n), threads_for(model, data, n * settings.batch_size)
     training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
     short = replace(settings, n_rounds=1)

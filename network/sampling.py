@@ -8,7 +8,7 @@ import numpy as np
 
 from utils.registry import Registry
 
-# (client sizes, clients a round, generator) -> the chosen clients and how much each counts in the server's mean
+# (client sizes, clients per round, generator) -> the chosen clients and how much each counts in the server's mean
 Sampler = Callable[[Sequence[int], int, np.random.Generator], dict[int, float]]
 
 

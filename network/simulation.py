@@ -94,7 +94,7 @@ class Simulation:
         )  # fmt: skip
 
     def train(self) -> list[dict[str, Any]]:
-        """All rounds that are still to do; returns the metrics, a row a round, the first before any training.
+        """All rounds that are still to do; returns the metrics, a row per round, the first before any training.
 
         Ctrl-C or SIGTERM give up the round at the end of a step, save the last finished one and raise `Interrupted`.
         """

@@ -48,7 +48,7 @@ class Workspace(ABC):
             return self._forward(images)
         except torch._dynamo.exc.TorchDynamoException as error:  # public base of what compilation can raise
             cause = " ".join(str(error).strip().splitlines()[:2])
-            raise UserError(f"--compile True: the network cannot be compiled here ({cause}); leave it away") from error
+            raise UserError(f"--compile True: the network cannot be compiled here ({cause}); omit it") from error
 
     def prepare(self, trained: Collection[str]) -> None:
         """Turn to training of these parameters; the others are frozen, at no cost in the backward pass."""

@@ -22,7 +22,7 @@ _MEASURED = ["loss", "trivial", "measure"]
 
 
 def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) -> pd.DataFrame:
-    """The loss by round of the finished runs of some methods, or of all: a row a run and round that was evaluated.
+    """The loss by round of the finished runs of some methods, or of all: a row per run and round that was evaluated.
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part of the data `split` (see
     `utils.plots.IMAGES`; a mean over clients, of their own models where they have some), `trivial`, the trivial

@@ -102,5 +102,5 @@ def _some(names: Sequence[str]) -> str:
 def _read(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise ValueError(f"{path.name} is no object")
+        raise ValueError(f"{path.name} is not an object")
     return content

@@ -68,7 +68,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
         row = dict(zip([*_ROW, *arguments], setting, strict=True))
         row["data"], row["alpha"] = SPLITS[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
-        # One value a seed: the trivial predictor's comes with every run.
+        # One value per seed: the trivial predictor's comes with every run.
         by_seed = group.groupby("seed")[names].mean()
         rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})
     return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))

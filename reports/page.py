@@ -233,7 +233,7 @@ def _figure(path: Path, caption: str, width: int | None) -> Figure:
 
 
 def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
-    """A table a stage: what its runs differ in, a row a run; and what all have in common."""
+    """A table per stage: what its runs differ in, a row per run; and what all have in common."""
     for stage in dict.fromkeys(run.stage for run in runs):
         members = [run for run in runs if run.stage == stage]
         said = pd.DataFrame([_said(run) for run in members], dtype=str).fillna("")

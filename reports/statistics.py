@@ -72,7 +72,7 @@ def adjusted(p_values: ArrayLike) -> np.ndarray:
 def verdict(values: ArrayLike, above: str = "higher", below: str = "lower") -> str:
     """Which word holds for the mean of differences in percent; it says so where there are fewer than `LEAST_SEEDS`.
 
-    The word goes by the 95 % t interval: that of the side of 0 on which all of it lies; "no difference" where it holds
+    The word follows the 95 % t interval: that of the side of 0 on which all of it lies; "no difference" where it holds
     0 and lies within ± `MARGIN`; "inconclusive" where it holds 0 and reaches further. Two one-sided tests that the mean
     lies beyond the margin (Schuirmann 1987, doi 10.1007/BF01068419) reject at 2.5 % each just where the 95 % interval
     lies within it. The usual 5 % each go by the 90 % interval; here one interval, which tables show, serves both

@@ -37,7 +37,7 @@ _NOT_IID = {
 def read_central(result_path: Path) -> pd.DataFrame:
     """The central models' held-out loss and last metric next to the trivial predictor's, as text.
 
-    A row a task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
+    A row per task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
     deviation over seeds. Empty without runs.
     """
     rows = []
@@ -90,7 +90,7 @@ def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple
 
 
 def read_runs(result_path: Path) -> pd.DataFrame:
-    """All finished federated runs, one a row: arguments, losses of the last round, trivial losses and skew.
+    """All finished federated runs, one per row: arguments, losses of the last round, trivial losses and skew.
 
     Empty if there is no finished run.
     """
@@ -108,7 +108,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
 
 
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row a task, method, alpha and data split, with every loss by seed.
+    """One row per task, method, alpha and data split, with every loss by seed.
 
     Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
     `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the
@@ -130,7 +130,7 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
-    """What each kind of split costs, by natural groups too, as text: a row a task, method, split, alpha and data.
+    """What each kind of split costs, by natural groups too, as text: a row per task, method, split, alpha and data.
 
     Losses and their increase over the IID split's of the same seeds, mean ± standard deviation, and how skewed the
     split is. Other arguments that differ become columns, as in `compare`. Empty where all runs are of IID splits.
@@ -183,7 +183,7 @@ def _settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str,
 
 
 def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Losses and skew of the same seeds' runs under the three kinds of partition, a row a split that has losses."""
+    """Losses and skew of the same seeds' runs under the three kinds of partition, a row per split that has losses."""
     skew = {f"{kind}_{name}": runs[name].mean()
             for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), _SKEW)}  # fmt: skip
     for split in SPLITS:
@@ -242,7 +242,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 def increases(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison in short, as text: the loss over the IID split's, in percent, a column for each alpha and split.
 
-    With 95 % intervals of the mean over seeds. A row a task, method and data split, with the trivial predictor's and
+    With 95 % intervals of the mean over seeds. A row per task, method and data split, with the trivial predictor's and
     the IID split's loss for scale.
     """
     rows: dict[tuple, dict[str, str]] = {}

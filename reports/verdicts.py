@@ -26,7 +26,7 @@ _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 
 
 def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
-    """Whether the loss is higher under the embedding-based than under the class-based split, a row a row of `compare`.
+    """Whether the loss is higher under the embedding-based than the class-based split, for each row of `compare`.
 
     Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `reports.statistics`);
     p is adjusted over all rows, because of a hundred differences that are none five would be called one. The last rows

@@ -15,7 +15,7 @@ if [ "$active" -ef .venv ]; then active=; fi  # ours, entered by hand
 python=${active:-.venv}/bin/python
 if [ -z "$active" ] && [ ! -x "$python" ]; then python=python3; fi
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then
-    echo "error: $python is no Python 3.11 or newer${active:+; install one into the active environment, or leave it}" >&2
+    echo "error: $python is not Python 3.11 or newer${active:+; install one into the active environment, or leave it}" >&2
     exit 2
 fi
 if [ "$python" = python3 ]; then python3 -m venv .venv; fi

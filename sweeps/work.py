@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
-    """Send back what `question` returns, or what the user can mend about its error, as a UserError."""
+    """Send back what `question` returns, or what the user can fix about its error, as a UserError."""
     try:
         to.send(question(*about))
     except Exception as error:

@@ -90,7 +90,7 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
         ("--users short.npy --labels labels.npy", "3 users and 300 labels"),
         ("--labels nothing.npy", "nothing.npy"),
         ("--labels embeddings.npy", "one whole number or text an image"),
-        ("--embeddings labels.npy", "a row of numbers an image"),
+        ("--embeddings labels.npy", "a row of numbers per image"),
         ("--embeddings embeddings.npy --labels short.npy", "300 embeddings and 3 labels"),
         ("--embeddings embeddings.npy --n_clusters 301", "--n_clusters"),
         ("--labels labels.npy --n_clients 301", "--n_clients"),

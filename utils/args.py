@@ -1,7 +1,7 @@
 """Arguments that several scripts share, and how all of them read theirs.
 
 A script of the project's root imports of the project at its top only this module and `utils.errors`; whatever else it
-needs, it imports in the function that needs it, and in `parse_args` only modules that do without PyTorch and the like.
+needs, it imports in the function that needs it, and in `parse_args` only modules that import no PyTorch and the like.
 So `--help` and a wrong argument are answered at once, and Ctrl-C while packages are imported (which takes seconds) ends
 the script like at any other time. For the same reason modules that declare arguments, those of the federated methods
 among them, import such packages for types alone, or in the function that computes with them.

@@ -58,7 +58,7 @@ def check_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) ->
     for name in vars(args):
         who = [each for each, reader in readers.items() if name in reader.arguments]
         if who and chosen not in who:
-            raise UserError(f"--{name} is no argument of --{choice} {chosen} but of {', '.join(who)}; omit it")
+            raise UserError(f"--{name} is not an argument of --{choice} {chosen} but of {', '.join(who)}; omit it")
 
 
 def read_arguments(reader: Reader, args: Namespace) -> None:

@@ -18,11 +18,11 @@ _LONGEST = 500  # characters of a word in a line
 
 
 class UserError(Exception):
-    """A mistake in the arguments or the data. Its text says what is wrong and how to mend it, in one line."""
+    """A mistake in the arguments or the data. Its text says what is wrong and how to fix it, in one line."""
 
 
 def run_script(main: Callable[[], None], smaller: str = "") -> None:
-    """Run a script's `main`; what the user can mend becomes one line on stderr and exit code 2, without a traceback.
+    """Run a script's `main`; what the user can fix becomes one line on stderr and exit code 2, without a traceback.
 
     That is what `explained` explains. Ctrl-C and SIGTERM end the script with a line and exit code 130.
     """
@@ -59,7 +59,7 @@ def _outcome(main: Callable[[], None], smaller: str) -> tuple[str, int]:
 
 
 def explained(error: Exception, smaller: str = "") -> str | None:
-    """What the user can mend about an error, and how, in a line; None for a fault of the program.
+    """What the user can fix about an error, and how, in a line; None for a fault of the program.
 
     That is a `UserError`, a full or protected disk, a name that is too long, or too little memory, for which `smaller`
     names the arguments that can be lowered.
@@ -85,7 +85,7 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _on_gpu(error: BaseException) -> bool:
-    return type(error).__name__ == "OutOfMemoryError"  # torch's; this module does without torch
+    return type(error).__name__ == "OutOfMemoryError"  # torch's; this module does not import torch
 
 
 def _memory_advice(error: BaseException, smaller: str) -> str:

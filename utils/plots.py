@@ -304,7 +304,7 @@ def federated_loss(
 
 
 def coloured_maps(images: np.ndarray, layers: Mapping[str, np.ndarray], path: Path) -> Path:
-    """Images (n, 3, S, S) in [0, 1], and below them maps (n, 3, H, W) of any range as colours, a row a layer."""
+    """Images (n, 3, S, S) in [0, 1], and below them maps (n, 3, H, W) of any range as colours, a row per layer."""
     n = len(images)
     figure = Figure((1.5 * n + 0.6, 1.5 * (1 + len(layers)) + 0.4), layout="constrained")
     figure.suptitle("The three leading components of each layer as colours")
@@ -335,7 +335,7 @@ def cosines(positive: np.ndarray, negative: np.ndarray, title: str, path: Path) 
 
 
 def neighbours(accuracy: Mapping[str, Mapping[str, float]], title: str, path: Path) -> Path:
-    """Bars of accuracies in [0, 1], a group a layer and a bar a kind of vector."""
+    """Bars of accuracies in [0, 1], a group per layer and a bar a kind of vector."""
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / max(len(accuracy), 1)

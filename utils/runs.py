@@ -153,7 +153,7 @@ class Run:
             self._log = accelerator.log
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
-        """Write `metrics.csv`, one row a round or epoch, of which the last is new; the tracker gets that one."""
+        """Write `metrics.csv`, one row per round or epoch, of which the last is new; the tracker gets that one."""
         import pandas as pd
 
         with write_atomically(self.path / "metrics.csv") as temporary:

@@ -85,7 +85,7 @@ def make_sample_rooms(
 ) -> Path:
     """Render the data set into `data_path`, unless the same one is there; returns the building list's path.
 
-    The folder appears whole or not at all. `n_workers` (default: one a core) does not change the files.
+    The folder appears whole or not at all. `n_workers` (default: one per core) does not change the files.
     """
     data_path = Path(data_path).resolve()
     arguments = {
@@ -328,7 +328,7 @@ def main() -> None:
     parser.add_argument("--views_per_building", type=int, default=200, help="in about a sixth as many rooms")
     parser.add_argument("--image_size", type=int, default=96, help="pixels")
     parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
-    parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one a core")
+    parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one per core")
     make_sample_rooms(**vars(parser.parse_args()))
 
 

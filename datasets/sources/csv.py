@@ -67,11 +67,13 @@ class Csv(Source):
             rows[name] = [str(PurePosixPath(cell)) if cell else "" for cell in rows[name]]
             if outside := [(line, cell) for line, cell in rows[name].items() if cell and not is_inside(cell)]:
                 line, cell = outside[0]
-                raise UserError(f"{path}, line {line}: {cell!r} is no path within the data folder, written with /")
+                raise UserError(f"{path}, line {line}: {cell!r} is not a path within the data folder, written with /")
         if _SPLIT in rows:
             parts = rows[_SPLIT].map(lambda text: part_named(text) or "")
             if len(strange := rows[_SPLIT][(parts == "") & (rows[_SPLIT] != "")]):
-                raise UserError(f"{path}, line {strange.index[0]}: {strange.iloc[0]!r} is none of train, val and test")
+                raise UserError(
+                    f"{path}, line {strange.index[0]}: {strange.iloc[0]!r} is not one of train, val and test"
+                )
             rows[_SPLIT] = parts
         needed = [*files, *[CLASS] * needs_class, *[_SPLIT] * (_SPLIT in rows)]
         faults, seen = {}, set()

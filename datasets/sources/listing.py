@@ -91,7 +91,7 @@ def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.
     if names:
         order = [str(number) for number in range(len(names))]
         if strange := sorted(found - set(order)):
-            raise UserError(f"class {strange[0]!r} is none of 0..{len(names) - 1}, which have names")
+            raise UserError(f"class {strange[0]!r} is not one of 0..{len(names) - 1}, which have names")
     else:
         order = sorted(found, key=lambda text: (int(text), text)) if all(map(_is_number, found)) else sorted(found)
     if not order:
@@ -116,11 +116,11 @@ def _is_number(text: str) -> bool:
 
 
 def read_names(path: Path, argument: str) -> tuple[str, ...]:
-    """The names in a text file, one a line; `UserError` names the argument where there are none."""
+    """The names in a text file, one per line; `UserError` names the argument where there are none."""
     try:
         names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot read the names, one a line ({error}); see {argument}") from error
+        raise UserError(f"{path}: cannot read the names, one per line ({error}); see {argument}") from error
     if not any(names):
         raise UserError(f"{path}: no name in it, where one should stand a line; see {argument}")
     return tuple(name for name in names if name)

@@ -51,7 +51,7 @@ class _Array:
         return self.part == images.part and self.shape in ((images.shape[0],), (images.shape[0], 1))
 
     def texts(self) -> list[str]:
-        """Its values: whole numbers without a point, nothing for what is no number; UserError where it is broken."""
+        """Its values: whole numbers without a point, nothing for what is not a number; UserError where it is broken."""
         try:
             values = read_member(self.path, self.name).reshape(-1)
         except ValueError as error:

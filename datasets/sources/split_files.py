@@ -27,7 +27,7 @@ def read_split(path: Path, part: str, client_column: str = USER) -> pd.DataFrame
     """The rows of a split file: `user_id` (empty for nobody's images, as in a test part), `image_id`, `class` (int) and
     `part`.
 
-    UserError if it cannot be read, lacks a column, names an image twice, or has a class that is no whole number.
+    UserError if it cannot be read, lacks a column, names an image twice, or has a class that is not a whole number.
     """
     try:
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)

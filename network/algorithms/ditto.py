@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ditto(FedAvg):
-    """FedAvg, and beside it a personal model a client: Li et al. 2021 (arXiv 2012.04221), algorithm 1.
+    """FedAvg, and beside it a personal model per client: Li et al. 2021 (arXiv 2012.04221), algorithm 1.
 
     | symbol | argument |
     |---|---|

@@ -30,7 +30,7 @@ class FedAvg:
 
     | symbol | argument |
     |---|---|
-    | C K, clients a round | `--clients_per_round` (all by default, as in arXiv 2503.14553) |
+    | C K, clients per round | `--clients_per_round` (all by default, as in arXiv 2503.14553) |
     | S_t, the clients of a round | `--client_sampling`, see `network/sampling.py` |
     | E, local work | `--local_epochs`, or `--sgd_per_epoch` steps times `--epoch_per_round` |
     | B, batch size | `--batch_size` |
@@ -96,8 +96,8 @@ class FedAvg:
             self.client_sampling = args.client_sampling = "systematic" if self.virtual_client_size else "uniform"
         if self.virtual_client_size and self.virtual_client_size % args.batch_size:
             raise UserError(
-                f"--virtual_client_size {self.virtual_client_size} is no multiple of --batch_size {args.batch_size}; "
-                "give one of whole batches"
+                f"--virtual_client_size {self.virtual_client_size} is not a multiple of --batch_size "
+                f"{args.batch_size}; give one of whole batches"
             )
 
     def check_clients(self, n_clients: int) -> None:
@@ -198,7 +198,7 @@ class FedAvg:
         return weights / weights.mean().clamp(min=_LEAST)
 
     def local_loss(self, loss: Tensor, local: Local) -> Tensor:
-        """The scalar to minimise, from the loss an example (B,): their mean, by `image_weights`.
+        """The scalar to minimise, from the loss per example (B,): their mean, by `image_weights`.
 
         A method that adds to the loss of an example hands the sum to this.
         """

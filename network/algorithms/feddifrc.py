@@ -42,8 +42,8 @@ class FedDifRC(FedAvg):
     z has, the leading ones of each layer; a longer z is averaged over neighbours. An image without a right F has no
     first term.
 
-    The published code has one number a batch in place of equation 11, in which most images do not meet their own wrong
-    vectors, in place of equation 12 the divergence of two softmaxes of unit vectors, which is nearly 0, and no
+    The published code has one number per batch in place of equation 11, in which most images do not meet their own
+    wrong vectors, in place of equation 12 the divergence of two softmaxes of unit vectors, which is nearly 0, and no
     condition. Its temperature (0.04) belongs to these.
     """
 

@@ -25,7 +25,7 @@ class MOON(FedAvg):
     |---|---|
     | mu | `--mu` (1) |
     | tau, the temperature | `--temperature` (0.5, as in the paper) |
-    | z = R_w(x), the representation | `--representation`, as one vector an image |
+    | z = R_w(x), the representation | `--representation`, as one vector per image |
 
     To each image's loss comes mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), s_g and s_p being the
     cosine similarities of the local model's z with the server's model's and with that of the client's model at the end

@@ -29,7 +29,7 @@ class Scaffold(FedAvg):
     Clients follow g_i(y) - c_i + c. Option I sets c_i to the gradient over all images of the client at the server's
     model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. In place of K eta_l stands
     the reach of the local optimiser, which is the same for plain SGD and right under momentum and changing rates. The
-    way of Adam is no multiple of its gradients, so that with Adam there is option I only (UserError for II).
+    way of Adam is not a multiple of its gradients, so that with Adam there is option I only (UserError for II).
 
     The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
     that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. A client that is

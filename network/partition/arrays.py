@@ -96,7 +96,7 @@ def read_embeddings(path: Path) -> np.ndarray:
     """The embeddings (N, D), memory-mapped."""
     embeddings = _read(path, "embeddings")
     if embeddings.ndim < 2 or embeddings.dtype.kind not in "fiu" or not embeddings.size:
-        raise UserError(f"{path}: {embeddings.dtype} of shape {embeddings.shape}; needs a row of numbers an image")
+        raise UserError(f"{path}: {embeddings.dtype} of shape {embeddings.shape}; needs a row of numbers per image")
     return embeddings.reshape(len(embeddings), -1)
 
 

@@ -64,7 +64,7 @@ class Dealing:
         """Write the partition into a folder, from which `read_dealing` and `network.partition.saved_partition` read it.
 
         `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client,
-        `partition.csv` a row an image that is dealt (user_id, image_id, class where `classes` (N,) are given, and
+        `partition.csv` a row per image that is dealt (user_id, image_id, class where `classes` (N,) are given, and
         cluster: the columns of Google's federated vision data sets) and `partition.json` the origin and the client
         sizes. `image_ids` are the images' names, N of them; without them images are named by number.
         """

@@ -26,7 +26,7 @@ _CHUNK = 64
 
 
 def mean_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
-    """Each image's target averaged over its pixels that count, a number a channel: (N, C) float64.
+    """Each image's target averaged over its pixels that count, a number per channel: (N, C) float64.
 
     N is the number of all images; those that are not among `positions`, or have nothing that counts, are NaN. Ids
     become the shares of the classes, and boxes those that they cover. What is left of a map is how much of what an
@@ -50,7 +50,7 @@ def gradient_dispersion(
     V + 1 is the square of the dissimilarity B of FedProx (arXiv 1812.06127, definition 3). The model is in eval mode:
     batch norm takes its running statistics, so that an image's gradient does not hang on the images beside it, and
     g is exact. One pass over the clients' images, which are spread over the processes; memory for one gradient in
-    double precision. Few images a client make V larger by chance: compare with a random partition.
+    double precision. Few images per client make V larger by chance: compare with a random partition.
 
     Args:
         model: on the data's device.

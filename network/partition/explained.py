@@ -27,7 +27,7 @@ def share_explained(values: np.ndarray, groups: np.ndarray) -> float:
     explain less than chance would.
 
     Args:
-        values: (N, D), a row an image.
+        values: (N, D), a row per image.
         groups: (N,) each image's group, -1 for none; these images do not count.
     """
     names, group = np.unique(groups[groups >= 0], return_inverse=True)

@@ -46,7 +46,7 @@ _SAVED: dict[str, Callable[[Any], bool]] = {
 def split_type(text: str) -> str:
     """An argparse type: "embedding_based", "class_based", "object_based", "iid", or `<column>_based` of a table."""
     if _TYPE.fullmatch(text) is None:
-        raise ArgumentTypeError(f"{text!r} is none of {EMBEDDING}, {CLASSES}, <column>{_BASED} and {RANDOM}")
+        raise ArgumentTypeError(f"{text!r} is not one of {EMBEDDING}, {CLASSES}, <column>{_BASED} and {RANDOM}")
     return text
 
 

@@ -135,7 +135,7 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
     has (clients - 1) / (images - 1) on average. 0 where the values do not differ.
 
     Args:
-        values: (N, D), a row an image; rows with NaN do not count.
+        values: (N, D), a row per image; rows with NaN do not count.
         client_of: (N,) each image's client, -1 for nobody.
         n_clients: number of clients.
     """
@@ -167,7 +167,7 @@ def report(
         groups: (N,) each image's group, -1 for none.
         n_clients: number of clients.
         embeddings: (N, D), for the Fréchet distance, which is left out without them.
-        targets: (N, D), a few numbers an image that describe its target, for their variance between clients.
+        targets: (N, D), a few numbers per image that describe its target, for their variance between clients.
     """
     counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)

@@ -47,7 +47,7 @@ def paper(
         n_clients: number of clients.
         alpha: Dirichlet concentration, > 0.
         rng: source of all randomness.
-        min_size: least images a client; None for the published 128 or half of an equal share, whichever is less,
+        min_size: least images per client; None for the published 128 or half of an equal share, whichever is less,
             halved as often as it takes to find sizes.
 
     Returns:
@@ -103,7 +103,7 @@ def dirichlet_hsu(
     q ~ Dir(alpha * prior) and categorical labels from q: Hsu et al. 2019 (arXiv 1909.06335), section 3. Without
     replacement, with q renormalised over the classes that are left: Hsu, Qi, Brown 2020 (arXiv 2003.08082),
     equation 5 of the appendix. The counts of a client are multinomial, so that small clients differ by chance even at
-    large alpha. Alpha 0 is the limit of one group a client, drawn by the groups' sizes; where it runs out, the client
+    large alpha. Alpha 0 is the limit of one group per client, drawn by the groups' sizes; where it runs out, the client
     goes on with another. Clients are filled one after another, and the last get what the others left: of 100 clients
     of 200 images and 16 groups at alpha 100, the last one's earth mover's distance is 1.38 and the first one's 0.38.
     Under `equal_size` both are 0.31. Arguments and errors as for `paper`.

@@ -16,7 +16,7 @@ def test_accepted_draws_meet_the_published_conditions() -> None:
         assert counts is not None and 1 <= draws <= published_partition.MOST_DRAWS
         assert counts.shape == (12, 5)
         assert (counts.sum(axis=0) <= 120).all()  # 600 images in 5 even groups
-        # Sizes of at least 4 are cut down to whole images a group, which loses less than one in each of 5.
+        # Sizes of at least 4 are cut down to whole images per group, which loses less than one in each of 5.
         assert (counts.sum(axis=1) > 4 - 5).all() and (counts >= 0).all()
 
 

@@ -42,7 +42,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a server that has two views a building and domain, in place of the real one."""
+    """The folder of a server that has two views per building and domain, in place of the real one."""
     root = tmp_path / "server" / "taskonomy"
     root.mkdir(parents=True)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root.parent)) as running:
@@ -137,7 +137,7 @@ def test_what_the_server_lacks_is_named(server: Path) -> None:
 
 def test_server_out_of_reach_is_one_line(server: Path) -> None:
     (server / "hanson_rgb.tar").unlink()
-    with pytest.raises(UserError, match="cannot get the list of files"):
+    with pytest.raises(UserError, match="the list of files could not be downloaded"):
         download.find_archives(["rgb"], ["hanson"])
 
 
@@ -156,7 +156,7 @@ def test_missing_program_and_name_are_said(server: Path, tmp_path: Path, monkeyp
     command = f"--data_path {tmp_path / 'data'} --tasks normal --agree_all"
     with pytest.raises(UserError, match="--agree_all True needs --name"):
         run(monkeypatch, command)
-    with pytest.raises(UserError, match="--email '' is no address"):
+    with pytest.raises(UserError, match="--email '' is not an address"):
         run(monkeypatch, f"{command} --name N")
     with pytest.raises(UserError, match="aria2c"):
         run(monkeypatch, f"{command} --name N --email n@example.org")

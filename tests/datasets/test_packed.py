@@ -352,7 +352,7 @@ def test_a_mask_of_other_numbers_is_refused(ids: np.ndarray) -> None:
 def test_void_pixels_of_a_mask_do_not_count(tmp_path: Path) -> None:
     table = table_of(tmp_path, 2, ["rgb", "mask"], classes={"mask": ClassSet(("road", "car"), (7, 26), (255,))})
     ids = np.zeros((SIZE, SIZE), np.uint8)
-    ids[:4], ids[4:8], ids[8:12] = 7, 26, 255  # the last is none of the classes'
+    ids[:4], ids[4:8], ids[8:12] = 7, 26, 255  # the last is not one of the classes
     write_all(table, "mask", ids)
     write_all(table, "rgb", np.zeros((SIZE, SIZE, 3), np.uint8))
     batch = data_of(table, "segmentation").batch(torch.tensor([0]))

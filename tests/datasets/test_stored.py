@@ -281,7 +281,7 @@ def test_row_that_is_not_there_or_no_photograph_is_refused(tmp_path: Path, cell:
         floats=np.zeros((2, 4, 4)), text=np.full((2, 4, 4), "a"), five=np.zeros((2, 6, 6, 5), np.uint8),
     )  # fmt: skip
     (tmp_path / "x.bin").write_bytes(bytes(100))
-    with pytest.raises(ValueError, match=r"cannot be read|is no image|where a photograph has"):
+    with pytest.raises(ValueError, match=r"cannot be read|is not an image|where a photograph has"):
         read_photograph(tmp_path, cell)
 
 

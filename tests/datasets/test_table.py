@@ -173,14 +173,14 @@ def test_broken_description_names_the_stage(written: Path, content: bytes) -> No
 @pytest.mark.parametrize(
     "column, value, text",
     [
-        ("rgb", "/etc/passwd", "'/etc/passwd' is no path within"), ("rgb", "a/../../b.png", "is no path within"),
-        ("rgb", "", "'' is no path within"), ("rgb", "a\\b.png", "is no path within"), (MASK, "../m.png", "no path wi"),
-        (MASK, "", "is no path within"), ("rgb", "c.png", "c.png stands there twice"),
-        (CLASS, "x", "class 'x' is none of -1..1"), (CLASS, "2", "class '2' is none"), (CLASS, "-2", "class '-2'"),
-        (CLASS, "0.5", "class '0.5' is none"), (CLASS, "1.0", "class '1.0' is none"), (CLASS, "", "class '' is none"),
+        ("rgb", "/etc/passwd", "'/etc/passwd' is not a path within"), ("rgb", "a/../../b.png", "is not a path within"),
+        ("rgb", "", "'' is not a path"), ("rgb", "a\\b.png", "is not a path within"), (MASK, "../m.png", "not a path"),
+        (MASK, "", "is not a path within"), ("rgb", "c.png", "c.png stands there twice"),
+        (CLASS, "x", "class 'x' is not one of -1..1"), (CLASS, "2", "class '2' is not"), (CLASS, "-2", "class '-2'"),
+        (CLASS, "0.5", "class '0.5' is not"), (CLASS, "1.0", "class '1.0' is not"), (CLASS, "", "class '' is not"),
         (CLASS, "nan", "class 'nan'"), (CLASS, str(10**30), "class '10000000000"), (CLASS, "9" * 500, "class '999"),
-        (CLASS, "True", "class 'True'"), ("part", "validation", "part 'validation' is none of train, val, test"),
-        ("part", "", "part '' is none"), ("rgb", "../" + "a" * 5000, "is no path within"),
+        (CLASS, "True", "class 'True'"), ("part", "validation", "part 'validation' is not one of train, val, test"),
+        ("part", "", "part '' is not one"), ("rgb", "../" + "a" * 5000, "is not a path within"),
     ],
 )  # fmt: skip
 def test_broken_row_is_named(written: Path, column: str, value: str, text: str) -> None:
@@ -202,7 +202,7 @@ HEADER = "rgb,mask,class,user,place,part\n"
         ("rgb,mask,class,user,part\na,b,0,u,train\n", "its columns are not"), ("rgb\n", "its columns are not"),
         ("mask,rgb,class,user,place,part\n", "its columns are not"), ('rgb,mask,class,user,place,"part\n', "end of"),
         (b"\xff\xfe\x00", "decode"), (HEADER, "it names no image"), (HEADER.strip(), "it names no image"),
-        (HEADER + "a,b,0\n", "part '' is none"), (HEADER + "a,b,0,u,p,train,x\n", "more fields than columns"),
+        (HEADER + "a,b,0\n", "part '' is not one"), (HEADER + "a,b,0,u,p,train,x\n", "more fields than columns"),
         (HEADER + "a,b,0,u,p,train\na2,b,0,u,p,train,x\n", "Expected 6 fields"),
         (HEADER + "a,b,0,u,p,train\n\nc,b,0,u,p,test\n", "3 lines make 2 rows"),
         (HEADER + "a,b,0,u,p,train\n\n", "2 lines make 1 rows"),
@@ -336,12 +336,12 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
 @pytest.mark.parametrize(
     "columns, text",
     [
-        ({"rgb": ["a.png", "b\\c.png"]}, r"'b\\\\c\.png' is no path within the data folder"),
-        ({"rgb": ["a.png", "b\nc.png"]}, "is no path within the data folder"),
-        ({"rgb": ["a.png", "../b.png"]}, "is no path within the data folder"),
+        ({"rgb": ["a.png", "b\\c.png"]}, r"'b\\\\c\.png' is not a path within the data folder"),
+        ({"rgb": ["a.png", "b\nc.png"]}, "is not a path within the data folder"),
+        ({"rgb": ["a.png", "../b.png"]}, "is not a path within the data folder"),
         ({"rgb": ["a.png", "a.png"]}, r"a\.png stands there twice"),
         ({"user": ["x", "y\nz"]}, "user 'y\\\\nz' has a line break"), ({"user": ["x", "y\r"]}, "has a line break"),
-        ({"part": ["train", "validation"]}, "part 'validation' is none of train, val, test"),
+        ({"part": ["train", "validation"]}, "part 'validation' is not one of train, val, test"),
     ],
 )  # fmt: skip
 def test_what_could_not_be_read_again_is_not_written(columns: dict[str, list[str]], text: str) -> None:

@@ -185,12 +185,12 @@ def test_unet_upsamples_what_the_encoder_gives() -> None:
         (
             "normal",
             {"bottleneck": 64, "decoder": "unet"},
-            "--bottleneck is no argument of --decoder unet but of linear",
+            "--bottleneck is not an argument of --decoder unet but of linear",
         ),
         (
             "normal",
             {"use_cbam": True, "decoder": "unet"},
-            "--use_cbam is no argument of --decoder unet but of taskonomy",
+            "--use_cbam is not an argument of --decoder unet but of taskonomy",
         ),
         ("normal", {"encoder": "lenet", "decoder": "deeplabv3plus"}, "deeplabv3plus needs maps at strides 2, 4 and 8"),
         ("normal", {"encoder": "timm:test_vit", "decoder": "unet"}, "this encoder has no maps for --decoder to take"),

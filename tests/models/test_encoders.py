@@ -213,7 +213,9 @@ def test_weights_that_cannot_be_had_are_one_line(name: str, monkeypatch: pytest.
     monkeypatch.setattr("torch.hub.load_state_dict_from_url", refused)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refused)
     monkeypatch.setattr("timm.models._builder.load_pretrained", refused)
-    with pytest.raises(UserError, match=rf"weights of {name} cannot be had \(no route to host\); .*--pretrained False"):
+    with pytest.raises(
+        UserError, match=rf"weights of {name} could not be downloaded \(no route to host\); .*--pretrained False"
+    ):
         build_encoder(name, Wanted(32, True, "batch"))
 
 

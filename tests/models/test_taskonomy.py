@@ -18,7 +18,7 @@ from tests.models.networks import n_parameters
 def counted(
     in_features: int, out_channels: int, size: int, stem: tuple[int, ...], widths: tuple[int, ...], dense: bool
 ) -> int:
-    """A decoder's parameters with batch or group norm (two numbers a channel) everywhere."""
+    """A decoder's parameters with batch or group norm (two numbers per channel) everywhere."""
     first = stem[0] * (size // 16) ** 2
     count = in_features * first + first
     count += sum(9 * a * b + 2 * b for a, b in pairwise(stem))  # convolutions

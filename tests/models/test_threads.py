@@ -29,7 +29,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_is_that_of_the_layers_and_every_thread_has_its_share() -> None:
-    # 2 * 3 * 3 * 3 * 8 operations a pixel and 2 * 8 * 4: 496 * 64 * 64 an image.
+    # 2 * 3 * 3 * 3 * 8 operations per pixel and 2 * 8 * 4: 496 * 64 * 64 an image.
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 1))
     an_image = 496 * 64 * 64
     for n_images in (1, 16, 1000, 5000, 20_000):

@@ -199,9 +199,9 @@ def test_checkpoint_of_no_model_is_refused(trainer: Trainer, config: object) -> 
     run(trained)
     tensors, state = load_checkpoint(trained.checkpoint, "")
     save_checkpoint(trained.checkpoint, tensors, state | {"config": config})
-    with pytest.raises(UserError, match="is no checkpoint of train_centralized_task_model"):
+    with pytest.raises(UserError, match="is not a checkpoint of train_centralized_task_model"):
         model_from_checkpoint(trained.checkpoint, TASK)
-    with pytest.raises(UserError, match="is no checkpoint of train_centralized_task_model"):
+    with pytest.raises(UserError, match="is not a checkpoint of train_centralized_task_model"):
         trainer("a").resume()
 
 

@@ -46,7 +46,7 @@ def test_rounds_are_those_of_the_clients_that_take_part(tmp_path: Path) -> None:
 
 
 def test_states_beyond_the_memory_lie_on_the_disk(tmp_path: Path) -> None:
-    run, rounds = federation(Scaffold, tmp_path, memory=200)  # of 40 bytes a client
+    run, rounds = federation(Scaffold, tmp_path, memory=200)  # of 40 bytes per client
     run.train()
     took_part = {client for chosen in rounds for client in chosen}
     own = {client: run.states.load(client) for client in took_part}

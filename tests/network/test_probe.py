@@ -19,7 +19,7 @@ from tests.network import quadratic as q
 
 
 def steady(times: dict[int, float], tried: list[int]) -> Callable[[int], Callable[[], float]]:
-    """Clients that always take these seconds a client and step; notes what is made ready."""
+    """Clients that always take these seconds per client and step; notes what is made ready."""
 
     def prepare(n: int) -> Callable[[], float]:
         tried.append(n)
@@ -119,7 +119,7 @@ def test_other_processes_do_not_count_on_the_cpu(monkeypatch: pytest.MonkeyPatch
     disturbed(monkeypatch, dict.fromkeys((1, 2, 4, 8), 1 / 16), [1, 1, 40, 1, 40, 1, 40, 1, 40, *[40] * 20])
     choice = choice_of(8)
     assert choice["clients_per_batch"] == 8
-    assert choice["ms_by_clients"] == {n: round(1e3 / 16 / 3 / n, 3) for n in (1, 2, 4, 8)}  # three steps a turn
+    assert choice["ms_by_clients"] == {n: round(1e3 / 16 / 3 / n, 3) for n in (1, 2, 4, 8)}  # three steps per turn
 
 
 @pytest.mark.parametrize("seconds, each", [(1 / 64, 7), (0.25, 3)])

@@ -111,7 +111,7 @@ def test_an_old_python_makes_nothing(checkout: Checkout) -> None:
     checkout.program("programs/python3", PYTHON.replace("exit 0", "exit 1"))
     done = checkout.enter()
     assert (
-        done.returncode == 2 and done.stderr == "error: python3 is no Python 3.11 or newer\n" and checkout.calls == []
+        done.returncode == 2 and done.stderr == "error: python3 is not Python 3.11 or newer\n" and checkout.calls == []
     )
 
 
@@ -120,7 +120,7 @@ def test_an_active_environment_without_python_gets_one_line(checkout: Checkout) 
     done = checkout.enter(CONDA_PREFIX=f"{checkout.path}/mine", CONDA_DEFAULT_ENV="mine")
     [line] = done.stderr.splitlines()
     assert done.returncode == 2 and checkout.calls == []
-    assert line.startswith(f"error: {checkout.path}/mine/bin/python is no Python 3.11 or newer; install one")
+    assert line.startswith(f"error: {checkout.path}/mine/bin/python is not Python 3.11 or newer; install one")
 
 
 def test_other_systems_get_one_line(checkout: Checkout) -> None:

@@ -44,7 +44,7 @@ def test_arguments_of_other_methods_are_refused(parser: Parser) -> None:
             if name in algorithm.arguments:
                 check_arguments(args, ALGORITHMS, "method")
             else:
-                with pytest.raises(UserError, match=f"--{name} is no argument of --method {method} but of "):
+                with pytest.raises(UserError, match=f"--{name} is not an argument of --method {method} but of "):
                     check_arguments(args, ALGORITHMS, "method")
 
 

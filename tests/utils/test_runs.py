@@ -1,4 +1,4 @@
-"""Run directories: one a run, what resuming accepts, and checkpoints that come back as they were."""
+"""Run directories: one per run, what resuming accepts, and checkpoints that come back as they were."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_file_of_no_part_beside_others_is_refused(tmp_path: Path) -> None:
 def test_classes_without_a_name_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "train.npz", x=X, y=Y)
     (tmp_path / "names.txt").write_text("a\nb\nc\n")
-    with pytest.raises(UserError, match=r"class '3' is none of 0\.\.2"):
+    with pytest.raises(UserError, match=r"class '3' is not one of 0\.\.2"):
         find("arrays", tmp_path, class_names="names.txt")
     (tmp_path / "names.txt").write_text("\n \n")
     with pytest.raises(UserError, match=r"names\.txt: no name in it.*--class_names"):

@@ -110,7 +110,7 @@ def test_nan_is_an_empty_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", ["../0.jpg", "/etc/passwd", "a/../../0.jpg", "a\\0.jpg", "C:\\0.jpg"])
 def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) -> None:
     write(tmp_path, f"image,class\n0.jpg,a\n{cell},a\n", "0.jpg")
-    with pytest.raises(UserError, match=r"images\.csv, line 3: .* is no path within the data folder"):
+    with pytest.raises(UserError, match=r"images\.csv, line 3: .* is not a path within the data folder"):
         find("csv", tmp_path)
 
 
@@ -125,7 +125,7 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ("image,class\n", "no row under the names of its columns"),
         ("image,class\n0.jpg,-1\n1.jpg,0\n2.jpg,1\n", "class '-1': classes are numbered from 0 on"),
         ("image,class\n0.jpg,0.0\n1.jpg,-1.0\n", r"class '-1\.0': classes are numbered from 0 on"),
-        ("image,class,split\n0.jpg,a,train\n1.jpg,a,dev\n", "line 3: 'dev' is none of train, val and test"),
+        ("image,class,split\n0.jpg,a,train\n1.jpg,a,dev\n", "line 3: 'dev' is not one of train, val and test"),
         ('image,class\n0.jpg,"a\n1.jpg,b\n', r"images\.csv, line 3: .* a quotation mark not closed"),
         (b"image,class\n0.jpg,\x81\x8d\n", "no text in UTF-8"),
         ("image,mask\n0.jpg,1.jpg\n", "the column mask holds ids of classes: give --mask_classes"),

@@ -86,7 +86,7 @@ def test_broken_files_of_mnist_are_named(tmp_path: Path, what: str) -> None:
 
 def test_what_is_no_digit_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "svhn.npz", x=noise(0, 2, 32, 32), y=np.array([1, 10]))
-    with pytest.raises(UserError, match=r"class '10' is none of 0\.\.9"):
+    with pytest.raises(UserError, match=r"class '10' is not one of 0\.\.9"):
         find("digits", tmp_path)
 
 

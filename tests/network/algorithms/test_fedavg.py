@@ -102,7 +102,7 @@ def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches(
 
 
 def test_virtual_clients_have_whole_batches_and_no_other_local_work() -> None:
-    with pytest.raises(UserError, match="--virtual_client_size 100 is no multiple of --batch_size 64"):
+    with pytest.raises(UserError, match="--virtual_client_size 100 is not a multiple of --batch_size 64"):
         q.method("fedprox", virtual_client_size=100, batch_size=64)
     for given in ({"sgd_per_epoch": 5}, {"local_epochs": 1}):
         work = dict.fromkeys(("sgd_per_epoch", "epoch_per_round", "local_epochs")) | given

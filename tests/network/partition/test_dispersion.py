@@ -61,7 +61,7 @@ def test_mean_target_of_classes_is_one_hot(table: Table) -> None:
 
 
 class Line(nn.Module):
-    """output = w * image, for one number an image."""
+    """output = w * image, for one number per image."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -139,7 +139,7 @@ def test_a_split_is_described_by_what_says_something_of_its_images(table: Table)
 
 @pytest.mark.parametrize("text", ["", "colour", "_based", "based", "IID", "../x_based", "a\\b_based", "/a_based"])
 def test_type_is_a_column_or_iid(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="is none of embedding_based, class_based, <column>_based and iid"):
+    with pytest.raises(ArgumentTypeError, match="is not one of embedding_based, class_based, <column>_based and iid"):
         split_type(text)
     assert [split_type(kind) for kind in (*KINDS, "user_id_based")] == [*KINDS, "user_id_based"]
 
