@@ -129,7 +129,7 @@ def fetch(archives: Sequence[Archive], data_path: Path, name: str, email: str, a
         raise UserError(f"the download failed ({error}); the same command again continues it") from error
     if missing := [str(a.folder(data_path)) for a in archives if not any(a.folder(data_path).glob("*"))]:
         raise UserError(
-            f"{', '.join(missing)} are missing after the download; run the same command again to continue it"
+            f"{', '.join(missing)} could not be downloaded; run the same command again to continue it"
         )
 
 

@@ -146,7 +146,7 @@ def test_archive_that_does_not_come_is_named(
 ) -> None:
     (server / "hanson_normal.tar").write_bytes(b"no archive")
     command = f"--data_path {tmp_path / 'data'} --tasks normal --taskonomy_clients_to_include 1"
-    with pytest.raises(UserError, match=r"normal/taskonomy/hanson did not come; the same command again continues"):
+    with pytest.raises(UserError, match=r"normal/taskonomy/hanson could not be downloaded; run the same"):
         run(monkeypatch, f"{command} --name N --email n@example.org --agree_all")
 
 
