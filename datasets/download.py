@@ -128,9 +128,7 @@ def fetch(archives: Sequence[Archive], data_path: Path, name: str, email: str, a
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"the download failed ({error}); the same command again continues it") from error
     if missing := [str(a.folder(data_path)) for a in archives if not any(a.folder(data_path).glob("*"))]:
-        raise UserError(
-            f"{', '.join(missing)} could not be downloaded; run the same command again to continue it"
-        )
+        raise UserError(f"{', '.join(missing)} could not be downloaded; run the same command again to continue it")
 
 
 def main() -> None:
