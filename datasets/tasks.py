@@ -99,7 +99,8 @@ class Task:
     task has is the table's to say: an entry of the registry has none, and no output, until `with_classes`. An image in
     which nothing is valid does not count, unless the task has `empty_counts`: no object is an answer, too. `unit` is
     that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
-    `title` is what figures call it; without one, they say `name` in words.
+    `title` is what figures call it; without one, they say `name` in words. Figures show the metrics `drawn` by round
+    beside the loss, and call them as it says.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
     target's values, beside their places, where the image is mirrored left to right.
@@ -122,6 +123,7 @@ class Task:
     mirror: Callable[[Tensor], Tensor] | None = None
     empty_counts: bool = False
     title: str = ""
+    drawn: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -312,23 +314,27 @@ _ENTRIES = (
     Task(
         "segment_semantic", 0, decode_segments, "cross_entropy", ("overlap",),
         Encoding("segment_semantic", "uint8", 1, nothing=(VOID,), categorical=True), categorical=True,
-        title="Semantic segmentation", value_range=None,
+        title="Semantic segmentation", value_range=None, drawn={"miou": "mean IoU"},
         variants={"published": {"activation": "tanh", "metrics": ("published_overlap",)}},
     ),
     Task(
         "segmentation", 0, decode_segments, "cross_entropy", ("overlap",),
         Encoding(MASK, "uint8", 1, nothing=(VOID,), categorical=True), categorical=True, value_range=None,
+        drawn={"miou": "mean IoU"},
     ),
     Task(
         "detection", 0, decode_boxes, "fcos", ("average_precision",),
         Encoding(BOXES, "float32", 5, boxes=True), categorical=True, value_range=None, empty_counts=True,
+        drawn={"map_50": "mAP at an IoU of 0.5"},
     ),
     Task(
         "class_scene", 0, decode_class, "cross_entropy", ("hits",), title="Scene classes", categorical=True,
         value_range=None,
+        drawn={"accuracy": "accuracy"},
     ),
     Task(
         "classification", 0, decode_class, "cross_entropy", ("hits",), categorical=True, value_range=None,
+        drawn={"accuracy": "accuracy"},
     ),
 )  # fmt: skip
 

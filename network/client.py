@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from models.task_model import Outputs
 
-LR_SCHEDULES = ("plateau", "cosine", "none")
+LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
 _LOCAL_WORK = {"sgd_per_epoch": 50, "epoch_per_round": 1}  # where nothing else is given
 ON_NAN = ("stop", "skip_client")  # what is done where a loss is not finite
 _PLATEAU_WINDOW = 5
@@ -81,7 +81,8 @@ def add_local_settings(parser: Parser) -> None:
     add_augment(group)
     add("--lr_schedule", choices=LR_SCHEDULES, default="plateau",
         help="how the learning rate falls; plateau is the published rule")  # fmt: skip
-    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999, help="decay per step on a plateau")
+    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.999,
+        help="decay per step on a plateau; step: per round")  # fmt: skip
     add("--no_improvement_tolerance", type=POSITIVE_INT, default=5,
         help="steps without improvement that make a plateau")  # fmt: skip
     add("--on_nan", choices=ON_NAN, default="stop", help="what to do where a client's loss is not finite")
@@ -240,7 +241,8 @@ class Schedule:
     "plateau" is the published rule: from `no_improvement_tolerance` steps without a new lowest mean of the last five
     losses on, every step multiplies the rate by `lr_decay_rate`, for good: a client's rate carries over to the same
     phase of its later rounds in `state`. It works on the device, so that no step waits for a number. "cosine" falls
-    from `init_lr` to 0 over all rounds, "none" stays.
+    from `init_lr` to 0 over all rounds. Two fall from round to round, as in FedCV (arXiv 2111.11066): "step" is
+    multiplied by `lr_decay_rate`, "linear" falls by equal steps towards 0. "none" stays.
     """
 
     def __init__(self, local: Local, n_steps: int, device: torch.device) -> None:
@@ -251,6 +253,10 @@ class Schedule:
         if self.settings.lr_schedule == "plateau":
             key = f"lr.{local.phase}" if local.phase else "lr"
             self.lr = local.state[key] = local.state.get(key, self.lr).clone()
+        if self.settings.lr_schedule == "step":
+            self.lr *= self.settings.lr_decay_rate**self.round
+        if self.settings.lr_schedule == "linear":
+            self.lr *= 1.0 - self.round / self.settings.n_rounds
         self._recent: list[Tensor] = []
         self._best = torch.full((), math.inf, device=device)
         self._since = torch.zeros((), device=device)

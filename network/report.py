@@ -49,7 +49,7 @@ def report_partition(
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:
-    """Write `summary.json`, `model.safetensors` and `figures/loss.png`, and print the last round's values.
+    """Write `summary.json`, `model.safetensors` and figures by round, and print the last round's values.
 
     To be called by all processes; the main one writes. Without a global model there is no `model.safetensors`; the
     clients' own models stay in `checkpoint/clients/`.
@@ -58,15 +58,16 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     if not simulation.accelerator.is_main_process:
         return
     run, rows = simulation.run, simulation.rows
-    losses = {split: values["loss"] for split, values in trivial.items()}
     notes = simulation.algorithm.notes(rows)
     summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity, "notes": notes}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
-    measure = simulation.data.task.loss_label
-    plots.federated_loss(rows, losses, title, measure, run.figures / "loss.png")
+    task = simulation.data.task
+    for name, measure in {"loss": task.loss_label, **task.drawn}.items():
+        of_trivial = {split: values[name] for split, values in trivial.items()}
+        plots.federated_rounds(rows, name, of_trivial, title, measure, run.figures / f"{name}.png")
     run.write_summary(summary)  # last, because it marks the run as finished
-    names = metric_names(simulation.data.task)
+    names = metric_names(task)
     values = {
         label: {name: rows[-1][column.format(name)] for name in names}
         for label, column in _COLUMNS.items()

@@ -265,14 +265,14 @@ def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Pat
     return save(figure, path)
 
 
-def federated_loss(
-    rows: Sequence[Mapping[str, float]], trivial: Mapping[str, float], title: str, measure: str, path: Path
+def federated_rounds(
+    rows: Sequence[Mapping[str, float]], name: str, trivial: Mapping[str, float], title: str, measure: str, path: Path
 ) -> Path:
-    """Loss over rounds, of the global model and of the clients' own, as far as a method has them.
+    """Loss or a metric over rounds, of the global model and of the clients' own, as far as a method has them.
 
     The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
     the global model all of them. Bands are the standard deviation over clients; dotted lines the trivial predictor.
-    A point is an evaluation; `measure` is what the loss is called, with its unit.
+    A point is an evaluation; `name` is that of the columns, `measure` what its values are called, with their unit.
     """
     figure = Figure((10, 4.6), layout="constrained")
     figure.suptitle(title)
@@ -283,16 +283,16 @@ def federated_loss(
     for (split, axes), (prefix, label, colour) in product(
         panels.items(), (("", "global model", "C0"), ("personal_", "clients' own models", "C1"))
     ):
-        column = f"{prefix}{split}_loss"
+        column = f"{prefix}{split}_{name}"
         if f"{column}_mean" in rows[0]:
             mean, std = (np.array([row[f"{column}_{what}"] for row in rows]) for what in ("mean", "std"))
             axes.plot(rounds, mean, ".-", color=colour, label=f"{label}, mean ± standard deviation over clients")
             axes.fill_between(rounds, mean - std, mean + std, color=colour, alpha=0.2, lw=0)
             # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
             highest.append(np.nanmax((mean + std)[1:], initial=0.0))
-    if "test_loss" in rows[0]:
+    if f"test_{name}" in rows[0]:
         label = f"global model, {IMAGES['test']}"
-        panels["local_test"].plot(rounds, [row["test_loss"] for row in rows], "k.--", lw=1, label=label)
+        panels["local_test"].plot(rounds, [row[f"test_{name}"] for row in rows], "k.--", lw=1, label=label)
     for split, axes in panels.items():
         axes.axhline(trivial.get(split, np.nan), color="gray", ls=":", label="trivial predictor")
         axes.set(xlabel="round", title=IMAGES[split])

@@ -184,6 +184,7 @@ def test_entry_is_complete(name: str, variant: str) -> None:
     assert task.name == name
     assert task.loss in LOSSES
     assert task.metrics and set(task.metrics) <= set(METRICS)
+    assert task.drawn.keys() <= {name for metric in task.metrics for name in METRICS[metric].names}
     assert task.dense == (task.encoding is not None and not task.boxes)
     assert (task.loss in ("cross_entropy", "fcos")) == task.categorical
     assert not (task.categorical and task.activation == "tanh") or variant == "published"  # it bounds the logits

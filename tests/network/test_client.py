@@ -52,6 +52,19 @@ def test_cosine_falls_from_the_initial_rate_to_nothing_over_all_rounds() -> None
     assert np.allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(20) / 20)) / 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "schedule, expected", [("step", [0.05, 0.04, 0.032, 0.0256]), ("linear", [0.05, 0.0375, 0.025, 0.0125])]
+)
+def test_rate_falls_from_round_to_round_and_stays_within_it(schedule: str, expected: list[float]) -> None:
+    settings = replace(q.SETTINGS, lr_schedule=schedule, n_rounds=4, init_lr=0.05, lr_decay_rate=0.8)
+    for round, rate in enumerate(expected):
+        of_round = Schedule(local_of(settings, round), 5, torch.device("cpu"))
+        for step in range(5):
+            of_round.before(step)
+            assert of_round.lr.item() == pytest.approx(rate)
+            of_round.after(torch.tensor(1.0))
+
+
 def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
     given = vars(replace(q.SETTINGS, local_epochs=3, n_rounds=50)) | {"other": 1}
     assert LocalSettings.of(Namespace(**given, test_mode=False)) == replace(q.SETTINGS, local_epochs=3, n_rounds=50)

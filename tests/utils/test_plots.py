@@ -107,16 +107,16 @@ def test_cluster_samples(path: Path, sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("n_rounds", [1, 20])
-def test_federated_loss(path: Path, n_rounds: int) -> None:
+def test_federated_rounds(path: Path, n_rounds: int) -> None:
     rows = [
         {"round": i, "train_loss_mean": 1 / (i + 1), "train_loss_std": 0.1, "test_loss": 1.0} for i in range(n_rounds)
     ]
     rows[1:-1:2] = [{"round": row["round"], "seconds": 1.0} for row in rows[1:-1:2]]  # these were not evaluated
-    check_figure(path, plots.federated_loss(rows, {"train": 0.5, "test": 0.6}, "normal", "L1 loss", path))
+    check_figure(path, plots.federated_rounds(rows, "loss", {"train": 0.5, "test": 0.6}, "normal", "L1 loss", path))
 
 
 @pytest.mark.parametrize("kinds", [("",), ("", "personal_"), ("personal_",)])
-def test_federated_loss_of_global_and_personal_models(path: Path, kinds: tuple[str, ...]) -> None:
+def test_federated_rounds_of_global_and_personal_models(path: Path, kinds: tuple[str, ...]) -> None:
     rows = [
         {"round": i}
         | ({"test_loss": 0.9} if "" in kinds else {})
@@ -124,7 +124,8 @@ def test_federated_loss_of_global_and_personal_models(path: Path, kinds: tuple[s
         for i in range(5)
     ]
     check_figure(
-        path, plots.federated_loss(rows, {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", "L1 loss", path)
+        path,
+        plots.federated_rounds(rows, "loss", {"train": 0.5, "local_test": 0.7, "test": 0.6}, "normal", "L1 loss", path),
     )
 
 
