@@ -33,6 +33,7 @@ def main() -> None:
     args = parse_args()
     from reports.budgets import budget_tables
     from reports.console import narrow, wrapped
+    from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
     from reports.tables import compare, over_iid, read_central, read_clusters, read_runs
@@ -54,6 +55,10 @@ def main() -> None:
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)
+    costs = read_costs(args.result_path)
+    if not costs.empty:
+        write_table(costs_table(costs), folder / "costs")
+        memory_by_batch(costs, folder / "memory.png")
     for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
         write_table(table, folder / name)
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")

@@ -104,7 +104,7 @@ def main() -> None:
     values = report_held_out(best, data, trivial, accelerator, run.figures)
     title = f"{model.task.label}: central training, seed {args.rand_seed}"
     plots.loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
-    summary = {"test": values, "trivial": trivial, "best_model": best_path}
+    summary = {"test": values, "trivial": trivial, "best_model": best_path, "costs": training.costs()}
     run.write_summary(summary, digests(files, args.result_path))
     accelerator.end_training()
     print(f"best model in {best_path}, figures in {run.figures}")

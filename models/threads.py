@@ -13,9 +13,9 @@ from functools import cache
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from datasets.task_data import TaskData
+from models.costs import forward_flops
 
 # Operations of a forward pass for which a thread is worth the waiting for it. Two threads that sleep while they wait
 # began to pay in training between 96 and 128 px of the built-in network in batches of 16: 0.6 and 1.0 billion.
@@ -33,10 +33,7 @@ def threads_for(model: nn.Module, data: TaskData, n_images: int) -> int:
         return torch.get_num_threads()
     if _most() == 1:
         return 1
-    images = data.batch(torch.zeros(1, dtype=torch.int64)).images
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.eval()(images)
-    return max(1, min(_most(), int(n_images * counter.get_total_flops() / _FLOPS_A_THREAD)))
+    return max(1, min(_most(), int(n_images * forward_flops(model, data) / _FLOPS_A_THREAD)))
 
 
 def set_threads(model: nn.Module, data: TaskData, n_images: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from accelerate import Accelerator
 from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
+from models.costs import model_costs, peak_memory
 from models.evaluation import evaluate, mean_values
 from models.parts import PARTS, is_within, lr_factor, train_part
 from models.task_model import ModelConfig, TaskModel, load_model, save_model
@@ -128,6 +130,12 @@ class CentralTraining:
             self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, settings.lr_decay_rate)
         self.history: list[dict[str, Any]] = []
         self._begun: tuple[int, float] = (0, 0.0)  # steps of an interrupted epoch, and the sum of their losses
+        self._seconds: list[float] = []  # of the epochs that this process has trained from the first step on
+
+    def costs(self) -> dict[str, Any]:
+        """What the model and an epoch cost, for the run's summary."""
+        costs = model_costs(self.model, self.data, PARTS[self.settings.train]) | peak_memory(self.data.device)
+        return costs | ({"seconds": float(np.mean(self._seconds))} if self._seconds else {})
 
     def run(self, on_epoch: Callable[[list[dict[str, Any]]], None]) -> None:
         """Train up to `n_epochs`; after each, save the checkpoint and call `on_epoch` with the history so far.
@@ -137,7 +145,9 @@ class CentralTraining:
         epochs = range(len(self.history), self.settings.n_epochs)
         with interrupt.deferred(), progress.bar(epochs, desc=f"training {self.data.task.name}", unit="epoch") as bar:
             for epoch in bar:
+                start, whole = time.perf_counter(), self._begun[0] == 0
                 train_loss = self._epoch(epoch)
+                self._seconds += [time.perf_counter() - start] * whole
                 row = self._finish_epoch(epoch, train_loss)
                 on_epoch(self.history)
                 best = min(row["val_loss"] for row in self.history)

@@ -60,6 +60,7 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     run, rows = simulation.run, simulation.rows
     notes = simulation.algorithm.notes(rows)
     summary = {"last": rows[-1], "trivial": trivial, "heterogeneity": heterogeneity, "notes": notes}
+    summary |= {"costs": simulation.costs()}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
     task = simulation.data.task

@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from datasets.task_data import TaskData
+from models.costs import model_costs, peak_memory
 from models.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
@@ -29,6 +30,7 @@ from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save
 from utils.streams import generator
 
 STEPS = "local_steps"  # of the client that takes most: a round's time where all train at once
+TRAFFIC = ("bytes_up", "bytes_down")  # of a client and round, in its row
 
 
 class Simulation:
@@ -77,9 +79,9 @@ class Simulation:
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
         algorithm.prepare(data, groups, clients)
         self.server |= algorithm.server_state(self.model)
-        trained = [name for name in self._working if is_within(PARTS[settings.train], name)]
-        self._shared = frozenset(name for name in trained if algorithm.is_shared(name) and name not in kept)
-        self.has_global = len(self._shared) == len(trained)
+        self._trained = [name for name in self._working if is_within(PARTS[settings.train], name)]
+        self._shared = frozenset(name for name in self._trained if algorithm.is_shared(name) and name not in kept)
+        self.has_global = len(self._shared) == len(self._trained)
         self.has_personal = algorithm.personal or not self.has_global
         own = longest_first([len(images) for images in clients], accelerator.num_processes)[accelerator.process_index]
         folder = run.path / "checkpoint" / "clients"
@@ -101,7 +103,7 @@ class Simulation:
         with interrupt.deferred():
             self.settle_pace()
             if not self.rows:
-                self._finish_round(0, {LOSS: float("nan"), STEPS: 0, "seconds": 0.0})
+                self._finish_round(0, {LOSS: float("nan"), STEPS: 0, **dict.fromkeys(TRAFFIC, 0), "seconds": 0.0})
             with progress.bar(
                 range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
                 desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
@@ -169,8 +171,22 @@ class Simulation:
         self._judge(bad, round, turns)
         mean = self._uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
         row = {LOSS: float(mean.pop(LOSS)), STEPS: max(turn.n_steps for turn in turns.values()), **told}
+        uploaded = sum(value.numel() * _width(self.server.get(name)) for name, value in mean.items())
+        traffic = self.algorithm.traffic(uploaded, self.server, self._shared, self._trained)
+        row |= zip(TRAFFIC, traffic, strict=True)
         self.server = self.algorithm.server_step(self.server, mean)
         return row
+
+    def costs(self) -> dict[str, Any]:
+        """What the model, a client and a round cost, for the run's summary."""
+        rounds = self.rows[1:]
+        sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
+        return {
+            **model_costs(self.model, self.data, PARTS[self.settings.train]),
+            "parameters_sent": sum(self.server[name].numel() for name in sent),
+            **{name: float(np.mean([row[name] for row in rounds])) for name in (*TRAFFIC, "seconds")},
+            **peak_memory(self.data.device),
+        }
 
     def _agree(self, stopped: bool, first_bad: Mapping[int, Tensor]) -> dict[int, int]:
         """The clients of all processes whose loss was not finite, with the step; ends the run if any was stopped."""
@@ -262,6 +278,11 @@ class Simulation:
     def _any(self, mine: bool) -> bool:
         """Whether it is so in any process."""
         return any(gather_object([mine])) if self.accelerator.num_processes > 1 else mine
+
+
+def _width(like: Tensor | None) -> int:
+    """Bytes of a number that is sent: single precision, where the server has no tensor of this name."""
+    return 4 if like is None else like.element_size()
 
 
 def _versions(state: Mapping[str, Any]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -90,6 +90,13 @@ class FedAMP(FedAvg):
                     cloud = {name: in_kind_of(flat.view_as(server[name]), server[name]) for name, flat in parts}
                     states.save(client, states.load(client) | under("cloud", cloud))
         return told
+
+    def traffic(
+        self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
+    ) -> tuple[int, int]:  # fmt: skip
+        """The client's whole model, and u_i, which the processes here take from what they keep for clients."""
+        whole = sum(server[name].nbytes for name in trained)
+        return whole, whole
 
     def attention(self, distances: Tensor, clients: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
         """xi (B, N) of these B clients from their models' squared distances to all N, and what the run tells of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -211,6 +211,16 @@ class FedAvg:
     def upload(self, local: Local) -> dict[str, Tensor]:
         """What a client sends when it is done: by default its model, as far as it travels."""
         return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
+
+    def traffic(
+        self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
+    ) -> tuple[int, int]:  # fmt: skip
+        """Bytes that a client, whose upload has `sent`, sends and gets in a round.
+
+        `shared` are the names that travel, of those that are `trained`. What the server keeps beside the model counts
+        where clients read it.
+        """
+        return sent, sum(server[name].nbytes for name in shared)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The server's next tensors, from its own and the weighted mean, or sum, of the uploads (float64).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.by_kind import ByKind
@@ -81,6 +81,12 @@ class FedProto(ByKind):
     def upload(self, local: Local) -> dict[str, Tensor]:
         """The model, and the sums and counts."""
         return super().upload(local) | under("prototypes", local.scratch)
+
+    def traffic(
+        self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
+    ) -> tuple[int, int]:  # fmt: skip
+        """Clients get the prototypes as well."""
+        return super().traffic(sent, server, [*shared, SUMS, COUNTS], trained)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """FedAvg's step, and the prototypes of the kinds that were seen."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
@@ -84,6 +84,13 @@ class Scaffold(FedAvg):
         """The model, and what the change of c_i is in c."""
         share = local.turn.portion
         return super().upload(local) | under("control", {n: share * change for n, change in local.scratch.items()})
+
+    def traffic(
+        self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
+    ) -> tuple[int, int]:  # fmt: skip
+        """Clients get c as well."""
+        controls = [f"control.{name}" for name in shared if f"control.{name}" in server]
+        return super().traffic(sent, server, [*shared, *controls], trained)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """x + eta_g (mean - x), and c + the change of c; buffers are averaged."""

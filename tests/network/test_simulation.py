@@ -391,7 +391,7 @@ def test_the_columns_follow_the_splits(simulate: Callable, data: TaskData) -> No
         names = {name.removeprefix(f"{split}_") for name in row if name.startswith(f"{split}_")}
         assert names == {f"{m}_{s}" for m in metric_names(data.task) for s in ("mean", "std", "worst")}
     assert {name for name in row if name.startswith("test_")} == {f"test_{m}" for m in metric_names(data.task)}
-    assert list(row)[:4] == ["round", "local_loss", "local_steps", "seconds"]
+    assert list(row)[:6] == ["round", "local_loss", "local_steps", "bytes_up", "bytes_down", "seconds"]
 
 
 def test_states_beyond_the_memory_change_nothing(simulate: Callable) -> None:
@@ -518,7 +518,7 @@ def test_evaluations_come_every_so_many_rounds_and_change_nothing(tmp_path: Path
     always, seldom = (federation(name, tmp_path / str(every), evaluate_every=every) for every in (1, 2))
     expected, rows = always.train(), seldom.train()
     assert [row["round"] for row in rows if len(row) == len(rows[0])] == [0, 2, 3]
-    assert rows[1].keys() == {"round", "local_loss", "local_steps", "seconds"}
+    assert rows[1].keys() == {"round", "local_loss", "local_steps", "bytes_up", "bytes_down", "seconds"}
     for row, other in zip(rows, expected, strict=True):
         assert all(row[name] == other[name] for name in row.keys() - {"seconds", "local_loss"})
     assert all(torch.equal(always.server[name], seldom.server[name]) for name in always.server)
@@ -603,3 +603,24 @@ def test_a_round_without_any_finite_loss_ends_the_run(tmp_path: Path) -> None:
     settings = replace(SETTINGS, n_rounds=2, init_lr=1e30, sgd_per_epoch=4)
     with pytest.raises(UserError, match=r"not finite in round 1: client 0 in step \d, client 1 in step \d"):
         quadratic(method("fedavg"), tmp_path / "run", settings, on_nan="skip_client").train()
+
+
+# Costs
+
+
+@pytest.mark.parametrize(
+    "name, settings, up, down",
+    [
+        ("fedavg", {}, 40, 40), ("fedavg", {"train": "head"}, 20, 20), ("fedper", {}, 20, 20), ("local", {}, 0, 0),
+        ("scaffold", {}, 80, 80), ("scaffold", {"train": "head"}, 40, 40), ("fednova", {}, 44, 40),
+        ("fedamp", {}, 40, 40), ("fedavgm", {}, 40, 40),
+    ],
+)  # fmt: skip
+def test_bytes_are_those_of_ten_numbers(tmp_path: Path, name: str, settings: dict, up: int, down: int) -> None:
+    run = q.trained(q.method(name), tmp_path, replace(q.SETTINGS, **settings))
+    assert [(row["bytes_up"], row["bytes_down"]) for row in run.rows] == [(0, 0), (up, down), (up, down)]
+    costs = run.costs()
+    assert (costs["parameters"], costs["bytes_up"], costs["bytes_down"]) == (10, up, down)
+    assert costs["parameters_trained"] == (5 if settings else 10)
+    assert costs["parameters_sent"] == {"fedper": 5, "local": 0, "fedamp": 0}.get(name, costs["parameters_trained"])
+    assert costs["seconds"] > 0 and costs["peak_memory"] > 2**20

@@ -1,0 +1,78 @@
+"""What runs cost: parameters, operations, bytes, time and memory, and how memory goes with the batch size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from reports.finished import finished_runs
+from reports.labels import method_label, task_label
+from utils.files import read_json
+from utils.plots import save
+
+_SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
+_CENTRAL = "central"
+# Columns of the table: from what they are made, and over what.
+_COLUMNS = {
+    "parameters, 10⁶": ("parameters", 1e6),
+    "trained, 10⁶": ("parameters_trained", 1e6),
+    "sent, 10⁶": ("parameters_sent", 1e6),
+    "forward MACs of an image, 10⁶": ("forward_macs", 1e6),
+    "MB a client and round up": ("bytes_up", 1e6),
+    "MB down": ("bytes_down", 1e6),
+    "s a round or epoch": ("seconds", 1),
+    "peak memory, MiB": ("peak_memory", 2**20),
+}
+
+
+def read_costs(result_path: Path) -> pd.DataFrame:
+    """The costs of all finished runs that noted them, a row a run: its setting, and the values of `_COLUMNS`.
+
+    nan where a run has no such cost, as central training sends nothing. Empty without runs.
+    """
+    rows: list[dict[str, Any]] = []
+    for stage in ("train_centralized", "test_federated"):
+        for run in finished_runs(result_path / stage):
+            costs = read_json(run.path / "summary.json", stage).get("costs")
+            if costs:
+                about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
+                values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
+                rows.append({name: about.get(name, "") for name in _SETTING} | values)
+    return pd.DataFrame(rows)
+
+
+def costs_table(costs: pd.DataFrame) -> pd.DataFrame:
+    """The means over the runs of a setting, as text, a row each; devices have a column where they differ."""
+    rows = []
+    for setting, runs in costs.groupby(_SETTING, sort=False):
+        values = {name: "" if pd.isna(mean) else f"{mean:.4g}" for name, mean in runs[list(_COLUMNS)].mean().items()}
+        rows.append(dict(zip(_SETTING, setting, strict=True)) | {"runs": len(runs)} | values)
+    table = pd.DataFrame(rows)
+    return table if table["device"].nunique() > 1 else table.drop(columns="device")
+
+
+def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
+    """Peak memory by batch size, a line for each network and method that ran on a GPU with several; None without any.
+
+    In main memory the peak is that of a whole process, with its libraries, and says little of the network.
+    """
+    on_gpu = costs[costs["device"] != "cpu"]
+    memory = "peak memory, MiB"
+    figure = Figure((5, 3.5), layout="constrained")
+    axes, drawn = figure.subplots(), False
+    for setting, runs in on_gpu.groupby([name for name in _SETTING if name != "batch_size"], sort=False):
+        task, method, encoder, decoder, size, part, _ = setting
+        by_size = runs.groupby("batch_size")[memory].mean()
+        if len(by_size) > 1:
+            trained = "" if part == "all" else f", {part} only"
+            about = f"{task_label(task)}, {method_label(method)}: {encoder}, {decoder}, {size} px{trained}"
+            axes.plot(by_size.index, by_size, marker="o", label=about)
+            drawn = True
+    if not drawn:
+        return None
+    axes.set(xlabel="batch size", ylabel=memory, title="GPU memory by batch size", ylim=(0, None))
+    axes.legend(fontsize="small")
+    return save(figure, path)

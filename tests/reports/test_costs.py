@@ -1,0 +1,57 @@
+"""The table of costs and the figure of memory, from made-up run directories with known values."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from reports.costs import costs_table, memory_by_batch, read_costs
+
+
+def write(folder: Path, stage: str, args: dict, costs: dict | None) -> None:
+    number = len(list(folder.rglob("summary.json")))
+    path = folder / stage / f"run{number}"
+    path.mkdir(parents=True)
+    about = {"task": "normal", "rand_seed": number, "encoder": "tiny", "decoder": "taskonomy", "image_size": 32}
+    about |= {"batch_size": 16, "train": "all"} | args
+    (path / "args.json").write_text(json.dumps(about))
+    (path / "summary.json").write_text(json.dumps({"costs": costs} if costs else {}))
+    os.utime(path / "summary.json", (1000 + number, 1000 + number))
+
+
+def costs(device: str = "cpu", memory: int = 300, **more: float) -> dict:
+    base = {"parameters": 2_000_000, "parameters_trained": 500_000, "forward_macs": 7_500_000}
+    return {**base, "peak_memory": memory * 2**20, "device": device, "seconds": 2.0, **more}
+
+
+def test_means_over_runs_of_a_setting(tmp_path: Path) -> None:
+    write(tmp_path, "train_centralized", {}, costs())
+    for seconds in (1.0, 3.0):
+        traffic = {"parameters_sent": 250_000, "bytes_up": 1_000_000, "bytes_down": 2_000_000, "seconds": seconds}
+        write(tmp_path, "test_federated", {"method": "scaffold", "type": "iid"}, costs(**traffic))
+    write(tmp_path, "test_federated", {"method": "fedavg", "type": "iid"}, None)  # made before costs were noted
+    table = costs_table(read_costs(tmp_path))
+    assert list(table["method"]) == ["central", "scaffold"] and list(table["runs"]) == [1, 2]
+    assert "device" not in table
+    central, federated = table.to_dict("records")
+    assert (central["sent, 10⁶"], central["MB a client and round up"], central["s a round or epoch"]) == ("", "", "2")
+    assert [federated[name] for name in ("parameters, 10⁶", "trained, 10⁶", "sent, 10⁶")] == ["2", "0.5", "0.25"]
+    assert (federated["MB a client and round up"], federated["MB down"]) == ("1", "2")
+    assert (federated["forward MACs of an image, 10⁶"], federated["peak memory, MiB"]) == ("7.5", "300")
+
+
+def test_memory_is_drawn_where_a_gpu_had_several_batch_sizes(tmp_path: Path) -> None:
+    for size, memory in ((16, 400), (32, 700)):
+        write(tmp_path, "test_federated", {"method": "fedavg", "batch_size": size}, costs("cpu", memory))
+    assert memory_by_batch(read_costs(tmp_path), tmp_path / "memory.png") is None
+    for size, memory in ((16, 400), (32, 700), (64, 1300)):
+        write(tmp_path, "test_federated", {"method": "fedavg", "batch_size": size}, costs("NVIDIA H200", memory))
+    table = read_costs(tmp_path)
+    assert len(costs_table(table)) == 5 and "device" in costs_table(table)
+    assert memory_by_batch(table, tmp_path / "memory.png") == tmp_path / "memory.png"
+    assert (tmp_path / "memory.png").stat().st_size > 1000
+
+
+def test_nothing_without_runs(tmp_path: Path) -> None:
+    assert read_costs(tmp_path).empty
