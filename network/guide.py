@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class Guide:
             self._source[self._dealt] = rng.permutation(self._dealt)
         self._source_on_device = torch.from_numpy(self._source).to(data.device)
         self._vectors = _on_device(self.kept.features, data.device)
+        # Kept, for a step must not wait until they are copied to the device.
+        self._leading = cache(lambda size, device: torch.from_numpy(self.kept.leading(size)).to(device))
 
     def contrast(self, kind: str, groups: np.ndarray) -> None:
         """Set what there is to choose among; UserError where there is nothing.
@@ -78,8 +81,8 @@ class Guide:
 
     def compared(self, features: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, F) and vectors (…, d), both cut to the same number of numbers and made unit length."""
-        columns = torch.from_numpy(self.kept.leading(features.shape[1])).to(vectors.device)
-        cut = vectors.index_select(-1, columns).to(features.device, features.dtype)
+        cut = vectors.index_select(-1, self._leading(features.shape[1], vectors.device))
+        cut = cut.to(features.device, features.dtype)
         if features.shape[1] > cut.shape[-1]:
             features = F.adaptive_avg_pool1d(features[:, None], cut.shape[-1])[:, 0]
         return F.normalize(features, dim=-1), F.normalize(cut, dim=-1)
