@@ -1,0 +1,59 @@
+"""What a newcomer writes: the worked examples of docs/extending.md do what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from models import encoders
+from models.task_model import ModelConfig, TaskModel
+from network.algorithms import ALGORITHMS
+from network.partition import rules
+from tests.conftest import ROOT
+from tests.network import quadratic as q
+
+
+def example(definition: str, names: dict[str, Any] | None = None) -> Any:
+    """What the page's example defines, run with these names at hand."""
+    page = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if definition in code]
+    found = dict(names or {})
+    exec(compile(code, "docs/extending.md", "exec"), found)
+    return found[definition.split()[1].split("(")[0]]
+
+
+def test_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ALGORITHMS, "clipped", example("class ClippedFedAvg(FedAvg)"))
+
+    def clipped(update: np.ndarray, most: float) -> np.ndarray:
+        return update * min(1.0, most / np.linalg.norm(update))
+
+    for most in (0.1, 100.0):
+        x = q.START
+        for _ in range(2):
+            x = q.average([x + clipped(q.descend(x, client) - x, most) for client in range(2)])
+        method = q.method("clipped", clip=most)
+        assert q.close(q.server_of(q.trained(method, tmp_path / str(most))), x)
+
+
+def test_partition_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Callable[[str], None]) -> None:
+    monkeypatch.setitem(rules.PARTITIONERS, "power_law", example("def power_law(", vars(rules)))
+    np.save(tmp_path / "labels.npy", np.repeat([0, 1, 2], 50))
+    run_here("make_partition.py --labels labels.npy --n_clients 4 --alpha 1 --partition power_law --output_path out")
+    # Beyond one each, 146 images as 1, 1/2, 1/3 and 1/4: 70.08, 35.04, 23.36 and 17.52.
+    assert [len(images) for images in json.loads((tmp_path / "out/clients.json").read_text())] == [71, 36, 24, 19]
+
+
+def test_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = encoders.EncoderEntry(example("def _strided(", vars(encoders)), image_size=32, n_skips=3)
+    monkeypatch.setitem(encoders.ENCODERS, "strided", entry)
+    model = TaskModel(ModelConfig("normal", encoder="strided", image_size=32, norm="group"))
+    outputs = model(torch.rand(2, 3, 32, 32))
+    assert outputs.features.shape == (2, 64) and outputs.output.shape == (2, 3, 32, 32)
