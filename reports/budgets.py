@@ -74,13 +74,13 @@ def budget_tables(
 
 
 def _settings(runs: list[Finished]) -> list[str]:
-    """What tells each run from the others of its task besides alpha and the seed."""
+    """What tells each run from the others of its task and method besides alpha and the seed: what it was given."""
     said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
-    varying = differing(said, [name for name in said if name not in {"task", "method", "alpha", "rand_seed"}], ["task"])
-    own = [{name for name in varying if name in run.args} for run in runs]
+    fixed = {"task", "method", "alpha", "rand_seed"}
+    varying = differing(said, [name for name in said if name not in fixed], ["task", "method"])
     return [
-        ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if name in names)])
-        for run, names in zip(runs, own, strict=True)
+        ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if run.args.get(name))])
+        for run in runs
     ]
 
 

@@ -1,18 +1,39 @@
-"""Ten thousand clients, ten of which take part in a round."""
+"""Ten thousand clients and a hundred thousand, ten of which take part in a round."""
 
 from __future__ import annotations
 
+import tracemalloc
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from accelerate import Accelerator
+from torch import Tensor
 
+from datasets.task_data import Batch
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
 from network.client import Turn
+from network.partition.dealing import deal
+from network.partition.heterogeneity import report
 from network.simulation import Simulation
-from tests.network.quadratic import CLIENTS, SETTINGS, START, close, descend, loss, server_of, simulation
+from tests.network.quadratic import (
+    CLIENTS,
+    SETTINGS,
+    START,
+    Quadratic,
+    QuadraticData,
+    close,
+    descend,
+    loss,
+    method,
+    server_of,
+    simulation,
+)
+from utils.runs import Run
 
 N_CLIENTS, A_ROUND = 10_000, 10
 IMAGES = [np.array([client % 8]) for client in range(N_CLIENTS)]
@@ -57,3 +78,43 @@ def test_states_beyond_the_memory_lie_on_the_disk(tmp_path: Path) -> None:
         if name.startswith("control."):
             mean = sum(state[name].double() for state in own.values()) / N_CLIENTS
             assert close(control.numpy(), mean.numpy(), 1e-4) and mean.abs().max() > 0
+
+
+class Photographs(QuadraticData):
+    """1.3 million of them, which repeat eleven."""
+
+    def __init__(self, labels: np.ndarray) -> None:
+        self.labels, self.test = torch.from_numpy(labels), np.arange(11)
+
+    def batch(self, positions: Tensor) -> Batch:
+        return super().batch(positions % 11)
+
+
+def peak_of(n_users: int, folder: Path) -> int:
+    """The most memory, in bytes, that it takes to deal all photographs, say how uneven that is, and train on some."""
+    rng = np.random.default_rng(0)
+    users, labels = rng.permutation(np.arange(1_300_000) % n_users), rng.integers(1203, size=1_300_000)
+    data, arguments = Photographs(labels), {"virtual_client_size": 16, "batch_size": 8, "clients_per_round": A_ROUND}
+    tracemalloc.start()
+    dealing = deal("natural", users, n_users, 1.0, 0)
+    values = report(dealing.client_of, labels, n_users)
+    assert values["smallest_client"] == values["largest_client"] == 1_300_000 // n_users
+    algorithm = method("fedavgm", importance_reweighting="class", **arguments)
+    run = Simulation(
+        Quadratic(), data, dealing.clients, [np.zeros(0, np.int64)] * n_users, users, algorithm,
+        replace(SETTINGS, n_rounds=3), Accelerator(cpu=True), Run(folder), 0,
+    )  # fmt: skip
+    run.settle_pace()
+    for round in range(3):
+        row = run._train_round(round)
+        assert row["local_steps"] == 2 and np.isfinite(row["local_loss"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not close(server_of(run), START)
+    return peak
+
+
+def test_a_hundred_thousand_users_of_thirteen_photographs_take_the_memory_of_a_thousand(tmp_path: Path) -> None:
+    few, many = peak_of(1000, tmp_path / "few"), peak_of(100_000, tmp_path / "many")
+    # A client is a list's entry and an array's head; a table of clients and classes alone would have 960 MB.
+    assert many - few < 100_000 * 1500 and few < 3e8
