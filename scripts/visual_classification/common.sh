@@ -101,17 +101,20 @@ reweighted_users() {
     done
 }
 
-# Landmarks' users with and without importance reweighting towards the uniform test images: table 4, figures 5 and 7.
+# reweighted_landmarks PART…: landmarks' users with and without importance reweighting towards the uniform test images,
+# training the two last layers (`decoder`) or `all`: table 4, figures 5 and 7.
 reweighted_landmarks() {
-    local counts="10 50 100" method by k
-    [ "$scale" = paper ] || counts="4 10"
+    local parts="$*" counts="10 50 100" part method by k
+    [ "$scale" = paper ] || { parts=all counts="4 10"; } # the built-in network's encoder is random before training
     use reweighted_landmarks landmarks
-    central
-    for method in fedavg fedavgm; do
-        for by in none class; do
-            for k in $counts; do
-                federated --method "$method" --clients_per_round "$k" --importance_reweighting "$by" \
-                    --importance_target held_out
+    for part in $parts; do
+        central --train "$part"
+        for method in fedavg fedavgm; do
+            for by in none class; do
+                for k in $counts; do
+                    federated --method "$method" --clients_per_round "$k" --train "$part" \
+                        --importance_reweighting "$by" --importance_target held_out
+                done
             done
         done
     done

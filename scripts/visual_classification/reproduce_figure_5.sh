@@ -6,5 +6,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
 reweighted_users
 figure progress
 data=${LANDMARKS:-$data}
-reweighted_landmarks
+reweighted_landmarks decoder all
 figure progress

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Landmarks with and without importance reweighting, all layers, accuracy at a round.   [--scale builtin|paper]
+# Landmarks with and without importance reweighting, two layers and all, accuracy at a round.   [--scale builtin|paper]
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-reweighted_landmarks
+reweighted_landmarks decoder all
 tables $(budgets)
