@@ -39,7 +39,13 @@ def main() -> None:
     args = parse_args()
     from network.partition.arrays import read_arrays
     from network.partition.dealing import PARTITION_FILE, deal_as_asked
-    from network.partition.heterogeneity import class_variance_share, report, report_text, sparse_counts
+    from network.partition.heterogeneity import (
+        beyond_chance,
+        class_variance_share,
+        report,
+        report_text,
+        sparse_counts,
+    )
     from network.partition.rules import WITHOUT_ALPHA
     from utils.files import write_json
     from utils.partition_plots import distribution
@@ -54,7 +60,8 @@ def main() -> None:
     for name, groups in arrays.shown.items():
         counts = sparse_counts(dealing.client_of, groups, dealing.n_clients)
         if name == "label":
-            values["target_variance_share"] = class_variance_share(counts)
+            share = class_variance_share(counts)
+            values["target_variance_share"] = beyond_chance(share, dealing.n_clients, int(counts.sum()))
         distribution(counts, title, name, args.output_path / "figures" / f"{name}s.png")
     write_json(args.output_path / "heterogeneity.json", values)
     print(report_text(values))

@@ -12,33 +12,17 @@ from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
-from models.targets import countable
 from models.task_model import load_model
 from models.training import early_file
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting
 from network.partition.dealing import Dealing
+from network.partition.explained import target_share
 from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
 
 _CHUNK = 64
-
-
-def mean_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
-    """Each image's target averaged over its pixels that count, a number per channel: (N, C) float64.
-
-    N is the number of all images; those that are not among `positions`, or have nothing that counts, are NaN. Ids
-    become the shares of the classes, and boxes those that they cover. What is left of a map is how much of what an
-    image shows, not where.
-    """
-    means = np.full((len(data), data.task.out_channels), np.nan)
-    for at in torch.from_numpy(positions).split(_CHUNK):
-        values, valid = countable(data.task, data.batch(at))
-        weight = valid.expand_as(values).flatten(2) if values.ndim > 2 else valid.expand_as(values)[..., None]
-        sums = torch.where(weight, values.reshape(weight.shape), 0).sum(2, dtype=torch.float32)
-        means[at.numpy()] = (sums / weight.sum(2)).cpu().numpy()
-    return means
 
 
 def gradient_dispersion(
@@ -91,9 +75,9 @@ def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Acce
     central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
     """
     projection = read_projection(args.task, data.table, args.assignment_files_path)
-    targets = mean_targets(data, np.flatnonzero(dealing.client_of >= 0))
     groups, _ = described_by(dealing, args.type, data.table)
-    values = report(dealing.client_of, groups, dealing.n_clients, projection, targets)
+    values = report(dealing.client_of, groups, dealing.n_clients, projection)
+    values["target_variance_share"] = target_share(data, dealing.client_of, dealing.n_clients)
     if data.task.boxes:
         values |= unevenness(data.table, dealing.client_of, dealing.n_clients)
     values |= _of_reweighting(dealing, groups, data, args)

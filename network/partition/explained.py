@@ -6,38 +6,56 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 
-from datasets.task_data import TaskData
+from datasets.task_data import TaskData, evenly
 from models.embeddings import fit_kmeans
 from models.features import shrunk_target
-from network.partition.heterogeneity import variance_share
+from network.partition.heterogeneity import beyond_chance, variance_share
 from utils.plots import shares
 
 CLUSTERS, CLASSES, CEILING = "clusters", "classes", "ceiling"
 # Below so much of the ceiling, a split by the clusters says little about the task.
 ENOUGH = 0.5
-_CHUNK = 256
+_CHUNK, _MOST = 256, 10_000
 
 
 def share_explained(values: np.ndarray, groups: np.ndarray) -> float:
-    """Share of the variance of `values` that the groups explain, corrected for chance: 0 for random groups on average.
-
-    Eta squared, see `variance_share`, less what random groups of any sizes explain, (K - 1) / (n - 1), over the most
-    that is left: epsilon squared of a one-way analysis of variance (Kelley 1935). At most 1; below 0 where groups
-    explain less than chance would.
+    """Share of the variance of `values` that the groups explain, `beyond_chance`: at most 1, 0 for random groups.
 
     Args:
         values: (N, D), a row per image.
         groups: (N,) each image's group, -1 for none; these images do not count.
     """
-    names, group = np.unique(groups[groups >= 0], return_inverse=True)
-    n_images, n_groups = len(group), len(names)
-    if n_images <= n_groups:
-        return 0.0
-    of_group = np.full(len(groups), -1)
-    of_group[groups >= 0] = group
-    chance = (n_groups - 1) / (n_images - 1)
-    return (variance_share(values, of_group, n_groups) - chance) / (1 - chance)
+    names, group = np.unique(groups, return_inverse=True)
+    of_group = np.where(groups >= 0, group - (names < 0).sum(), -1)
+    n_groups = int((names >= 0).sum())
+    return beyond_chance(variance_share(values, of_group, n_groups), n_groups, int((groups >= 0).sum()))
+
+
+def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float:
+    """Share of the variance of the targets, in a grid of 8 by 8 cells, that lies between clients, `beyond_chance`.
+
+    How much of what the task is about a partition sets apart: a number between 0 and 1 that needs no model and compares
+    tasks. The images are gone through once, in memory for one sum per client.
+
+    Args:
+        data: the task's images.
+        client_of: (N,) each image's client, -1 for nobody.
+        n_clients: number of clients.
+    """
+    dealt = np.flatnonzero(client_of >= 0)
+    sizes = np.bincount(client_of[dealt], minlength=n_clients)
+    sums, squares = 0.0, 0.0
+    for at in np.split(dealt, range(_CHUNK, len(dealt), _CHUNK)):
+        values = shrunk_targets(data, at).astype(np.float64)
+        of_client = csr_matrix((np.ones(len(at)), (client_of[at], range(len(at)))), (n_clients, len(at)))
+        sums = sums + of_client @ values
+        squares += np.square(values).sum()
+    of_all = np.square(np.sum(sums, axis=0)).sum() / len(dealt)
+    total = squares - of_all
+    between = (np.square(sums).sum(axis=1) / np.maximum(sizes, 1)).sum() - of_all
+    return beyond_chance(between / total, n_clients, len(dealt)) if total > 1e-12 * squares else 0.0
 
 
 def shrunk_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
@@ -53,9 +71,10 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
     many clusters: the ceiling. It is one of the same images, so that a model that has learnt the targets of its
     training images by heart reaches it, too.
     """
-    targets = shrunk_targets(data, data.train)
-    found = {CLUSTERS: share_explained(targets, clusters[data.train])}
-    labels = data.table.labels[data.train]
+    images = evenly(data.train, _MOST)
+    targets = shrunk_targets(data, images)
+    found = {CLUSTERS: share_explained(targets, clusters[images])}
+    labels = data.table.labels[images]
     if (labels >= 0).any():
         found[CLASSES] = share_explained(targets, labels)
     return found | {CEILING: share_explained(targets, fit_kmeans(targets, n_clusters, seed).labels_)}

@@ -19,7 +19,7 @@ _WORDING = {
     "effective_groups": ("effective groups a client", "1 to {groups}"),
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
     "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
-    "target_variance_share": ("target variance between clients, share", "0 to 1, by chance {chance:.3f}"),
+    "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
     "box_emd": ("earth mover's distance of boxes' categories", "0 to 2"),
     "boxes_variance_share": ("variance of boxes an image between clients, share", "0 to 1, by chance {chance:.3f}"),
     "box_size_variance_share": ("variance of box sizes between clients, share", "0 to 1, by chance {chance:.3f}"),
@@ -149,6 +149,18 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
     return float(between / total) if total > 0 else 0.0
 
 
+def beyond_chance(share: float, n_groups: int, n_images: int) -> float:
+    """A `variance_share` without what random groups of any sizes reach on average: 0 for these, at most 1.
+
+    Random groups explain (K - 1) / (n - 1) of n images' variance; that is taken off, and from the most that is left:
+    epsilon squared of a one-way analysis of variance (Kelley 1935). 0 where there are as many groups as images.
+    """
+    if n_images <= n_groups:
+        return 0.0
+    chance = (n_groups - 1) / (n_images - 1)
+    return (share - chance) / (1 - chance)
+
+
 def class_variance_share(counts: Counts) -> float:
     """`variance_share` of classes as one-hot rows, from their counts (clients, classes): Goodman and Kruskal's tau."""
     of = _Shares(counts)
@@ -157,9 +169,8 @@ def class_variance_share(counts: Counts) -> float:
 
 
 def report(
-    client_of: np.ndarray, groups: np.ndarray, n_clients: int, embeddings: np.ndarray | None = None,
-    targets: np.ndarray | None = None,
-) -> dict[str, float]:  # fmt: skip
+    client_of: np.ndarray, groups: np.ndarray, n_clients: int, embeddings: np.ndarray | None = None
+) -> dict[str, float]:
     """All measures of a partition by name.
 
     Args:
@@ -167,7 +178,6 @@ def report(
         groups: (N,) each image's group, -1 for none.
         n_clients: number of clients.
         embeddings: (N, D), for the Fréchet distance, which is left out without them.
-        targets: (N, D), a few numbers per image that describe its target, for their variance between clients.
     """
     counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
@@ -184,21 +194,18 @@ def report(
     }
     if embeddings is not None:
         values["frechet"] = relative_frechet(embeddings, client_of, n_clients)
-    if targets is not None:
-        values["target_variance_share"] = variance_share(targets, client_of, n_clients)
     return values
 
 
 def report_text(values: Mapping[str, float]) -> str:
     """The report for the console: a line for the sizes, and a line a measure."""
-    chance = (values["clients"] - 1) / max(values["images_dealt"] - 1, 1)
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
         f"{values['images_dealt']} in all, of {values['groups']} groups"
     ]
     for name, (wording, bounds) in _WORDING.items():
         if name in values:
-            lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values, chance=chance)}")
+            lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values)}")
     return "\n".join(lines)
 
 

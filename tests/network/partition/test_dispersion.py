@@ -21,7 +21,7 @@ from models.task_model import ModelConfig, Outputs, TaskModel, save_model
 from models.training import early_file
 from network.algorithms.fedavg import FedAvg
 from network.partition.dealing import deal
-from network.partition.dispersion import gradient_dispersion, mean_targets, measure
+from network.partition.dispersion import gradient_dispersion, measure
 
 CPU = torch.device("cpu")
 SIZE = 16
@@ -29,35 +29,6 @@ SIZE = 16
 
 def open_data(table: Table, task: str) -> TaskData:
     return TaskData(table, table.bind(get_task(task)), SIZE, CPU)
-
-
-@pytest.mark.parametrize("task", ["depth_euclidean", "normal", "principal_curvature"])
-def test_mean_target_of_maps_counts_pixels_that_count(table: Table, task: str) -> None:
-    data = open_data(table, task)
-    means = mean_targets(data, data.train)
-    assert means.shape == (len(data), data.task.out_channels)
-    assert np.isnan(means[data.test]).all()
-    for position in data.train[:5]:
-        batch = data.batch(torch.tensor([position]))
-        valid = batch.valid.expand_as(batch.target)[0]
-        expected = [float(channel[mask].mean()) for channel, mask in zip(batch.target[0], valid, strict=True)]
-        assert means[position] == pytest.approx(expected, abs=1e-5)
-
-
-def test_mean_target_of_ids_is_their_shares(table: Table) -> None:
-    data = open_data(table, "segment_semantic")
-    position = int(data.train[3])
-    batch = data.batch(torch.tensor([position]))
-    ids = batch.target[batch.valid].numpy()
-    expected = np.bincount(ids, minlength=data.task.out_channels) / len(ids)
-    assert mean_targets(data, data.train)[position] == pytest.approx(expected, abs=1e-6)
-
-
-def test_mean_target_of_classes_is_one_hot(table: Table) -> None:
-    data = open_data(table, "class_scene")
-    means = mean_targets(data, data.train)[data.train]
-    assert (means.argmax(axis=1) == table.labels[data.train]).all()
-    assert means.sum(axis=1) == pytest.approx(1)
 
 
 class Line(nn.Module):

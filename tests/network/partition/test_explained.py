@@ -12,7 +12,14 @@ from scipy.stats import f_oneway
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from network.partition.explained import report_explained, share_explained, target_explained
+from network.partition import explained
+from network.partition.explained import (
+    report_explained,
+    share_explained,
+    shrunk_targets,
+    target_explained,
+    target_share,
+)
 
 
 def test_it_is_epsilon_squared_of_an_analysis_of_variance() -> None:
@@ -38,6 +45,21 @@ def test_images_in_no_group_do_not_count() -> None:
     values = np.array([[0.0], [0.0], [1.0], [1.0], [9.0]])
     assert share_explained(values, np.array([5, 5, 7, 7, -1])) == pytest.approx(1.0)
     assert share_explained(values, np.array([0, 1, 2, -1, -1])) == 0.0  # as many groups as images say nothing
+
+
+@pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic", "class_scene"])
+def test_what_lies_between_clients_is_the_same_in_one_matrix_and_in_parts(
+    table: Table, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))
+    client_of = np.full(len(data), -1)
+    client_of[data.train] = np.random.default_rng(2).integers(0, 5, len(data.train))
+    expected = share_explained(shrunk_targets(data, np.arange(len(data))), client_of)
+    monkeypatch.setattr(explained, "_CHUNK", 7)
+    assert target_share(data, client_of, 5) == pytest.approx(expected, abs=1e-6)
+    client_of[data.train] = data.table.labels[data.train]
+    if task == "class_scene":
+        assert target_share(data, client_of, len(table.class_names)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("task", ["depth_euclidean", "class_scene"])
