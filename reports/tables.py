@@ -22,7 +22,11 @@ LOSS_COLUMNS = {
     "test": ("test_loss",),
 }
 _SETTING = ["task", "method", "alpha"]
-_SKEW = {"emd": "EMD", "gradient_dispersion": "V"}
+SKEW = {
+    "target_variance_share": "target share",
+    "emd": "EMD",
+    "gradient_dispersion": "V",
+}  # by what heterogeneity.json calls it
 _NOT_IID = {
     "type",
     "alpha",
@@ -103,7 +107,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{split}_trivial"] = summary["trivial"].get(split, {}).get("loss", np.nan)
             row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
-        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in _SKEW})
+        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in SKEW})
     return pd.DataFrame(rows)
 
 
@@ -117,7 +121,7 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     columns of the setting: no two settings are ever mixed. Empty where no setting has both splits.
     """
     rows = []
-    for fixed, part, iid in _settings(runs, _SETTING):
+    for fixed, part, iid in settings(runs, _SETTING):
         by_type = {kind: group.set_index("rand_seed") for kind, group in part.groupby("type")}
         if not {"class_based", "embedding_based"} <= set(by_type):
             continue
@@ -136,9 +140,9 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     split is. Other arguments that differ become columns, as in `compare`. Empty where all runs are of IID splits.
     """
     rows = []
-    for fixed, part, iid in _settings(runs, [*_SETTING[:2], "type", "alpha"]):
+    for fixed, part, iid in settings(runs, [*_SETTING[:2], "type", "alpha"]):
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-        skew = {label: f"{dealt[name].mean():.2f}" for name, label in _SKEW.items() if dealt[name].notna().any()}
+        skew = {label: f"{dealt[name].mean():.2f}" for name, label in SKEW.items() if dealt[name].notna().any()}
         split, alpha = fixed.pop("type").removesuffix("_based"), fixed.pop("alpha")
         has_alpha = "partition" not in dealt or not set(dealt["partition"]) <= WITHOUT_ALPHA
         named = {name: fixed.pop(name) for name in _SETTING[:2]}
@@ -162,7 +166,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna("")
 
 
-def _settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
+def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
     """The runs of splits other than IID by setting, in order, each with the IID runs, by seed, that they compare with.
 
     A setting is the columns `by`, and the other arguments that differ within a task and method. What a random split
@@ -185,7 +189,7 @@ def _settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str,
 def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Losses and skew of the same seeds' runs under the three kinds of partition, a row per split that has losses."""
     skew = {f"{kind}_{name}": runs[name].mean()
-            for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), _SKEW)}  # fmt: skip
+            for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), SKEW)}  # fmt: skip
     for split in SPLITS:
         column = f"{split}_loss"
         if embedding[column].notna().any():
@@ -205,7 +209,7 @@ def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str
 
 
 def _measured(column: str) -> bool:
-    return column in _SKEW or column.endswith(("_loss", "_trivial", "_model"))
+    return column in SKEW or column.endswith(("_loss", "_trivial", "_model"))
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
@@ -219,7 +223,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         skew = {
             f"{label} class / embedding": f"{row[f'class_{name}']:.2f} / {row[f'embedding_{name}']:.2f}"
-            for name, label in _SKEW.items()
+            for name, label in SKEW.items()
             if np.isfinite(row[f"class_{name}"])
         }
         rows.append(
@@ -287,5 +291,5 @@ def about(row: Mapping[str, Any]) -> dict[str, Any]:
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """Task, method, alpha and the arguments that differ, of a row of `compare`."""
     measured = {"seeds", "class", "embedding", "iid", "trivial", "split", "model"}
-    measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in _SKEW}
+    measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in SKEW}
     return {name: value for name, value in row.items() if name not in measured}

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from reports.tables import SKEW
 from reports.verdicts import alpha_slopes, sentences, verdicts
 
 VERDICT = "loss under the embedding split (margin ±2 %)"
@@ -13,7 +14,7 @@ VERDICT = "loss under the embedding split (margin ±2 %)"
 
 def row(alpha: float, of_class: list[float], embedding: list[float], split: str = "train", **more: object) -> dict:
     """A row as `reports.tables.compare` makes them."""
-    skew = {f"{kind}_{name}": 0.5 for kind in ("class", "embedding") for name in ("emd", "gradient_dispersion")}
+    skew = {f"{kind}_{name}": 0.5 for kind in ("class", "embedding") for name in SKEW}
     losses = {"class": np.array(of_class), "embedding": np.array(embedding)}
     losses |= {"iid": np.ones(len(of_class)), "trivial": np.full(len(of_class), 4.0)}
     about = {"task": "normal", "method": "fedavg", "alpha": alpha, "seeds": list(range(len(of_class)))}

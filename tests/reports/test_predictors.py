@@ -1,0 +1,56 @@
+"""Which measure tells what a split costs: against SciPy's rank correlation, and measures that are made to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from reports.predictors import costs, predictors, rank_correlation
+
+
+def run(kind: str, loss: float, share: float, seed: int = 0, **more: object) -> dict[str, object]:
+    """A row as `reports.tables.read_runs` makes them."""
+    row = {"task": "normal", "method": "fedavg", "type": kind, "alpha": 0.1, "rand_seed": seed, "train_loss": loss}
+    return row | {"target_variance_share": share, "emd": 1.0, "gradient_dispersion": np.nan} | more
+
+
+def test_costs_are_over_the_iid_run_of_the_same_seed() -> None:
+    runs = pd.DataFrame(
+        [run("iid", 2.0, 0.0), run("iid", 4.0, 0.0, seed=1), run("class_based", 3.0, 0.1),
+         run("class_based", 5.0, 0.2, seed=1), run("embedding_based", 9.0, 0.3, seed=2)]
+    )  # fmt: skip
+    found = costs(runs)
+    # 3 over 2 and 5 over 4; seed 2 has no IID run.
+    assert found["increase"].tolist() == pytest.approx([50.0, 25.0])
+    assert found["target_variance_share"].tolist() == [0.1, 0.2]
+
+
+def test_rank_correlation_is_scipys() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 5, 30), rng.normal(size=30)
+    assert rank_correlation(first, second) == pytest.approx(spearmanr(first, second).statistic)
+    assert rank_correlation(np.ones(30), second) == 0.0
+
+
+def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
+    rng = np.random.default_rng(1)
+    increase = rng.normal(size=24)
+    table = pd.DataFrame(
+        {"task": ["depth", "normal", "edges"] * 8, "target_variance_share": np.exp(increase),
+         "emd": rng.normal(size=24), "gradient_dispersion": np.nan, "increase": increase}
+    )  # fmt: skip
+    first, second = predictors(table).to_dict("records")
+    assert (first["measure"], first["rank correlation"], first["without one task"]) == (
+        "target share", "1.00", "1.00 to 1.00",
+    )  # fmt: skip
+    assert (first["runs"], first["tasks"], first["within tasks"]) == (24, 3, "1.00")
+    assert float(first["p"]) <= 2 / 10000 and second["measure"] == "EMD" and float(second["p"]) > 0.05
+
+
+def test_few_runs_or_one_task_tell_nothing() -> None:
+    table = pd.DataFrame({"task": ["a", "b"] * 3, "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
+                          "increase": range(6)})  # fmt: skip
+    assert predictors(table).empty
+    assert predictors(pd.concat([table] * 3).assign(task="a")).empty
