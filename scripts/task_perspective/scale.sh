@@ -9,15 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-scale=builtin mode= given=
-while [ $# -gt 0 ]; do
-    case "$1" in
-        --scale) scale=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
-        --data) given=${2:-the empty name}; shift $(($# > 1 ? 2 : 1)) ;;
-        --test_mode) mode="--test_mode True"; shift ;;
-        *) echo "error: $1: the arguments are --scale builtin|paper, --data FOLDER and --test_mode" >&2; exit 2 ;;
-    esac
-done
+source scripts/arguments.sh "$@"
 case "$scale$mode" in
     builtin) data=data/sample_rooms results=results/sample_rooms ;;
     builtin*) data=data/sample_rooms_small results=results/test_mode ;;
