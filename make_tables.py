@@ -56,10 +56,10 @@ def main() -> None:
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         compare_tasks(args, folder)
-    costs = read_costs(args.result_path)
-    if not costs.empty:
-        write_table(costs_table(costs), folder / "costs")
-        memory_by_batch(costs, folder / "memory.png")
+    spent = read_costs(args.result_path)
+    if not spent.empty:
+        write_table(costs_table(spent), folder / "costs")
+        memory_by_batch(spent, folder / "memory.png")
     for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
         write_table(table, folder / name)
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
