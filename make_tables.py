@@ -36,7 +36,7 @@ def main() -> None:
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
-    from reports.predictors import costs, predictors
+    from reports.predictors import predictors, split_costs
     from reports.tables import compare, over_iid, read_central, read_clusters, read_runs
 
     folder = args.table_path or args.result_path / "tables"
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
-        comparison, splits, told = compare(runs), over_iid(runs), predictors(costs(runs))
+        comparison, splits, told = compare(runs), over_iid(runs), predictors(split_costs(runs))
         if not told.empty:
             write_table(told, folder / "predictors")
             print(f"which measure of a partition tells what it costs\n{narrow(told, ['measure'])}\n")

@@ -17,15 +17,15 @@ _LEAST = 8  # runs, below which a rank correlation says nothing
 _PERMUTATIONS = 9999
 
 
-def costs(runs: pd.DataFrame) -> pd.DataFrame:
+def split_costs(runs: pd.DataFrame) -> pd.DataFrame:
     """What each run of a split costs on the clients' own data, in percent over the IID run of its seed and setting.
 
     A row per run: `task`, the measures of its partition (those of `SKEW`), and `increase`. `runs` as `read_runs` makes.
     """
-    return pd.DataFrame(_costs(runs), columns=["task", *SKEW, "increase"]).dropna(subset="increase")
+    return pd.DataFrame(_rows(runs), columns=["task", *SKEW, "increase"]).dropna(subset="increase")
 
 
-def _costs(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
+def _rows(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         of_iid = iid["train_loss"].reindex(part["rand_seed"]).to_numpy()
         measured = part[[name for name in SKEW if name in part]].to_dict("records")
@@ -34,7 +34,7 @@ def _costs(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
 
 
 def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """How well each measure ranks the costs of splits (from `costs`), as text, the best first.
+    """How well each measure ranks the costs of splits (from `split_costs`), as text, the best first.
 
     Spearman's rank correlation over all runs, which asks that the measure compares between tasks; its range when any
     one task is left out; its mean within tasks; and p of a permutation test of no relation (two-sided, 9999 pairings).

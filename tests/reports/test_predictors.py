@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from reports.predictors import costs, predictors, rank_correlation
+from reports.predictors import predictors, rank_correlation, split_costs
 
 
 def run(kind: str, loss: float, share: float, seed: int = 0, **more: object) -> dict[str, object]:
@@ -21,7 +21,7 @@ def test_costs_are_over_the_iid_run_of_the_same_seed() -> None:
         [run("iid", 2.0, 0.0), run("iid", 4.0, 0.0, seed=1), run("class_based", 3.0, 0.1),
          run("class_based", 5.0, 0.2, seed=1), run("embedding_based", 9.0, 0.3, seed=2)]
     )  # fmt: skip
-    found = costs(runs)
+    found = split_costs(runs)
     # 3 over 2 and 5 over 4; seed 2 has no IID run.
     assert found["increase"].tolist() == pytest.approx([50.0, 25.0])
     assert found["target_variance_share"].tolist() == [0.1, 0.2]
