@@ -239,6 +239,6 @@ def test_the_report_draws_and_says(made: Path, teacher: Teacher, photographs: Ph
     kept = read_guidance(made, photographs.table, shortened=True)
     basis = Basis.load(made / "basis.safetensors", kept.about["inputs"], CPU)
     values = report_guidance(kept.features, basis, teacher, photographs, tmp_path)
-    assert {"layers.png", "cosines.png", "neighbours.png"} == {path.name for path in tmp_path.iterdir()}
+    assert {"layers", "cosines", "neighbours"} == {path.stem for path in tmp_path.iterdir()}
     assert -1 <= values["cosine of own and right text"] <= 1 and 0 <= values["knn own, all"] <= 1
     json.dumps(values)
