@@ -11,7 +11,7 @@ SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("*/reproduce_*.sh"
 NAMES = {
     "task_perspective": {
         "class_histogram", "distributions", "tsne", "rounds_fedavg", "rounds_methods", "increase_table",
-        "learning_rate", "local_steps", "predictions", "task_similarity",
+        "learning_rate", "local_steps", "predictions", "task_similarity", "backbones",
     },
     "visual_classification": {
         "table_1", "table_2", "table_3", "table_4", "table_5", "figure_4", "figure_5", "figure_6", "figure_7",

@@ -1,0 +1,77 @@
+"""Federations of networks of other libraries: resumed to the same bits, and one by one as side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+
+from datasets.table import Table
+from datasets.task_data import TaskData
+from datasets.tasks import TASKS
+from models.decoders import DECODERS
+from models.task_model import ModelConfig, TaskModel
+from network.simulation import Simulation
+from tests.network import quadratic as q
+from utils.runs import Run
+
+# Not MobileNets: new, with group norm over maps of a pixel, they turn a change of a millionth of the images into one of
+# a tenth of the way of four steps, in double precision, too; tests/models/test_decoders.py compares their gradients.
+NETWORKS = [
+    ("lenet", "linear"), ("tiny", "unet"), ("timm:test_efficientnet", "unet"), ("timm:test_vit", "taskonomy"),
+]  # fmt: skip
+RANDOM = ("tiny", "deeplabv3plus")  # drops out half of a layer
+
+
+def federation(
+    table: Table, folder: Path, network: tuple[str, str], n_rounds: int = 2, norm: str = "batch", **more: object
+) -> Simulation:  # fmt: skip
+    """Two clients, before the first round."""
+    encoder, decoder = network
+    torch.manual_seed(0)
+    task = table.bind(next(TASKS[name] for name in ("normal", "class_scene") if DECODERS[decoder].suits(TASKS[name])))
+    model = TaskModel(ModelConfig(task.name, encoder, 32, norm, classes=task.classes, decoder=decoder))
+    data = TaskData(table, task, 32, torch.device("cpu"))
+    settings = replace(
+        q.SETTINGS, batch_size=4, sgd_per_epoch=2, init_lr=0.01, augment="crop_flip", n_rounds=n_rounds,
+        encoder_lr_factor=0.5,
+    )  # fmt: skip
+    return Simulation(
+        model, data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64),
+        q.method("fedavg"), settings, Accelerator(cpu=True), Run(folder), 0, evaluate_every=9, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("clients_per_batch", [1, 2])
+@pytest.mark.parametrize("network", [*NETWORKS, RANDOM])
+def test_a_resumed_federation_ends_in_the_same_bits(
+    network: tuple[str, str], clients_per_batch: int, table: Table, tmp_path: Path
+) -> None:
+    through = federation(table, tmp_path / "through", network, clients_per_batch=clients_per_batch)
+    through.train()
+    federation(table, tmp_path / "stopped", network, 1, clients_per_batch=clients_per_batch).train()
+    torch.rand(7)  # another state of the generator than there was
+    resumed = federation(table, tmp_path / "stopped", network, clients_per_batch=clients_per_batch)
+    resumed.resume()
+    resumed.train()
+    assert len(resumed.rows) == 3 and through.server.keys() == resumed.server.keys()
+    assert all(torch.equal(tensor, resumed.server[name]) for name, tensor in through.server.items())
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_clients_side_by_side_come_where_they_come_one_by_one(
+    network: tuple[str, str], table: Table, tmp_path: Path
+) -> None:
+    ends = []
+    for n in (1, 2):
+        run = federation(table, tmp_path / str(n), network, norm="group", clients_per_batch=n)
+        start = {name: tensor.clone() for name, tensor in run.server.items()}
+        run.train()
+        ends.append({name: (tensor - start[name]).double() for name, tensor in run.server.items()})
+    way = torch.cat([tensor.flatten() for tensor in ends[0].values()])
+    apart = torch.cat([(ends[1][name] - tensor).flatten() for name, tensor in ends[0].items()])
+    assert 0 < apart.norm() < 1e-3 * way.norm()
