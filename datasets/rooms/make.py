@@ -294,10 +294,10 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     tasks = [(task, task.encoding) for task in bound if task.encoding is not None and task.encoding.domain in DOMAINS]
     figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
     axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
-    for axis, title in zip(axes[0], ["rgb", *(task.name for task, _ in tasks)], strict=True):
+    for axis, title in zip(axes[0], ["View", *(task.label for task, _ in tasks)], strict=True):
         axis.set_title(title, fontsize=9)
     for row, (scene_class, view) in zip(axes, rows, strict=True):
-        row[0].set_ylabel(names[scene_class], fontsize=9)
+        row[0].set_ylabel(names[scene_class].replace("_", " "), fontsize=9)
         row[0].set(xticks=[], yticks=[])
         row[0].imshow(Image.open(data_path / view.path("rgb")))
         for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
