@@ -76,7 +76,9 @@ class FedDifRC(FedAvg):
 
     def reads(self) -> list[Path]:
         """What says from what the teacher's vectors were made."""
-        return [self.guidance_path / "guidance.json"] if self.tdcl_weight or self.ndcr_weight else []
+        from models.guidance import ABOUT
+
+        return [self.guidance_path / ABOUT] if self.tdcl_weight or self.ndcr_weight else []
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Read what the teacher said, and call the teacher where it is asked again."""
