@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from reports.statistics import interval
 from utils.plots import IMAGES, palette, save
 
 _PANEL = (4.2, 3.2)  # inches
+_LETTERS_AN_INCH = 14  # of a legend, at least
 _AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
 
 
@@ -42,7 +44,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
                 lines[name] = axis.plot(at, mean, color=colours[name], lw=1.3, label=name)[0]
             axis.set(xlabel=label, ylabel=f"{task_label(task)}\n{metric}, {IMAGES['test']}" if column == 0 else "")
             axis.grid(alpha=0.3)
-    figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=2, fontsize="x-small")
+    _legend(figure, list(lines.values()), list(lines))
     return save(figure, path)
 
 
@@ -68,9 +70,16 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
         axis.set(title=task_label(task), xlabel="earth mover's distance to the population", ylim=(0, None),
                  ylabel=f"{metric} over central training's" if column == "relative" else metric)  # fmt: skip
         axis.grid(alpha=0.3)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="x-small")
+    _legend(figure, *figure.axes[0].get_legend_handles_labels())
     return save(figure, path)
+
+
+def _legend(figure: Figure, handles: list, labels: list[str]) -> None:
+    """Below the panels, in two columns where these have the place, and with lines of the figure's width."""
+    letters = int(_LETTERS_AN_INCH * figure.get_figwidth())
+    n_columns = 2 if max(map(len, labels)) < letters // 2 - 8 else 1
+    wrapped = [fill(label, letters) for label in labels]
+    figure.legend(handles, wrapped, loc="outside lower center", ncols=n_columns, fontsize="x-small")
 
 
 def _name(setting: str, alpha: float) -> str:
