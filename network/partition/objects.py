@@ -8,7 +8,7 @@ import numpy as np
 
 from datasets.table import BOX_COLUMNS, BOXES, read_boxes
 from datasets.tasks import CLASS
-from network.partition.heterogeneity import earth_movers_distance, variance_share
+from network.partition.heterogeneity import beyond_chance, earth_movers_distance, variance_share
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -56,8 +56,8 @@ def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str,
     """How clients differ in the categories of their boxes, in boxes an image, and in the boxes' sizes.
 
     The first is the earth mover's distance of `heterogeneity.py` between shares of boxes; the others the shares between
-    clients of the variance over images of their number of boxes, and of their boxes' mean logarithm of the area (of
-    the images that have some).
+    clients, beyond chance, of the variance over images of their number of boxes, and of their boxes' mean logarithm of
+    the area (of the images that have some).
     """
     boxes, counts = read_boxes(table), box_counts(table)
     sides = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)
@@ -69,7 +69,11 @@ def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str,
     np.add.at(of_clients, client_of[client_of >= 0], counts[client_of >= 0])
     measures = {"box_emd": earth_movers_distance(of_clients[of_clients.any(axis=1)])} if of_clients.any() else {}
     for name, values in (("boxes_variance_share", n_boxes.astype(np.float64)), ("box_size_variance_share", sizes)):
-        measures[name] = variance_share(values[:, None], client_of, n_clients)
+        counted = np.where(np.isfinite(values), client_of, -1)
+        share = variance_share(values[:, None], counted, n_clients)
+        n_images, n_groups = (counted >= 0).sum(), len(np.unique(counted[counted >= 0]))
+        if n_images > n_groups:
+            measures[name] = beyond_chance(share, n_groups, n_images)
     return measures
 
 
