@@ -17,6 +17,7 @@ PARTS = ("selection", "clusters", "federated")
 def parse_args() -> tuple[Namespace, list[str]]:
     """The command line, and what of it are arguments of test_fed.py."""
     from datasets.tasks import TASKS
+    from models.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.partition.groups import split_type
     from sweeps.grid import COMPARISON, SCALES, SWEEP_TYPES
@@ -35,6 +36,8 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add("--seeds", nargs="+", type=number(int, least=0), default=[0, 1, 2, 3, 4],
         help="seeds of models, clusters and runs")  # fmt: skip
     add("--n_clusters", nargs="+", type=POSITIVE_INT, default=[16], help="numbers of clusters, each a K of K-means")
+    add("--features", nargs="+", type=features_kind, default=["model"],
+        help="what embedding-based splits have clusters of, --features of extract_embeddings.py")  # fmt: skip
     add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE",
         help="further arguments of model_initialization.py")  # fmt: skip
     add = data.add_argument
@@ -64,7 +67,8 @@ def main() -> None:
     grid = Grid(
         args.scale, args.data_path, args.result_path, args.tasks, args.methods, args.splits, args.alphas, args.seeds,
         args.n_clusters, args.type, tuple(f"--{pair}" for pair in args.init_arguments),
-        ("--test_mode", "True") if args.test_mode else (), read_axes(further), runner.ask(work.method_arguments),
+        ("--test_mode", "True") if args.test_mode else (), read_axes(further), args.features,
+        runner.ask(work.method_arguments),
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
     # Every time: only the first stage sees what has been added to a data folder.

@@ -20,6 +20,7 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
+    from models.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.batch_norm import BATCH_NORMS
     from network.client import add_local_settings, settle_local_work
@@ -45,6 +46,8 @@ def parse_args() -> Namespace:
     add_assignments(parser)
     clusters = parser.group("clusters")
     clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters that there must be")
+    clusters.add_argument("--features", type=features_kind,
+                          help="what the clusters must be of; default: whatever they are of")  # fmt: skip
     add_local_settings(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add_arguments_of(parser.group("method"), ALGORITHMS)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from datasets.task_data import Batch, TaskData
     from models.task_model import TaskModel
 
-KINDS = ("model", "target", "image")
+MODEL = "model"
+KINDS = (MODEL, "target", "image")
 PUBLIC, RANDOM = "timm:", "random:"
 GRID = 8  # cells to a side of a shrunk target or image
 

@@ -48,6 +48,7 @@ def finished_runs(folder: Path, *parts: str) -> list[Finished]:
     for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
+            args = _by_what_was_dealt(args)
             summary = {part: summary[part] for part in parts}
             noted = path.with_name("environment.json")
             run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})
@@ -57,6 +58,17 @@ def finished_runs(folder: Path, *parts: str) -> list[Finished]:
         newest.pop(said, None)
         newest[said] = run
     return list(newest.values())
+
+
+def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a federated run, whose type names the features where it dealt clusters of others than the
+    model's: embedding-based splits are those of the paper."""
+    if "type" not in args:
+        return args
+    features = args.get("features")
+    if args["type"] == "embedding_based" and features not in (None, "model"):
+        args = args | {"type": f"{features}_based"}
+    return {name: value for name, value in args.items() if name != "features"}
 
 
 def check_versions(result_path: Path, mixed_versions: bool) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
 
+from models.features import MODEL
+from network.partition.groups import EMBEDDING
 from utils.args import argument_words
 from utils.errors import UserError
 from utils.files import read_json, write_json
@@ -45,7 +48,7 @@ class Grid:
 
     `init` and `common` are further arguments of the initial models and of every training; `axes` maps further
     arguments of `test_fed.py` to their values. `reads` are the arguments that each method reads; those that only some
-    methods read vary the runs of these alone.
+    methods read vary the runs of these alone. `features` are what embedding-based splits have clusters of.
     """
 
     scale: str
@@ -61,6 +64,7 @@ class Grid:
     init: Command = ()
     common: Command = ()
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    features: Sequence[str] = ("model",)
     reads: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def selection(self, buildings: str, n_buildings: int) -> Command:
@@ -77,17 +81,19 @@ class Grid:
         for seed, task in product(self.seeds, self.tasks):
             train = self._training(task, seed)
             jobs.append(train)
-            jobs += [self._clusters(task, seed, k, train) for k in self.n_clusters]
+            jobs += [self._clusters(task, seed, *made, train) for made in product(self.n_clusters, self.features)]
         return jobs
 
     def federated(self) -> list[Job]:
         """A run for each combination; without alphas for the random split, in which they have no part."""
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
-            needs = self._clusters(task, seed, k, self._training(task, seed)).name
+            train = self._training(task, seed)
             for axis in self._axes_of(task, method):
-                base = self._federation(task, seed, k, method) + axis
-                jobs += [_job("test_fed", base + dealt, (needs,)) for dealt in self._dealings()]
+                for features, dealt in self._dealings():
+                    needs = (self._clusters(task, seed, k, features, train).name,)
+                    base = self._federation(task, seed, k, features, method) + axis
+                    jobs.append(_job("test_fed", base + dealt, needs))
         return jobs
 
     def hold_settings(self) -> None:
@@ -117,27 +123,37 @@ class Grid:
                  *self._settings("train", task), *self.common)  # fmt: skip
         return Job(_name("train_centralized", train), (init, train))
 
-    def _clusters(self, task: str, seed: int, k: int, train: Job) -> Job:
+    def _clusters(self, task: str, seed: int, k: int, features: str, train: Job) -> Job:
         models = self._models(seed)
-        command = ("--task", task, "--n_clusters", str(k), "--observe_performance", "True",
+        shown = ("--observe_performance", "True") if features == MODEL else ()
+        command = ("--task", task, "--n_clusters", str(k), "--features", features, *shown,
                    *self._folders(seed, self.result_path), "--load_model_dir", f"{models}/trained_models",
-                   "--assignment_files_path", f"{models}/assignments_K{k}",
+                   "--init_model_dir", f"{models}/initial_models",
+                   "--assignment_files_path", self._assignments(seed, k, features),
                    *self._settings("embed", task))  # fmt: skip
         return _job("extract_embeddings", command, (train.name,))
 
-    def _federation(self, task: str, seed: int, k: int, method: str) -> Command:
+    def _assignments(self, seed: int, k: int, features: str) -> str:
+        of = "" if features == MODEL else f"_{re.sub(r'[^A-Za-z0-9._-]', '_', features)}"
+        return f"{self._models(seed)}/assignments{of}_K{k}"
+
+    def _federation(self, task: str, seed: int, k: int, features: str, method: str) -> Command:
         models = self._models(seed)
         runs = self.result_path if self.sweep_type == COMPARISON else self.result_path / self.sweep_type
         return (
             "--task", task, "--method", method, "--n_clusters", str(k), *self._folders(seed, runs),
             "--init_model_dir", f"{models}/initial_models", "--trained_model_dir", f"{models}/trained_models",
-            "--assignment_files_path", f"{models}/assignments_K{k}", *self._settings("fed", task, method), *self.common,
+            "--assignment_files_path", self._assignments(seed, k, features), *self._settings("fed", task, method),
+            *self.common,
         )  # fmt: skip
 
-    def _dealings(self) -> Iterator[Command]:
+    def _dealings(self) -> Iterator[tuple[str, Command]]:
+        """What is dealt, with the features that it is made of, which only embedding-based splits know."""
         for split in self.splits:
-            for alpha in [()] if split == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
-                yield ("--type", split, *alpha)
+            for features in self.features if split == EMBEDDING else self.features[:1]:
+                made_of = ("--features", features) if split == EMBEDDING else ()
+                for alpha in [()] if split == "iid" else [("--alpha", alpha) for alpha in self.alphas]:
+                    yield features, ("--type", split, *made_of, *alpha)
 
     def _axes_of(self, task: str, method: str) -> Iterator[Command]:
         """Every combination of the further arguments' values; those of the command line win over a file's.

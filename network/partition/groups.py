@@ -36,6 +36,7 @@ _SAVED: dict[str, Callable[[Any], bool]] = {
     "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
     "alpha": lambda value: isinstance(value, float | int) and 0 <= value < math.inf,
     "n_clusters": lambda value: isinstance(value, int) and value > 0,
+    "features": lambda value: value is None or isinstance(value, str),
     "min_client_ds_len": lambda value: value is None or isinstance(value, int),
     "shards_per_client": lambda value: isinstance(value, int) and value > 0,
     "clients_per_group": lambda value: value is None or isinstance(value, list),
@@ -68,7 +69,9 @@ def split_label(kind: str) -> str:
     return "IID split" if kind == RANDOM else f"{kind.replace('_', '-')} split"
 
 
-def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: int) -> np.ndarray:
+def groups_of(
+    kind: str, data: TaskData, assignment_folder: Path, n_clusters: int, features: str | None = None
+) -> np.ndarray:
     """The group of every image, held out or not, (N,) int64; -1 for those that are unreadable or in none.
 
     Args:
@@ -78,6 +81,7 @@ def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: in
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: how many clusters they must have been made with.
+        features: what they must be clusters of; None for whatever they are of.
 
     Raises:
         UserError: if the assignments are missing, or were made from another table or with another K; or the table has
@@ -85,7 +89,7 @@ def groups_of(kind: str, data: TaskData, assignment_folder: Path, n_clusters: in
     """
     table = data.table
     if kind == EMBEDDING:
-        groups = read_assignments(data.task.name, table, assignment_folder, n_clusters, data.shortened)
+        groups = read_assignments(data.task.name, table, assignment_folder, n_clusters, data.shortened, features)
     elif kind == RANDOM:
         groups = np.where(table.labels < 0, len(table.class_names), table.labels)
     elif kind == CLASSES and table.class_names:
@@ -145,12 +149,13 @@ def save_assignments(
 
 
 def read_assignments(
-    task: str, table: Table, folder: Path, n_clusters: int | None = None, for_test: bool = False
+    task: str, table: Table, folder: Path, n_clusters: int | None = None, for_test: bool = False,
+    features: str | None = None,
 ) -> np.ndarray:  # fmt: skip
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
-    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters, or
-    was made with `--test_mode True` and is not `for_test` alone.
+    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters
+    or not of these `features`, or was made with `--test_mode True` and is not `for_test` alone.
     """
 
     made_by = f"extract_embeddings.py --task {task}"
@@ -174,9 +179,19 @@ def read_assignments(
             f"{path} has {found} clusters, not {n_clusters}; "
             f"give --n_clusters {found}, or run {made_by} --n_clusters {n_clusters}"
         )
+    if features is not None and origin.get("features", "model") != features:
+        raise UserError(
+            f"{path} has clusters of the features {origin.get('features', 'model')}, not {features}; "
+            f"run {made_by} --features {features}"
+        )
     if assignments.shape != (len(table),) or not np.isin(assignments, np.arange(-1, found)).all():
         raise UserError(f"{path}: needs {len(table)} ids in -1..{found - 1}; run {made_by} again")
     return assignments.astype(np.int64)
+
+
+def features_of_assignments(task: str, folder: Path) -> str:
+    """What the clusters of a task in a folder are of, see `models/features.py`."""
+    return str(_read_origin(task, folder).get("features", "model"))
 
 
 def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
@@ -206,10 +221,13 @@ def dealing_of(args: Namespace, data: TaskData) -> Dealing:
     are held out or cannot be read.
     """
     if args.partition_file is None:
-        groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters)
+        groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters, args.features)
+        # What a run says it was dealt by: runs by clusters of other things are never taken for one another.
+        is_embedding = args.type == EMBEDDING
+        args.features = features_of_assignments(args.task, args.assignment_files_path) if is_embedding else None
         rule = "iid" if args.type == RANDOM else args.partition
         dealing = deal_as_asked(args, within(groups, data.train), rule)
-        more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters")}
+        more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters", "features")}
         origin = {**dealing.origin, **more, "table_sha256": data.table.fingerprint}
         return replace(dealing, groups=groups.astype(np.int64), origin=origin)
     dealing = read_dealing(args.partition_file)

@@ -16,6 +16,7 @@ import make_tables
 from reports.statistics import with_spread
 from reports.tables import compare, increase, over_iid, read_central, read_clusters, read_runs, readable
 from utils.errors import UserError
+from utils.runs import SPLITS
 
 Write = Callable[..., Path]
 
@@ -341,3 +342,13 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
 def test_sign_of_an_increase() -> None:
     assert with_spread(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
     assert with_spread(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
+
+
+def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_path: Path) -> None:
+    write_run("iid", 1.0)
+    write_run("embedding_based", 1.5, features="model")
+    write_run("embedding_based", 2.0, features="target")
+    found = over_iid(read_runs(tmp_path))
+    assert found[found["data"] == SPLITS["train"]].set_index("split")["over IID, %"].to_dict() == {
+        "embedding": "+50.0", "target": "+100.0",
+    }  # fmt: skip

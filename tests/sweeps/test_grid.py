@@ -110,3 +110,21 @@ def test_models_of_one_folder_are_made_in_one_way(tmp_path: Path) -> None:
     grid(tmp_path, alphas=["7"], tasks=["normal", "reshading"]).hold_settings()
     with pytest.raises(UserError, match=r"settings/normal\.json; give another --result_path"):
         grid(tmp_path, init=("--image_size=64",)).hold_settings()
+
+
+def test_features_vary_the_embedding_based_splits_alone() -> None:
+    features = ["model", "target", "timm:a/b"]
+    of_one = grid(tasks=["normal"], methods=["fedavg"], seeds=[0], alphas=["1"], features=features)
+    clusters = [said(job) for job in of_one.central()[1:]]
+    folders = {each["features"]: Path(each["assignment_files_path"]).name for each in clusters}
+    assert folders == {
+        "model": "assignments_K16", "target": "assignments_target_K16", "timm:a/b": "assignments_timm_a_b_K16",
+    }  # fmt: skip
+    assert [each.get("observe_performance") for each in clusters] == ["True", None, None]
+    dealt = [said(job) for job in of_one.federated()]
+    found = [(each["type"], each.get("features"), Path(each["assignment_files_path"]).name) for each in dealt]
+    assert found == [
+        ("iid", None, "assignments_K16"), ("class_based", None, "assignments_K16"),
+        *(("embedding_based", *each) for each in folders.items()),
+    ]  # fmt: skip
+    assert len({job.name for job in of_one.federated()}) == 5

@@ -67,6 +67,7 @@ def arguments(assignments: Path, **changes: object) -> Namespace:
     given = {
         "type": "embedding_based", "task": "normal", "partition": "equal_size", "alpha": 0.5, "n_clients": 4,
         "n_clusters": 5, "min_client_ds_len": None, "shards_per_client": 2, "rand_seed": 1, "partition_file": None,
+        "features": None,
         "assignment_files_path": assignments,
     }  # fmt: skip
     return Namespace(**given | changes)
@@ -233,3 +234,16 @@ def test_the_projection_is_found_where_it_was_noted_or_left_out(
     assert read_projection("normal", table, assignments) is None
     write_json(assignments / "assignments_normal.json", {TABLE_FILE: table.fingerprint, "n_clusters": 5})
     assert read_projection("normal", table, assignments) is None
+
+
+def test_clusters_must_be_of_the_features_that_were_asked_for(table: Table, tmp_path: Path) -> None:
+    data = on(table)
+    clusters, projection = np.arange(len(data)) % 5, tmp_path / "reduced.npy"
+    save_assignments(tmp_path, data, "target", clusters, np.zeros((5, 2)), 5, projection)
+    with pytest.raises(UserError, match=r"clusters of the features target, not model; run .*--features model"):
+        dealing_of(arguments(tmp_path, features="model"), data)
+    args = arguments(tmp_path)
+    assert dealing_of(args, data).origin["features"] == "target" == args.features
+    args = arguments(tmp_path, features="target", type="class_based")
+    dealing_of(args, data)
+    assert args.features is None  # by which it was not dealt
