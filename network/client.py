@@ -99,7 +99,7 @@ def settle_local_work(args: Namespace) -> None:
     if others and len(others) + len(steps) > 1:
         replaced = [*others[1:], *steps]
         raise UserError(
-            f"{others[0]} takes the place of {' and '.join(replaced)}; leave one away, "
+            f"{others[0]} takes the place of {' and '.join(replaced)}; omit one, "
             f"or give {' '.join(f'{name} auto' for name in replaced)} after an argument file"
         )
     for name, default in _LOCAL_WORK.items():

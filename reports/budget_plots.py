@@ -21,7 +21,7 @@ _AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
 def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
     """The metric by round (left) and by batch (right), a row of panels a task; `progress` is `read_progress`'s.
 
-    A line a setting and alpha, the mean over seeds with its 95 % t interval as a band; central training's level is
+    A line per setting and alpha, the mean over seeds with its 95 % t interval as a band; central training's level is
     dashed.
     """
     tasks = list(dict.fromkeys(progress["task"]))
@@ -49,9 +49,9 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
 
 
 def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The last round's metric against the split's earth mover's distance, a panel a task; `last` is `relative`'s.
+    """The last round's metric against the split's earth mover's distance, a panel per task; `last` is `relative`'s.
 
-    A line a setting through its alphas, means over seeds with their 95 % t intervals: over central training's where
+    A line per setting through its alphas, means over seeds with their 95 % t intervals: over central training's where
     that is known, as in figure 4 of arXiv 2003.08082.
     """
     tasks = list(dict.fromkeys(last["task"]))

@@ -107,7 +107,7 @@ def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -
 
 
 def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -> pd.DataFrame:
-    """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row a task, setting and alpha.
+    """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row per task, setting and alpha.
 
     As text: means with their standard deviation over seeds, of the last evaluation within the budget; a dash where a
     run ends before it. Without budgets they are a fifth, half and all of the longest run's. Central training's value
@@ -149,7 +149,7 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
 def _table(
     progress: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, float]], text: Callable[[pd.Series], str]
 ) -> pd.DataFrame:  # fmt: skip
-    """A row a task, setting and alpha: `cells` of each seed's run, put into words by `text`."""
+    """A row per task, setting and alpha: `cells` of each seed's run, put into words by `text`."""
     rows = []
     for (task, setting, alpha), part in progress.groupby(["task", "setting", "alpha"], sort=False, dropna=False):
         by_seed = pd.DataFrame([cells(run.sort_values("round")) for _, run in part.groupby("rand_seed")])
@@ -161,6 +161,6 @@ def _table(
 
 
 def relative(progress: pd.DataFrame) -> pd.DataFrame:
-    """Each run's metric after its last round, `value`, and over central training's, `relative`: a row a run."""
+    """Each run's metric after its last round, `value`, and over central training's, `relative`: a row per run."""
     last = progress.sort_values("round").groupby(_RUN, dropna=False, sort=False).last().reset_index()
     return last.assign(relative=last["value"] / last["central"])

@@ -21,7 +21,7 @@ _COLUMNS = {
     "trained, 10⁶": ("parameters_trained", 1e6),
     "sent, 10⁶": ("parameters_sent", 1e6),
     "forward MACs of an image, 10⁶": ("forward_macs", 1e6),
-    "MB a client and round up": ("bytes_up", 1e6),
+    "MB per client and round up": ("bytes_up", 1e6),
     "MB down": ("bytes_down", 1e6),
     "s a round or epoch": ("seconds", 1),
     "peak memory, MiB": ("peak_memory", 2**20),
@@ -29,7 +29,7 @@ _COLUMNS = {
 
 
 def read_costs(result_path: Path) -> pd.DataFrame:
-    """The costs of all finished runs that noted them, a row a run: its setting, and the values of `_COLUMNS`.
+    """The costs of all finished runs that noted them, a row per run: its setting, and the values of `_COLUMNS`.
 
     nan where a run has no such cost, as central training sends nothing. Empty without runs.
     """

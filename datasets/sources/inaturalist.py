@@ -61,7 +61,7 @@ class INaturalist(Source):
         if self.split_file is None:
             return self._of_metadata()
         if self.images_per_class or self.max_cell:
-            raise UserError("--images_per_class and --max_cell make a split where --split_file has one; leave one away")
+            raise UserError("--images_per_class and --max_cell make a split where --split_file has one; omit one")
         return self._of_split(self.split_file)
 
     def _of_metadata(self) -> Found:

@@ -44,7 +44,7 @@ def read_arrays(args: Namespace) -> Arrays:
     if not given:
         raise UserError("nothing to deal; give --embeddings, --labels, --users or --lat_lng")
     if len(others := [name for name in given if name != "labels"]) > 1:
-        raise UserError(f"--{' and --'.join(others)} cannot both be dealt; leave one away")
+        raise UserError(f"--{' and --'.join(others)} cannot both be dealt; omit one")
     labels = None if args.labels is None else read_labels(args.labels)
     origin: dict[str, Any] = {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}
     projection, shown = None, {} if labels is None else {"label": labels}

@@ -53,7 +53,7 @@ def box_counts(table: Table) -> np.ndarray:
 
 
 def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str, float]:
-    """How clients differ in the categories of their boxes, in boxes an image, and in the boxes' sizes.
+    """How clients differ in the categories of their boxes, in boxes per image, and in the boxes' sizes.
 
     The first is the earth mover's distance of `heterogeneity.py` between shares of boxes; the others the shares between
     clients, beyond chance, of the variance over images of their number of boxes, and of their boxes' mean logarithm of

@@ -80,7 +80,7 @@ def test_local_work_has_its_defaults_where_it_is_not_given() -> None:
 
     assert settled() == (50, 1, None) and settled(local_epochs=2) == (50, 1, 2)
     assert settled(sgd_per_epoch=7) == (7, 1, None) and settled(epoch_per_round=3) == (50, 3, None)
-    with pytest.raises(UserError, match="the place of --sgd_per_epoch and --epoch_per_round; leave one away"):
+    with pytest.raises(UserError, match="the place of --sgd_per_epoch and --epoch_per_round; omit one"):
         settled(local_epochs=1, sgd_per_epoch=50, epoch_per_round=1)
 
 

@@ -20,7 +20,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a finished run of these accuracies, nan where a round was not evaluated, and local steps a round."""
+    """Write a finished run of these accuracies, nan where a round was not evaluated, and local steps per round."""
 
     def write_run(accuracies: list[float], steps: int, emd: float = 1.0, **args: object) -> None:
         given = {"task": "classification", "method": "fedavg", "type": "class_based", "alpha": 0.1, "rand_seed": 0}
