@@ -51,17 +51,17 @@ def main() -> None:
     from utils.partition_plots import distribution
 
     arrays = read_arrays(args)
-    dealing = deal_as_asked(args, arrays.groups, args.partition)
+    partition = deal_as_asked(args, arrays.groups, args.partition)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
-    dealing = replace(dealing, origin={**dealing.origin, **arguments, **arrays.origin})
-    dealing.save(args.output_path, classes=arrays.labels)
-    values = report(dealing.client_of, arrays.described, dealing.n_clients, arrays.projection)
+    partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
+    partition.save(args.output_path, classes=arrays.labels)
+    values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection)
     title = args.partition if args.partition in WITHOUT_ALPHA else f"{args.partition}, α = {args.alpha:g}"
     for name, groups in arrays.shown.items():
-        counts = sparse_counts(dealing.client_of, groups, dealing.n_clients)
+        counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         if name == "label":
             share = class_variance_share(counts)
-            values["target_variance_share"] = beyond_chance(share, dealing.n_clients, int(counts.sum()))
+            values["target_variance_share"] = beyond_chance(share, partition.n_clients, int(counts.sum()))
         distribution(counts, title, name, args.output_path / "figures" / f"{name}s.png")
     write_json(args.output_path / "heterogeneity.json", values)
     print(report_text(values))

@@ -73,7 +73,7 @@ def main() -> None:
     from network.client import LocalSettings
     from network.partition.dealing import check_unchanged
     from network.partition.dispersion import measure
-    from network.partition.groups import dealing_of, split_label, within
+    from network.partition.groups import partition_of, split_label, within
     from network.partition.local_test import deal_held_out
     from network.report import report_partition, report_run
     from network.simulation import Simulation, shared_run
@@ -89,9 +89,9 @@ def main() -> None:
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     set_threads(model, data, args.batch_size)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
-    dealing = dealing_of(args, data)
-    method.check_clients(dealing.n_clients)
-    held_out = deal_held_out(dealing.clients, dealing.groups, within(dealing.groups, data.test), args.rand_seed)
+    partition = partition_of(args, data)
+    method.check_clients(partition.n_clients)
+    held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
 
     name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
     parts = ("test_federated", args.method, args.task, args.type, name)
@@ -100,14 +100,14 @@ def main() -> None:
     made_with = provenance(args, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with))
     title = f"{model.task.label}, {split_label(args.type)}, α = {args.alpha:g}, seed {args.rand_seed}"
-    uneven = measure(dealing, data, args, accelerator)
+    uneven = measure(partition, data, args, accelerator)
     if args.resume_training:
-        check_unchanged(dealing, run.path)
+        check_unchanged(partition, run.path)
     if accelerator.is_main_process:
-        report_partition(dealing, held_out, data, uneven, run, title, args.type, args.plot_distribution)
+        report_partition(partition, held_out, data, uneven, run, title, args.type, args.plot_distribution)
 
     simulation = Simulation(
-        model, data, dealing.clients, held_out, dealing.groups, method, LocalSettings.of(args), accelerator, run,
+        model, data, partition.clients, held_out, partition.groups, method, LocalSettings.of(args), accelerator, run,
         args.rand_seed, kept, evaluate_every=args.evaluate_every, checkpoint_every=args.checkpoint_every,
         on_nan=args.on_nan, clients_per_batch=args.clients_per_batch, compiled=args.compile,
     )  # fmt: skip

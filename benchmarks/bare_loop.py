@@ -35,7 +35,7 @@ from models.evaluation import evaluate, mean_values
 from models.task_model import TaskModel
 from network.client import copy_into
 from network.simulation import Simulation
-from network.state import in_kind_of
+from network.state import cast_like
 from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
 from utils.streams import generator
@@ -109,7 +109,7 @@ class BareLoop:
             seconds += seconds_of(partial(self.steps, round, batches, lr, self.optimizer(lr)), self.device)
             for name, tensor in tensors.items():
                 mean[name] = mean.get(name, 0.0) + tensor.double() / n_clients
-        self.server = {name: in_kind_of(mean[name], tensor) for name, tensor in tensors.items()}
+        self.server = {name: cast_like(mean[name], tensor) for name, tensor in tensors.items()}
         return seconds
 
     def flops(self) -> int:

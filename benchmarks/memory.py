@@ -31,7 +31,7 @@ from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
 from network.client import LocalSettings
 from network.simulation import Simulation
-from network.state import under
+from network.state import add_prefix
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 from utils.runs import Run
@@ -46,8 +46,8 @@ def kept_state(method: str, server: Mapping[str, Tensor]) -> dict[str, Tensor]:
     weights = {name: tensor for name, tensor in server.items() if not name.startswith("control.")}
     return {
         "fedavg": {},
-        "scaffold": under("control", {name: torch.zeros_like(tensor) for name, tensor in weights.items()}),
-        "fedamp": under("own", weights),
+        "scaffold": add_prefix("control", {name: torch.zeros_like(tensor) for name, tensor in weights.items()}),
+        "fedamp": add_prefix("own", weights),
     }[method]
 
 

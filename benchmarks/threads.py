@@ -44,7 +44,7 @@ SCALES = {
 WAITING = {"spinning": {"GOMP_SPINCOUNT": "300000"}, "asleep": {"OMP_WAIT_POLICY": "PASSIVE"}}
 WAYS = (("all", "spinning"), ("all", "asleep"), ("by size", "asleep"))  # the last one is the scripts'
 Key = tuple[int, tuple[str, str]]  # the number of others, and the way
-Turn = list[dict[str, Any]]  # what each of those at work found
+ClientRound = list[dict[str, Any]]  # what each of those at work found
 _ROUNDS = 1000  # more than are ever run: the learning rate's schedule needs a number
 
 
@@ -103,16 +103,16 @@ def serve(scale: Scale, every: bool) -> None:
             print(json.dumps(answer), flush=True)
 
 
-def turn(federations: Sequence[Federation], n_rounds: int) -> Turn:
+def turn(federations: Sequence[Federation], n_rounds: int) -> ClientRound:
     """What federations find that run at once."""
     for federation in federations:
         federation.tell(n_rounds)
     return [federation.answer() for federation in federations]
 
 
-def run(scale: str, numbers: Sequence[int], repeats: int, n_rounds: int) -> dict[Key, list[Turn]]:
+def run(scale: str, numbers: Sequence[int], repeats: int, n_rounds: int) -> dict[Key, list[ClientRound]]:
     """The turns of each way with each number of others; AssertionError if two have not computed the same."""
-    found: dict[Key, list[Turn]] = {key: [] for key in product(numbers, WAYS)}
+    found: dict[Key, list[ClientRound]] = {key: [] for key in product(numbers, WAYS)}
     losses: dict[int, float] = {}
     with ExitStack() as stack:
         at_work = {
@@ -128,7 +128,7 @@ def run(scale: str, numbers: Sequence[int], repeats: int, n_rounds: int) -> dict
     return found
 
 
-def rows(scale: str, found: dict[Key, list[Turn]]) -> list[dict[str, object]]:
+def rows(scale: str, found: dict[Key, list[ClientRound]]) -> list[dict[str, object]]:
     """The rows of a scale."""
     mean = {
         key: {kind: np.array([np.mean([each[kind] for each in turn]) for turn in turns]) for kind in ("wall", "work")}

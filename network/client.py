@@ -107,7 +107,7 @@ def settle_local_work(args: Namespace) -> None:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ClientRound:
     """A client's part in a round.
 
     `images` are those it trains on, as positions in the data, `n_steps` how many steps it takes. `weight` is what it
@@ -134,7 +134,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepView:
     """What a client sees in a step, looked up where a method asks for it: the rows `own` of what all clients that train
     side by side see."""
 
@@ -177,7 +177,7 @@ class Seen:
 
 
 @dataclass
-class Local:
+class ClientContext:
     """One client at work, as the hooks of a method see it. All tensors go by the name that they have in the model.
 
     `server` are the server's tensors, `start` those that the client starts the round from: the server's, or its own
@@ -193,7 +193,7 @@ class Local:
     """
 
     client: int
-    turn: Turn
+    turn: ClientRound
     round: int
     model: nn.Module
     tensors: Mapping[str, Tensor]
@@ -208,7 +208,7 @@ class Local:
     parameters: dict[str, Tensor] = field(init=False)
     reach: Tensor = field(init=False)
     probe_gradient: Tensor = field(init=False)
-    batch: Seen = field(init=False)
+    batch: StepView = field(init=False)
     gradient: Callable[[], dict[str, Tensor]] = field(init=False)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -245,7 +245,7 @@ class Schedule:
     multiplied by `lr_decay_rate`, "linear" falls by equal steps towards 0. "none" stays.
     """
 
-    def __init__(self, local: Local, n_steps: int, device: torch.device) -> None:
+    def __init__(self, local: ClientContext, n_steps: int, device: torch.device) -> None:
         import torch
 
         self.settings, self.round, self.n_steps = local.settings, local.round, n_steps

@@ -19,7 +19,7 @@ from utils.streams import generator
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
-    from network.client import Local
+    from network.client import ClientContext
 
 _PASSES, _EMBEDDED = 32, 64  # at once: of the denoiser, and images
 
@@ -125,7 +125,7 @@ class Condition:
         )  # fmt: skip
 
     @torch.no_grad()
-    def asked(self, local: Local) -> dict[str, Tensor]:
+    def asked(self, local: ClientContext) -> dict[str, Tensor]:
         """What the teacher says of a client's images as the model that it starts from embeds them, for `answers`.
 
         `images` (n,) in increasing order, and `vectors` (n, P, d) float16.

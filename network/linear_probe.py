@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from datasets.table import read_table
 from datasets.task_data import TaskData
 from models.task_model import ModelConfig, TaskModel
-from network.state import part
+from network.state import strip_prefix
 from utils.errors import UserError
 from utils.files import read_json
 from utils.runs import Run, load_checkpoint
@@ -50,7 +50,7 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     if len(np.unique(labels[train])) < 2 or not len(test):
         raise UserError(f"{folder}: a probe needs images of two classes and held-out ones that have one")
     untrained = probe(model, data, train, test, inverse_penalty)
-    tensors = part("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0])
+    tensors = strip_prefix("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0])
     try:
         model.load_state_dict({name: tensors[name] for name in model.state_dict()})
     except (KeyError, RuntimeError) as error:

@@ -14,7 +14,7 @@ from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.parts import lr_factor
-from network.client import Local, Phase, Schedule, Seen
+from network.client import ClientContext, Phase, Schedule, StepView
 from network.workspace import Workspace, set_training
 from utils import interrupt
 from utils.streams import derived_seed, generator
@@ -41,7 +41,7 @@ class LocalTraining:
         self.workspace, self.data, self.algorithm, self.groups, self.seed = workspace, data, algorithm, groups, seed
         self._loss_of = LOSSES[data.task.loss]
 
-    def __call__(self, clients: Sequence[Local]) -> None:
+    def __call__(self, clients: Sequence[ClientContext]) -> None:
         """A round of these clients, whose tensors are the workspace's and hold what they start from.
 
         A request to stop is met after a step, by `StopRequested`.
@@ -52,7 +52,7 @@ class LocalTraining:
         for phases in zip(*map(self.algorithm.local_update, clients), strict=True):
             self._train(clients, phases[0])
 
-    def _train(self, clients: Sequence[Local], phase: Phase) -> None:
+    def _train(self, clients: Sequence[ClientContext], phase: Phase) -> None:
         """The steps of a phase; none of them waits for a number from the device."""
         trained = [name for name in self.workspace.leaves if phase.trained is None or name in phase.trained]
         if phase.n_steps < 1 or not trained:
@@ -73,7 +73,7 @@ class LocalTraining:
             of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs a step backward
             for i, (local, loss) in enumerate(zip(clients, of_clients, strict=True)):
                 own = slice(i * len(loss), i * len(loss) + sizes[i])
-                local.batch = Seen(own, batch.images, outputs, at, self.data.labels, self.groups)
+                local.batch = StepView(own, batch.images, outputs, at, self.data.labels, self.groups)
                 counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # and so does a slice
                 minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())
@@ -83,7 +83,7 @@ class LocalTraining:
             optimizer.step(step)
             interrupt.check()
 
-    def _plan(self, clients: Sequence[Local], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
+    def _plan(self, clients: Sequence[ClientContext], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
         """The size of each client's batches, and by step the positions of all clients' images."""
         plans = []
         for local in clients:
@@ -94,7 +94,7 @@ class LocalTraining:
         full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]
         return sizes, list(np.concatenate(full, axis=1))
 
-    def _frames(self, clients: Sequence[Local], phase: Phase, sizes: list[int]) -> Tensor | None:
+    def _frames(self, clients: Sequence[ClientContext], phase: Phase, sizes: list[int]) -> Tensor | None:
         """By step, what all clients' images are cut out of: (n_steps, n_clients * B, 5) on the device.
 
         Every client and step has a stream of its own. None where images stay as they are.
@@ -111,14 +111,14 @@ class LocalTraining:
         drawn = np.concatenate(frames, axis=1).astype(np.float32)
         return torch.from_numpy(drawn).to(self.data.device, non_blocking=True)
 
-    def _seed_dropout(self, first: Local) -> None:
+    def _seed_dropout(self, first: ClientContext) -> None:
         """Let what is random within the network follow from the seed, the round, and the first client of the lot.
 
         Else an interrupted run would not go on as it would have. Other than all else it depends on who trains beside.
         """
         torch.manual_seed(derived_seed("dropout", self.seed, first.round, first.client, first.phase))
 
-    def _gradient(self, local: Local) -> dict[str, Tensor]:
+    def _gradient(self, local: ClientContext) -> dict[str, Tensor]:
         """The gradient of a client's mean loss over all images of its turn at its present weights, by parameter.
 
         Images count what they do in the method's loss. Batch norm works as in training; its running statistics move.
@@ -148,7 +148,9 @@ class _Optimizer:
     It has one parameter more a client, the probe, whose gradient is -1: how far that comes is the client's reach.
     """
 
-    def __init__(self, clients: Sequence[Local], workspace: Workspace, trained: list[str], n_steps: int) -> None:
+    def __init__(
+        self, clients: Sequence[ClientContext], workspace: Workspace, trained: list[str], n_steps: int
+    ) -> None:
         self._clients, self._workspace = clients, workspace
         self._leaves = [workspace.leaves[name] for name in trained]
         settings, device = clients[0].settings, self._leaves[0].device

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from datasets.task_data import TaskData
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, Turn, copy_into
+from network.client import ClientContext, ClientRound, LocalSettings, copy_into
 from network.local_training import LocalTraining
 from network.workspace import Workspace
 
@@ -114,9 +114,9 @@ def _turns(
 
     def turn(n_steps: int = _STEPS) -> float:
         """Seconds a client and step."""
-        part = Turn(data.train[: settings.batch_size], n_steps, 1.0, 1.0)
+        part = ClientRound(data.train[: settings.batch_size], n_steps, 1.0, 1.0)
         clients = [
-            Local(i, part, 0, model, tensors, start, start, {}, short, frozenset(start))
+            ClientContext(i, part, 0, model, tensors, start, start, {}, short, frozenset(start))
             for i, tensors in enumerate(space.tensors)
         ]
         for local in clients:

@@ -11,7 +11,7 @@ from datasets.task_data import TaskData
 from models.metrics import metric_names
 from models.report import print_values
 from models.task_model import TaskModel, save_model
-from network.partition.dealing import Dealing
+from network.partition.dealing import Partition
 from network.partition.groups import described_by
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.simulation import Simulation
@@ -30,21 +30,21 @@ _COLUMNS = {
 
 
 def report_partition(
-    dealing: Dealing, held_out: Sequence[np.ndarray], data: TaskData, uneven: Mapping[str, float], run: Run, title: str,
-    kind: str, draw: bool,
+    partition: Partition, held_out: Sequence[np.ndarray], data: TaskData, uneven: Mapping[str, float], run: Run,
+    title: str, kind: str, draw: bool,
 ) -> None:  # fmt: skip
     """Save the partition and its `heterogeneity.json`, print how uneven it is, and draw what each client has if asked.
 
     To be called by the main process.
     """
-    dealing.save(run.path, data.table.image_ids, data.table.labels)
+    partition.save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
     print(report_text(uneven))
     if not any(map(len, held_out)):
         print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
     if draw:
-        groups, name = described_by(dealing, kind, data.table)
-        counts = sparse_counts(dealing.client_of, groups, dealing.n_clients)
+        groups, name = described_by(partition, kind, data.table)
+        counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         partition_plots.distribution(counts, title, name, run.figures / "distribution.png")
 
 

@@ -18,10 +18,10 @@ from models.costs import model_costs, peak_memory
 from models.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
-from network.client import LocalSettings, Turn, copy_into, longest_first
+from network.client import ClientRound, LocalSettings, copy_into, longest_first
 from network.evaluation import Evaluation
 from network.probe import print_pace
-from network.state import MEMORY, ClientStates, part, under
+from network.state import MEMORY, ClientStates, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -126,7 +126,7 @@ class Simulation:
         except UserError:
             before = {}  # there has been none, or it is of no use
         device = self.accelerator.device
-        self.server = {name: tensor.to(device) for name, tensor in part("server", tensors).items()}
+        self.server = {name: tensor.to(device) for name, tensor in strip_prefix("server", tensors).items()}
         self.states.restore(_versions(state), before)
         self.rows = state["rows"]
         self._n_saved = len(self.rows)
@@ -202,7 +202,7 @@ class Simulation:
             raise interrupt.Interrupted(line if self.accelerator.is_main_process else "")
         return {client: step for _, bad in of_all for client, step in sorted(bad.items())}
 
-    def _judge(self, bad: Mapping[int, int], round: int, turns: Mapping[int, Turn]) -> None:
+    def _judge(self, bad: Mapping[int, int], round: int, turns: Mapping[int, ClientRound]) -> None:
         """Stop for the clients whose loss was not finite, or leave them out of the round with a warning."""
         if not bad:
             return
@@ -270,7 +270,7 @@ class Simulation:
         if self.accelerator.is_main_process:
             versions = {client: version for of_process in parts for client, version in of_process.items()}
             state = {"rows": self.rows, "clients": versions, "pace": self.trainer.pace}
-            save_checkpoint(self.run.checkpoint, under("server", self.server), state)
+            save_checkpoint(self.run.checkpoint, add_prefix("server", self.server), state)
         self.accelerator.wait_for_everyone()
         self.states.forget_old()
         self._n_saved = len(self.rows)

@@ -22,12 +22,12 @@ _Key = tuple[int, int]  # client and version
 MEMORY = 2 << 30  # bytes of states that a process holds before it leaves the rest to the disk
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors as `<prefix>.<name>`."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def part(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors called `<prefix>.<name>`, by `<name>`."""
     start = f"{prefix}."
     return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
@@ -40,7 +40,7 @@ def zeros(model: nn.Module) -> dict[str, Tensor]:
     return {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
 
 
-def in_kind_of(tensor: Tensor, like: Tensor) -> Tensor:
+def cast_like(tensor: Tensor, like: Tensor) -> Tensor:
     """A copy of a tensor of computed values in the type of another, rounded where that holds whole numbers."""
     return (tensor if like.dtype.is_floating_point else tensor.round()).to(like.dtype, copy=True)
 

@@ -16,10 +16,10 @@ from datasets.task_data import TaskData
 from models.parts import PARTS, is_within
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, Turn, copy_into
+from network.client import ClientContext, ClientRound, LocalSettings, copy_into
 from network.local_training import LocalTraining
 from network.probe import measure
-from network.state import ClientStates, under
+from network.state import ClientStates, add_prefix
 from network.workspace import workspace
 
 LOSS = "local_loss"  # travels with the uploads
@@ -63,7 +63,7 @@ class Trainer:
         n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.settings.batch_size
         return pace | {"threads": threads_for(self.model, self.data, n_images)}
 
-    def lots(self, turns: Mapping[int, Turn]) -> Iterator[list[int]]:
+    def client_batches(self, turns: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in lots that can train at once."""
         most, alike = self.pace["clients_per_batch"], defaultdict(list)
         for client, turn in turns.items():
@@ -72,10 +72,10 @@ class Trainer:
                 batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
                 alike[turn.n_steps, batch].append(client)
         for clients in alike.values():
-            yield from (lot.tolist() for lot in np.array_split(clients, -(-len(clients) // most)))
+            yield from (client_batch.tolist() for client_batch in np.array_split(clients, -(-len(clients) // most)))
 
     def train(
-        self, turns: Mapping[int, Turn], server: Mapping[str, Tensor], round: int
+        self, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:  # fmt: skip
         """A round of this process's clients: each one's upload with its mean loss, and the first step of infinite loss.
 
@@ -83,9 +83,9 @@ class Trainer:
         finite counts like the last step. The client's state is saved. Uploads are views, good until the next is asked
         for.
         """
-        for clients in self.lots(turns):
+        for clients in self.client_batches(turns):
             for local in self._train(clients, turns, server, round):
-                local.state |= under("own", local.copy(self._kept))
+                local.state |= add_prefix("own", local.copy(self._kept))
                 self.states.save(local.client, local.state)
                 losses = torch.stack(local.losses)
                 upload = self.algorithm.upload(local) | {LOSS: losses.mean()}
@@ -96,8 +96,8 @@ class Trainer:
         return {name: state.get(f"own.{name}", server[name]) for name in self._names}
 
     def _train(
-        self, clients: Sequence[int], turns: Mapping[int, Turn], server: Mapping[str, Tensor], round: int
-    ) -> list[Local]:  # fmt: skip
+        self, clients: Sequence[int], turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
+    ) -> list[ClientContext]:  # fmt: skip
         """Train clients at once."""
         space, at_work = self._workspace(len(clients)), []
         for client, tensors in zip(clients, space.tensors, strict=True):
@@ -107,7 +107,7 @@ class Trainer:
             if client not in self.states:
                 state = self.algorithm.client_state(start)
             at_work.append(
-                Local(client, turns[client], round, self.model, tensors, server, start, state, self.settings,
+                ClientContext(client, turns[client], round, self.model, tensors, server, start, state, self.settings,
                       self.shared)
             )  # fmt: skip
         LocalTraining(space, self.data, self.algorithm, self.groups, self.seed)(at_work)

@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
 import make_partition
-from network.partition.dealing import deal, read_dealing
+from network.partition.dealing import deal, read_partition
 from network.partition.saved_partition import clients
 from utils.errors import UserError
 
@@ -39,10 +39,10 @@ def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_pa
     )
     text = run_script(command).stdout
     assert "6 clients with 50 to 50 images each, 300 in all, of 5 groups" in text
-    dealing = read_dealing(tmp_path / "out")
-    assert adjusted_rand_score(arrays[0], dealing.groups) == 1
-    assert (dealing.client_of == deal("equal_size", dealing.groups, 6, 0.1, 3).client_of).all()
-    assert dealing.origin["embeddings"] == "embeddings.npy" and len(dealing.origin["embeddings_sha256"]) == 64
+    partition = read_partition(tmp_path / "out")
+    assert adjusted_rand_score(arrays[0], partition.groups) == 1
+    assert (partition.client_of == deal("equal_size", partition.groups, 6, 0.1, 3).client_of).all()
+    assert partition.origin["embeddings"] == "embeddings.npy" and len(partition.origin["embeddings_sha256"]) == 64
     table = pd.read_csv(tmp_path / "out/partition.csv")
     assert (table["class"] == np.unique(arrays[1], return_inverse=True)[1]).all()
     values = json.loads((tmp_path / "out/heterogeneity.json").read_text())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
-from network.client import LocalSettings, Turn
+from network.client import ClientRound, LocalSettings
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
@@ -27,7 +27,7 @@ class Centralized(FedAvg):
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, Turn]:  # fmt: skip
+    ) -> dict[int, ClientRound]:  # fmt: skip
         """One turn with everything, in the place of the first client's."""
         n_steps = sum(turn.n_steps for turn in super().turns(clients, settings, rng).values())
-        return {0: Turn(np.concatenate(clients), n_steps, 1.0, 1.0)}
+        return {0: ClientRound(np.concatenate(clients), n_steps, 1.0, 1.0)}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase
-from network.state import part, under
+from network.client import ClientContext, Phase
+from network.state import add_prefix, strip_prefix
 from utils.args import POSITIVE_INT
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -37,19 +37,19 @@ class Ditto(FedAvg):
     lam: float
     personal_steps: int | None
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The personal model's phase, then FedAvg's."""
         local.load(self.personal_model(local.start, local.state))
         yield Phase(self.personal_steps or local.turn.n_steps, "personal")
-        local.state |= under("personal", local.copy())
+        local.state |= add_prefix("personal", local.copy())
         local.load(local.start)
         yield from super().local_update(local)
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add lambda (v - w_t) in the personal phase."""
         if local.phase == "personal":
             local.pull(gradients, local.start, self.lam)
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """v_k."""
-        return part("personal", state) or start
+        return strip_prefix("personal", state) or start

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase, Turn
-from network.state import ClientStates, in_kind_of, part, under
+from network.client import ClientContext, ClientRound, Phase
+from network.state import ClientStates, add_prefix, cast_like, strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -56,7 +56,7 @@ class FedAMP(FedAvg):
         return False
 
     def start_round(
-        self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,
+        self, model: nn.Module, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], states: ClientStates,
         total: Callable[[Tensor], Tensor],
     ) -> dict[str, float]:  # fmt: skip
         """Make u_i, in the state of each client of the round; returns how much the clients count in their own."""
@@ -68,7 +68,7 @@ class FedAMP(FedAvg):
 
         def model_of(client: int, names: Sequence[str] = names) -> Tensor:
             """A client's model as one vector."""
-            own = part("own", states.load(client))
+            own = strip_prefix("own", states.load(client))
             return torch.cat([own.get(name, server[name]).flatten() for name in names])
 
         def distances_of(clients: Sequence[int]) -> Tensor:
@@ -78,17 +78,21 @@ class FedAMP(FedAvg):
             return _squared_distances(total(torch.stack(mine)), states, partial(model_of, names=parameters), total)
 
         at_once, clients = max(1, states.memory // (2 * 8 * sum(sizes))), list(turns)
-        lots = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
-        weights, told = self.attention(torch.cat([distances_of(lot) for lot in lots]), clients)
-        for lot, rows in zip(lots, weights.split([len(lot) for lot in lots]), strict=True):
-            mixed = rows.new_zeros(len(lot), sum(sizes))
+        client_batches = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
+        weights, told = self.attention(
+            torch.cat([distances_of(client_batch) for client_batch in client_batches]), clients
+        )
+        for client_batch, rows in zip(
+            client_batches, weights.split([len(client_batch) for client_batch in client_batches]), strict=True
+        ):
+            mixed = rows.new_zeros(len(client_batch), sum(sizes))
             for other in states.own:
                 mixed.addr_(rows[:, other], model_of(other).to(rows.dtype))
-            for client, u in zip(lot, total(mixed), strict=True):
+            for client, u in zip(client_batch, total(mixed), strict=True):
                 if client in states.own:
                     parts = zip(names, u.split(sizes), strict=True)
-                    cloud = {name: in_kind_of(flat.view_as(server[name]), server[name]) for name, flat in parts}
-                    states.save(client, states.load(client) | under("cloud", cloud))
+                    cloud = {name: cast_like(flat.view_as(server[name]), server[name]) for name, flat in parts}
+                    states.save(client, states.load(client) | add_prefix("cloud", cloud))
         return told
 
     def traffic(
@@ -125,14 +129,14 @@ class FedAMP(FedAvg):
             lines.append(f"in {often} the others' weights came to more than 1 and were scaled down; lower --alpha_k")
         return lines
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train towards u_i, which is not kept."""
-        local.scratch = part("cloud", local.state)
+        local.scratch = strip_prefix("cloud", local.state)
         for name in local.scratch:
             del local.state[f"cloud.{name}"]
         yield from super().local_update(local)
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add lambda / alpha_k (w - u_i)."""
         local.pull(gradients, local.scratch, self.lam)
 

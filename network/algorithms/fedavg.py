@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from network.client import Local, LocalSettings, Phase, Turn
+from network.client import ClientContext, ClientRound, LocalSettings, Phase
 from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, kinds_of, reweighting
 from network.sampling import SAMPLERS, shuffled_epochs
-from network.state import ClientStates, in_kind_of
+from network.state import ClientStates, cast_like
 from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument, read_arguments
 from utils.errors import UserError
@@ -147,7 +147,7 @@ class FedAvg:
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, Turn]:  # fmt: skip
+    ) -> dict[int, ClientRound]:  # fmt: skip
         """Who takes part in a round, and with what."""
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
@@ -159,11 +159,11 @@ class FedAvg:
                 # In the order that they have, so that all of a client's images are what they are without.
                 images = images[np.sort(rng.choice(sizes[i], virtual, replace=sizes[i] < virtual))]
                 n_steps = virtual // settings.batch_size
-            turns[i] = Turn(images, n_steps, weight, sizes[i] / everything)
+            turns[i] = ClientRound(images, n_steps, weight, sizes[i] / everything)
         return turns
 
     def start_round(
-        self, model: nn.Module, turns: Mapping[int, Turn], server: Mapping[str, Tensor], states: ClientStates,
+        self, model: nn.Module, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], states: ClientStates,
         total: Callable[[Tensor], Tensor],
     ) -> dict[str, float]:  # fmt: skip
         """What the server does before clients train; `total` adds a tensor up over all processes, which all call it.
@@ -180,7 +180,7 @@ class FedAvg:
         """Which of its own images a client sees at each step, (n_steps, B)."""
         return shuffled_epochs(n_images, batch_size, n_steps, rng)
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """What a client does in a round, its tensors holding `local.start`: it yields each phase to be trained.
 
         Clients that train side by side must yield the same phases.
@@ -197,7 +197,7 @@ class FedAvg:
         weights = self._importance[positions]
         return weights / weights.mean().clamp(min=_LEAST)
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The scalar to minimise, from the loss per example (B,): their mean, by `image_weights`.
 
         A method that adds to the loss of an example hands the sum to this.
@@ -205,10 +205,10 @@ class FedAvg:
         weights = self.image_weights(local.batch.positions)
         return (loss if weights is None else loss * weights).mean()
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Change the gradients of a step (of `local.parameters`) in place, before the optimiser takes them."""
 
-    def upload(self, local: Local) -> dict[str, Tensor]:
+    def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """What a client sends when it is done: by default its model, as far as it travels."""
         return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
 
@@ -227,7 +227,7 @@ class FedAvg:
 
         Clients whose loss was not finite have no part in either.
         """
-        return dict(server) | {name: in_kind_of(value, server[name]) for name, value in mean.items()}
+        return dict(server) | {name: cast_like(value, server[name]) for name, value in mean.items()}
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The model that a client is evaluated with, from what it would start a round from and what it keeps."""

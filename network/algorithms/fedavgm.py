@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.state import under, zeros
+from network.state import add_prefix, zeros
 from utils.args import POSITIVE, number
 from utils.arguments import Argument
 
@@ -37,7 +37,7 @@ class FedAvgM(FedAvg):
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """The momentum of each parameter, at first 0."""
-        return under("momentum", zeros(model))
+        return add_prefix("momentum", zeros(model))
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move the parameters along the momentum."""

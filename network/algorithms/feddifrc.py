@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase
+from network.client import ClientContext, Phase
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 from utils.errors import UserError
@@ -92,13 +92,13 @@ class FedDifRC(FedAvg):
             self._guide.contrast(self.contrast, groups)
             self._condition = Condition(self._guide) if self.condition == "round" else None
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Where the teacher sees embeddings, ask it about the client's images as they are embedded now; then train."""
         if self._condition:
             local.scratch = self._condition.asked(local)
         yield from super().local_update(local)
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss and the two terms, by their weights."""
         loss, at = self.task_weight * loss, local.batch.positions
         if self.ndcr_weight:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.by_kind import ByKind
-from network.client import LocalSettings, Turn
+from network.client import ClientRound, LocalSettings
 from network.importance import POPULATION, UNIFORM, reweighting
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -50,7 +50,7 @@ class FedDisco(ByKind):
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, Turn]:  # fmt: skip
+    ) -> dict[int, ClientRound]:  # fmt: skip
         """FedAvg's turns with other weights, of the same sum."""
         turns = super().turns(clients, settings, rng)
         weights = np.array([turn.weight for turn in turns.values()], float)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedprox import FedProx
-from network.client import Local
-from network.state import part, under
+from network.client import ClientContext
+from network.state import add_prefix, strip_prefix
 from utils.arguments import Argument
 
 if TYPE_CHECKING:
@@ -33,22 +33,22 @@ class FedNova(FedProx):
 
     arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add mu (w - w_t), and to the probe what that is for it."""
         if self.mu:
             super().correct(gradients, local)
             local.probe_gradient.add_(local.reach, alpha=self.mu)
 
-    def upload(self, local: Local) -> dict[str, Tensor]:
+    def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """d_i under "direction", |a_i|_1 as "reach", and the buffers."""
         names = local.shared_parameters()
         ways = {name: (local.tensors[name] - local.start[name]) / local.reach for name in names}
         buffers = {name: tensor for name, tensor in super().upload(local).items() if name not in ways}
-        return buffers | under("direction", ways) | {"reach": local.reach}
+        return buffers | add_prefix("direction", ways) | {"reach": local.reach}
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Go tau_eff times the mean direction."""
-        ways = part("direction", mean)
+        ways = strip_prefix("direction", mean)
         moved = {name: value for name, value in mean.items() if name in server}
         moved |= {name: server[name] + mean["reach"] * way for name, way in ways.items()}
         return super().server_step(server, moved)

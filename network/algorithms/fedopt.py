@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import BELOW_ONE
-from network.state import under, zeros
+from network.state import add_prefix, zeros
 from utils.args import POSITIVE
 from utils.arguments import Argument
 
@@ -46,7 +46,7 @@ class FedOpt(FedAvg, ABC):
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """m and v of each parameter."""
         second = {name: zero + self.tau**2 for name, zero in zeros(model).items()}
-        return under("first", zeros(model)) | under("second", second)
+        return add_prefix("first", zeros(model)) | add_prefix("second", second)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move the parameters along m, scaled by v."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.by_kind import ByKind
-from network.client import Local, Phase
-from network.state import under
+from network.client import ClientContext, Phase
+from network.state import add_prefix
 from utils.arguments import NON_NEGATIVE, Argument
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class FedProto(ByKind):
         empty = features.new_zeros(self._n_kinds, features.shape[1])
         return {SUMS: empty, COUNTS: empty[:, 0].clone()}
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train, adding up features from 0."""
         import torch
 
         local.scratch = {"sum": torch.zeros_like(local.server[SUMS]), "count": torch.zeros_like(local.server[COUNTS])}
         yield from super().local_update(local)
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss and the distance to the prototypes; features are added up."""
         z, kinds = local.batch.features, self.kind(local.batch.positions)
         at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
@@ -78,9 +78,9 @@ class FedProto(ByKind):
         distance = (z - prototypes).square().mean(1) * known * (counts[at] > 0)
         return super().local_loss(loss + self.prototype_weight * distance, local)
 
-    def upload(self, local: Local) -> dict[str, Tensor]:
+    def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and the sums and counts."""
-        return super().upload(local) | under("prototypes", local.scratch)
+        return super().upload(local) | add_prefix("prototypes", local.scratch)
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local
+from network.client import ClientContext
 from utils.arguments import NON_NEGATIVE, Argument
 
 if TYPE_CHECKING:
@@ -29,6 +29,6 @@ class FedProx(FedAvg):
     }
     mu: float
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add mu (w - w_t)."""
         local.pull(gradients, local.start, self.mu)

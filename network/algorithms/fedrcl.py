@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.by_kind import ByKind
-from network.client import Local
+from network.client import ClientContext
 from utils.args import POSITIVE, number
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -43,7 +43,7 @@ class FedRCL(ByKind):
     contrast_weight: float
     relaxation_weight: float
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss and the two terms."""
         import torch
         import torch.nn.functional as F

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from network.algorithms.fedper import FedPer
-from network.client import Local, Phase
+from network.client import ClientContext, Phase
 from utils.args import number
 from utils.arguments import Argument
 
@@ -29,7 +29,7 @@ class FedRep(FedPer):
     }
     head_steps: int | None
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The head's phase, then the body's."""
         n_steps = local.turn.n_steps
         head_steps = min(n_steps // 2 if self.head_steps is None else self.head_steps, n_steps - 1)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from models.parts import in_eval_mode
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase, Seen
-from network.state import part, under
+from network.client import ClientContext, Phase, StepView
+from network.state import add_prefix, strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -46,13 +46,13 @@ class MOON(FedAvg):
     temperature: float
     representation: str
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train against the last model, then keep the new one in its place."""
-        local.scratch = part("previous", local.state)
+        local.scratch = strip_prefix("previous", local.state)
         yield from super().local_update(local)
-        local.state |= under("previous", local.copy())
+        local.state |= add_prefix("previous", local.copy())
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss and the contrastive term."""
         import torch
         import torch.nn.functional as F
@@ -67,6 +67,6 @@ class MOON(FedAvg):
         to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
         return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)
 
-    def _z(self, of: Outputs | Seen) -> Tensor:
+    def _z(self, of: Outputs | StepView) -> Tensor:
         """The representation (B, D) among a model's outputs, or in what a client sees."""
         return getattr(of, self.representation).flatten(1)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase
-from network.state import part, under, zeros
+from network.client import ClientContext, Phase
+from network.state import add_prefix, strip_prefix, zeros
 from utils.args import POSITIVE
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -57,11 +57,15 @@ class Scaffold(FedAvg):
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """c, at first 0."""
-        return under("control", zeros(model))
+        return add_prefix("control", zeros(model))
 
-    def local_update(self, local: Local) -> Iterator[Phase]:
+    def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train with the correction c - c_i, then find the next c_i."""
-        names, c, own = local.shared_parameters(), part("control", local.server), part("control", local.state)
+        names, c, own = (
+            local.shared_parameters(),
+            strip_prefix("control", local.server),
+            strip_prefix("control", local.state),
+        )
         local.scratch = {name: c[name] - own[name] if own else c[name] for name in names}
         if self.scaffold_option == 1:
             gradient = local.gradient()
@@ -71,19 +75,19 @@ class Scaffold(FedAvg):
             moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
             gradient = {name: moved[name] - local.scratch[name] for name in names}
         local.scratch = {name: gradient[name] - own[name] if own else gradient[name] for name in names}
-        local.state |= under("control", {name: gradient[name] for name in names})
+        local.state |= add_prefix("control", {name: gradient[name] for name in names})
 
-    def correct(self, gradients: list[Tensor], local: Local) -> None:
+    def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add c - c_i."""
         import torch
 
         shared = [g for name, g in zip(local.parameters, gradients, strict=True) if name in local.scratch]
         torch._foreach_add_(shared, list(local.scratch.values()))
 
-    def upload(self, local: Local) -> dict[str, Tensor]:
+    def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and what the change of c_i is in c."""
         share = local.turn.portion
-        return super().upload(local) | under("control", {n: share * change for n, change in local.scratch.items()})
+        return super().upload(local) | add_prefix("control", {n: share * change for n, change in local.scratch.items()})
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
@@ -94,7 +98,7 @@ class Scaffold(FedAvg):
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """x + eta_g (mean - x), and c + the change of c; buffers are averaged."""
-        controls = under("control", part("control", mean))
+        controls = add_prefix("control", strip_prefix("control", mean))
         moved = dict(mean)
         for name, value in mean.items():
             if name in controls:

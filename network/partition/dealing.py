@@ -33,7 +33,7 @@ def alpha(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Dealing:
+class Partition:
     """Who has which images, of which groups, and how that came about.
 
     `client_of` (N,) int32 holds each image's client, -1 for images that nobody has; `groups` (N,) int64 each image's
@@ -61,7 +61,7 @@ class Dealing:
     def save(
         self, folder: Path, image_ids: Sequence[str] | None = None, classes: np.ndarray | None = None
     ) -> None:  # fmt: skip
-        """Write the partition into a folder, from which `read_dealing` and `network.partition.saved_partition` read it.
+        """Write the partition into a folder, which `read_partition` and `network.partition.saved_partition` read.
 
         `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client,
         `partition.csv` a row per image that is dealt (user_id, image_id, class where `classes` (N,) are given, and
@@ -92,8 +92,8 @@ class Dealing:
         write_json(folder / PARTITION_FILE, {**self.origin, "n_clients": self.n_clients, **sums})
 
 
-def read_dealing(path: Path) -> Dealing:
-    """The partition in a folder that `Dealing.save` wrote, given by the folder or its `partition.json`.
+def read_partition(path: Path) -> Partition:
+    """The partition in a folder that `Partition.save` wrote, given by the folder or its `partition.json`.
 
     Raises `UserError` if it is missing, broken, or no longer what was saved.
     """
@@ -102,28 +102,28 @@ def read_dealing(path: Path) -> Dealing:
     origin = read_json(file, made_by)
     try:
         client_of, groups = (np.load(file.with_name(f"{n}.npy"), allow_pickle=False) for n in ("partition", "groups"))
-        dealing = Dealing(client_of, groups, int(origin.pop("n_clients")), origin)
+        partition = Partition(client_of, groups, int(origin.pop("n_clients")), origin)
         sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
-        same = client_of.shape == groups.shape and dealing.sizes.tolist() == sizes
+        same = client_of.shape == groups.shape and partition.sizes.tolist() == sizes
         same = same and sums == [digest(groups), digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: no readable partition ({error}); make it again with {made_by}") from error
     if not same:
         raise UserError(f"{file} and the arrays beside it do not belong together; make it again with {made_by}")
-    return dealing
+    return partition
 
 
 def deal(
     rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None,
     **options: Any,
-) -> Dealing:  # fmt: skip
+) -> Partition:  # fmt: skip
     """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `rules.paper`.
 
     `options` are what the rule takes besides, see `_OPTIONS`.
     """
     client_of = PARTITIONERS[rule](groups, n_clients, alpha, generator("partition", seed), min_size, **options)
     origin = {"rule": rule, "alpha": alpha, "min_client_ds_len": min_size, "rand_seed": seed, **options}
-    return Dealing(client_of, groups.astype(np.int64), n_clients, origin)
+    return Partition(client_of, groups.astype(np.int64), n_clients, origin)
 
 
 def add_partition(parser: Parser) -> None:
@@ -149,7 +149,7 @@ def _counts(text: str) -> list[int]:
     return [number(int, least=0)(each) for each in text.split(",")]
 
 
-def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
+def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Partition:
     """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
     options = {name: getattr(args, name) for name in _OPTIONS.get(rule, ())}
     n_clients = args.n_clients
@@ -160,9 +160,9 @@ def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Dealing:
     return deal(rule, groups, n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
 
 
-def check_unchanged(dealing: Dealing, folder: Path) -> None:
+def check_unchanged(partition: Partition, folder: Path) -> None:
     """UserError if the partition saved in a run's folder is another one, so that its training cannot go on."""
-    if not np.array_equal(read_dealing(folder).client_of, dealing.client_of):
+    if not np.array_equal(read_partition(folder).client_of, partition.client_of):
         raise UserError(
             f"{folder} was started with another partition: images or clusters have changed since; "
             "start without --resume_training True"

@@ -16,7 +16,7 @@ from models.task_model import load_model
 from models.training import early_file
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting
-from network.partition.dealing import Dealing
+from network.partition.dealing import Partition
 from network.partition.explained import target_share
 from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
@@ -68,31 +68,31 @@ def gradient_dispersion(
     return max(0.0, float(flat[0] / flat[1:].square().sum() - 1))
 
 
-def measure(dealing: Dealing, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
+def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
     """All measures of a partition in a run of `test_fed.py`; what a measure needs and is not at hand leaves it out.
 
     The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, the gradients the
     central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
     """
     projection = read_projection(args.task, data.table, args.assignment_files_path)
-    groups, _ = described_by(dealing, args.type, data.table)
-    values = report(dealing.client_of, groups, dealing.n_clients, projection)
-    values["target_variance_share"] = target_share(data, dealing.client_of, dealing.n_clients)
+    groups, _ = described_by(partition, args.type, data.table)
+    values = report(partition.client_of, groups, partition.n_clients, projection)
+    values["target_variance_share"] = target_share(data, partition.client_of, partition.n_clients)
     if data.task.boxes:
-        values |= unevenness(data.table, dealing.client_of, dealing.n_clients)
-    values |= _of_reweighting(dealing, groups, data, args)
+        values |= unevenness(data.table, partition.client_of, partition.n_clients)
+    values |= _of_reweighting(partition, groups, data, args)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():
         model = load_model(early, args.task, "train_centralized_task_model.py")
         if (model.config.image_size, model.task) == (data.image_size, data.task):
             model = model.to(accelerator.device).to(memory_format=torch.channels_last)
-            values["gradient_dispersion"] = gradient_dispersion(model, data, dealing.clients, accelerator)
+            values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
     return values
 
 
-def _of_reweighting(dealing: Dealing, groups: np.ndarray, data: TaskData, args: Namespace) -> dict[str, float]:
+def _of_reweighting(partition: Partition, groups: np.ndarray, data: TaskData, args: Namespace) -> dict[str, float]:
     """What FedIR can do here (see `network/importance.py`), by what the run reweights or, if nothing, by `groups`."""
     by = args.importance_reweighting
     kinds = groups if by == NONE else kinds_of(by, data, args.assignment_files_path)
     target, bound = args.importance_target, args.importance_bound
-    return reweighting(kinds, dealing.clients, data.test, target, bound).measures()
+    return reweighting(kinds, partition.clients, data.test, target, bound).measures()

@@ -15,7 +15,7 @@ import numpy as np
 
 from datasets.table import TABLE_FILE
 from datasets.tasks import BOXES, CLASS
-from network.partition.dealing import Dealing, deal_as_asked, digest, read_dealing
+from network.partition.dealing import Partition, deal_as_asked, digest, read_partition
 from network.partition.objects import commonest_objects
 from network.partition.rules import PARTITIONERS
 from utils.errors import UserError
@@ -51,17 +51,19 @@ def split_type(text: str) -> str:
     return text
 
 
-def described_by(dealing: Dealing, kind: str, table: Table) -> tuple[np.ndarray, str]:
+def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str]:
     """The groups (N,) that a partition is described by, and what one is called.
 
     What is dealt; but for natural groups the classes, where the clients' images have some: that each user has the
     images of one user says nothing. A random split is described by the classes, too, if there are any.
     """
     if kind == EMBEDDING:
-        return dealing.groups, "cluster"
-    if table.class_names and (kind == RANDOM or (table.labels[dealing.client_of >= 0] >= 0).all()):
-        return (dealing.groups if kind == RANDOM else table.labels), CLASS
-    return dealing.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)  # in a random split, all one group
+        return partition.groups, "cluster"
+    if table.class_names and (kind == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
+        return (partition.groups if kind == RANDOM else table.labels), CLASS
+    return partition.groups, "image" if kind == RANDOM else kind.removesuffix(
+        _BASED
+    )  # in a random split, all one group
 
 
 def split_label(kind: str) -> str:
@@ -213,7 +215,7 @@ def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
     return projection if projection.ndim == 2 and len(projection) == len(table) else None
 
 
-def dealing_of(args: Namespace, data: TaskData) -> Dealing:
+def partition_of(args: Namespace, data: TaskData) -> Partition:
     """The partition of the training images that the arguments of `test_fed.py` ask for; its groups are of all images.
 
     With `--partition_file` it is the saved one, whose own arguments (type, alpha, number of clients …) take the place
@@ -226,26 +228,26 @@ def dealing_of(args: Namespace, data: TaskData) -> Dealing:
         is_embedding = args.type == EMBEDDING
         args.features = features_of_assignments(args.task, args.assignment_files_path) if is_embedding else None
         rule = "iid" if args.type == RANDOM else args.partition
-        dealing = deal_as_asked(args, within(groups, data.train), rule)
+        partition = deal_as_asked(args, within(groups, data.train), rule)
         more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters", "features")}
-        origin = {**dealing.origin, **more, "table_sha256": data.table.fingerprint}
-        return replace(dealing, groups=groups.astype(np.int64), origin=origin)
-    dealing = read_dealing(args.partition_file)
-    if dealing.origin.get("table_sha256") != data.table.fingerprint:
+        origin = {**partition.origin, **more, "table_sha256": data.table.fingerprint}
+        return replace(partition, groups=groups.astype(np.int64), origin=origin)
+    partition = read_partition(args.partition_file)
+    if partition.origin.get("table_sha256") != data.table.fingerprint:
         raise UserError(f"{args.partition_file} was made from another table of images; partition anew")
-    strangers = np.setdiff1d(np.flatnonzero(dealing.client_of >= 0), data.train)
+    strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
     if len(strangers):
         raise UserError(
             f"{args.partition_file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
             "read; partition anew"
         )
-    args.n_clients = dealing.n_clients
+    args.n_clients = partition.n_clients
     for name, fits in _SAVED.items():
-        if name in dealing.origin:
-            if not fits(dealing.origin[name]):
-                raise UserError(f"{args.partition_file}: {name} {dealing.origin[name]!r} is none; partition anew")
-            setattr(args, name, dealing.origin[name])
-    return replace(dealing, origin={**dealing.origin, "partition_file": str(args.partition_file)})
+        if name in partition.origin:
+            if not fits(partition.origin[name]):
+                raise UserError(f"{args.partition_file}: {name} {partition.origin[name]!r} is none; partition anew")
+            setattr(args, name, partition.origin[name])
+    return replace(partition, origin={**partition.origin, "partition_file": str(args.partition_file)})
 
 
 def _read_origin(task: str, folder: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from datasets.tasks import TASKS, Task, get_task
 from models.task_model import ModelConfig, TaskModel
 from models.training import CentralTraining, TrainSettings
 from network.algorithms.fedavg import FedAvg
-from network.client import Local
+from network.client import ClientContext
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from utils.runs import Run
@@ -150,7 +150,7 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
     seen: list[dict[tuple, list[Tensor]]] = []
 
     class Watching(FedAvg):
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             seen[-1].setdefault((local.round, local.client), []).append(local.batch.inputs.clone())
             return super().local_loss(loss, local)
 

@@ -21,7 +21,7 @@ from datasets.tasks import Task, decode_unit_scale
 from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, LocalSettings, Turn
+from network.client import ClientContext, ClientRound, LocalSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy
 from utils.runs import Run
@@ -87,13 +87,13 @@ class QuadraticData:
 def local_of(
     settings: LocalSettings = SETTINGS, round: int = 0, state: dict[str, Tensor] | None = None,
     model: nn.Module | None = None, images: np.ndarray = CLIENTS[1], client: int = 0,
-) -> Local:  # fmt: skip
+) -> ClientContext:  # fmt: skip
     """A client at work on a model of its own, which starts from that model's weights."""
     model = model or Quadratic()
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     tensors = OneCopy(model).tensors[0]
-    turn, state = Turn(images, 3, 1.0, 1.0), {} if state is None else state
-    return Local(client, turn, round, model, tensors, start, start, state, settings, frozenset(start))
+    turn, state = ClientRound(images, 3, 1.0, 1.0), {} if state is None else state
+    return ClientContext(client, turn, round, model, tensors, start, start, state, settings, frozenset(start))
 
 
 def method(name: str, **arguments: object) -> FedAvg:
@@ -105,7 +105,7 @@ def spoilt(name: str, client: int, rounds: Collection[int], **arguments: object)
     """A method in which this client's loss is NaN in these rounds."""
 
     class Spoilt(ALGORITHMS[name]):
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             factor = float("nan") if local.client == client and local.round in rounds else 1.0
             return super().local_loss(loss, local) * factor
 

@@ -20,7 +20,7 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import Seen
+from network.client import StepView
 from network.importance import CLASS, CLUSTER, kinds_of, reweighting
 from network.partition.groups import save_assignments
 from network.simulation import Simulation
@@ -119,7 +119,7 @@ def test_small_batches_follow_the_client_rather_than_the_target() -> None:
         mean = 0.0
         for rare in range(batch + 1):
             positions = torch.tensor([9] * rare + [0] * (batch - rare))
-            local.batch = Seen(slice(0, batch), positions, None, positions, positions, positions)
+            local.batch = StepView(slice(0, batch), positions, None, positions, positions, positions)
             loss = algorithm.local_loss((positions == 9).double(), local)
             mean += binom.pmf(rare, batch, 0.1) * float(loss)
         assert mean == pytest.approx(expected, abs=0.006)

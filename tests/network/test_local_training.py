@@ -16,18 +16,18 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS
 from models.task_model import ModelConfig, Outputs, TaskModel
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, Phase
+from network.client import ClientContext, Phase
 from network.local_training import LocalTraining
 from network.workspace import OneCopy
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
 
 
-def train(local: Local, *phases: Phase, data: object = None, algorithm: type[FedAvg] = FedAvg) -> None:
+def train(local: ClientContext, *phases: Phase, data: object = None, algorithm: type[FedAvg] = FedAvg) -> None:
     """Take a client through these phases."""
 
     class InPhases(algorithm):
-        def local_update(self, local: Local) -> Iterator[Phase]:
+        def local_update(self, local: ClientContext) -> Iterator[Phase]:
             yield from phases
 
     data = data or q.QuadraticData()
@@ -35,7 +35,7 @@ def train(local: Local, *phases: Phase, data: object = None, algorithm: type[Fed
     LocalTraining(OneCopy(local.model), data, InPhases(Namespace()), groups, 0)([local])
 
 
-def weights(local: Local) -> np.ndarray:
+def weights(local: ClientContext) -> np.ndarray:
     return np.stack([tensor.numpy() for tensor in local.tensors.values()])
 
 
@@ -81,7 +81,7 @@ def test_losses_are_of_the_steps_of_all_phases() -> None:
     seen = []
 
     class Watching(FedAvg):
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             seen.append(float(loss.detach().mean()))
             return super().local_loss(loss, local)
 
@@ -92,7 +92,7 @@ def test_losses_are_of_the_steps_of_all_phases() -> None:
 
 def test_what_hooks_see_belongs_to_the_batch() -> None:
     class Watching(FedAvg):
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             assert len(loss) == len(local.batch.inputs) == len(local.batch.embedding) == len(local.batch.positions)
             assert torch.equal(local.batch.inputs, torch.from_numpy(q.A)[local.batch.positions])
             assert len(loss) == len(local.batch.labels) == len(local.batch.groups)
@@ -100,7 +100,7 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
             assert torch.equal(local.batch.embedding.flatten(1), local.batch.features)
             return loss.mean()
 
-        def correct(self, gradients: list[Tensor], local: Local) -> None:
+        def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
             assert [g.shape for g in gradients] == [p.shape for p in local.parameters.values()]
 
     train(local_of(replace(q.SETTINGS, batch_size=2)), Phase(4), algorithm=Watching)

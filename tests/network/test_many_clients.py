@@ -16,7 +16,7 @@ from torch import Tensor
 from datasets.task_data import Batch
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
-from network.client import Turn
+from network.client import ClientRound
 from network.partition.dealing import deal
 from network.partition.heterogeneity import report
 from network.simulation import Simulation
@@ -45,7 +45,7 @@ def federation(kind: type[FedAvg], folder: Path, **more: object) -> tuple[Simula
     rounds: list[list[int]] = []
 
     class Noted(kind):
-        def turns(self, *args: object) -> dict[int, Turn]:
+        def turns(self, *args: object) -> dict[int, ClientRound]:
             turns = super().turns(*args)
             rounds.append(list(turns))
             return turns
@@ -96,12 +96,12 @@ def peak_of(n_users: int, folder: Path) -> int:
     users, labels = rng.permutation(np.arange(1_300_000) % n_users), rng.integers(1203, size=1_300_000)
     data, arguments = Photographs(labels), {"virtual_client_size": 16, "batch_size": 8, "clients_per_round": A_ROUND}
     tracemalloc.start()
-    dealing = deal("natural", users, n_users, 1.0, 0)
-    values = report(dealing.client_of, labels, n_users)
+    partition = deal("natural", users, n_users, 1.0, 0)
+    values = report(partition.client_of, labels, n_users)
     assert values["smallest_client"] == values["largest_client"] == 1_300_000 // n_users
     algorithm = method("fedavgm", importance_reweighting="class", **arguments)
     run = Simulation(
-        Quadratic(), data, dealing.clients, [np.zeros(0, np.int64)] * n_users, users, algorithm,
+        Quadratic(), data, partition.clients, [np.zeros(0, np.int64)] * n_users, users, algorithm,
         replace(SETTINGS, n_rounds=3), Accelerator(cpu=True), Run(folder), 0,
     )  # fmt: skip
     run.settle_pace()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from network.client import Local
+from network.client import ClientContext
 from network.local_training import LocalTraining
 from network.probe import Choice, fastest, measure, print_pace
 from network.workspace import workspace
@@ -94,7 +94,7 @@ def disturbed(monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], load: lis
     wall = thread = 0.0
     turns: list[int] = []
 
-    def train(_: LocalTraining, clients: list[Local]) -> None:
+    def train(_: LocalTraining, clients: list[ClientContext]) -> None:
         nonlocal wall, thread
         thread += cost[len(clients)]
         wall += cost[len(clients)] * (load[len(turns)] if len(turns) < len(load) else 1.0)

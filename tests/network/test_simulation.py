@@ -27,7 +27,7 @@ from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
-from network.client import Local, LocalSettings, Turn
+from network.client import ClientContext, ClientRound, LocalSettings
 from network.partition.dealing import deal
 from network.partition.local_test import deal_held_out
 from network.simulation import Simulation
@@ -174,8 +174,10 @@ def test_networks_side_by_side_are_those_one_by_one(
         torch.manual_seed(0)
         run = simulate(method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n,
                        run=f"run{n}")  # fmt: skip
-        lots = sorted(run.trainer.lots(run.algorithm.turns(clients, settings, np.random.default_rng(0))))
-        assert lots == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
+        client_batches = sorted(
+            run.trainer.client_batches(run.algorithm.turns(clients, settings, np.random.default_rng(0)))
+        )
+        assert client_batches == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
         run.train()
         servers.append(run.server)
     largest = max(float(t.float().abs().max()) for t in servers[0].values())
@@ -195,7 +197,7 @@ def test_the_choice_of_clients_and_the_batches_of_each_have_streams_of_their_own
     class Noted(FedAvg):
         """Draws once from every generator that it is given, of which one chooses the clients of the first round."""
 
-        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, Turn]:
+        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
             draws.append(int(rng.integers(2**63)))
             return super().turns(clients, settings, rng)
 
@@ -237,7 +239,7 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
     clients, groups = clients_of(data)
 
     class Reversed(FedAvg):
-        def turns(self, *args: object) -> dict[int, Turn]:
+        def turns(self, *args: object) -> dict[int, ClientRound]:
             return dict(reversed(super().turns(*args).items()))
 
     servers = []
@@ -296,7 +298,7 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
         def is_shared(self, name: str) -> bool:
             return not name.startswith("decoder.head")
 
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             local.state["turns"] += 1
             turns[local.client] = int(local.state["turns"])
             assert len(local.batch.embedding) == len(local.batch.labels) == len(local.batch.groups) == len(loss)
@@ -332,7 +334,7 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
             told.append("server_state")
             return {"entropy": self.features.mean()}
 
-        def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
             told.append("local_loss")
             assert torch.equal(self.features[local.batch.positions], local.batch.inputs.mean((2, 3)))
             assert (self.counts[local.client][local.batch.groups.numpy()] > 0).all()
@@ -551,7 +553,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(
 class Spoilt(FedAvg):
     """The loss of client 2 is NaN in the second step of the second round."""
 
-    def local_loss(self, loss: Tensor, local: Local) -> Tensor:
+    def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         steps = self.__dict__.setdefault("steps", {})
         steps[local.client, local.round] = steps.get((local.client, local.round), 0) + 1
         spoilt = (local.client, local.round, steps[local.client, local.round]) == (2, 1, 2)
@@ -584,7 +586,7 @@ def test_a_client_whose_loss_is_not_finite_is_left_out_of_the_round(
     class Without(FedAvg):
         """The second round without client 2."""
 
-        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, Turn]:
+        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
             self.round = getattr(self, "round", 0) + 1
             turns = super().turns(clients, settings, rng)
             return {client: turn for client, turn in turns.items() if (client, self.round) != (2, 2)}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from network.state import ClientStates, part, under
+from network.state import ClientStates, add_prefix, strip_prefix
 from utils.errors import UserError
 
 CPU = torch.device("cpu")
@@ -37,7 +37,9 @@ def files(folder: Path) -> list[str]:
 
 def test_names_with_a_prefix() -> None:
     tensors = {"a.weight": torch.zeros(1), "b": torch.ones(1)}
-    assert part("own", under("own", tensors) | {"other.b": torch.zeros(2), "ownb": torch.zeros(3)}) == tensors
+    assert (
+        strip_prefix("own", add_prefix("own", tensors) | {"other.b": torch.zeros(2), "ownb": torch.zeros(3)}) == tensors
+    )
 
 
 def test_a_client_without_state_costs_nothing(tmp_path: Path) -> None:

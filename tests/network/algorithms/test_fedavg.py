@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from network.algorithms.fedavg import FedAvg
-from network.client import Local, settle_local_work
+from network.client import ClientContext, settle_local_work
 from tests.network import quadratic as q
 from utils.errors import UserError
 
@@ -66,7 +66,7 @@ def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
     taken: dict[int, int] = {}
 
     class Counting(FedAvg):
-        def correct(self, gradients: list, local: Local) -> None:
+        def correct(self, gradients: list, local: ClientContext) -> None:
             taken[local.client] = taken.get(local.client, 0) + 1
 
     q.trained(Counting(Namespace()), tmp_path, replace(settings, n_rounds=1))

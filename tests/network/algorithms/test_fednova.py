@@ -11,7 +11,7 @@ import pytest
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fednova import FedNova
-from network.client import LocalSettings, Turn
+from network.client import ClientRound, LocalSettings
 from tests.network import quadratic as q
 
 TAUS = (2, 5)
@@ -20,7 +20,7 @@ TAUS = (2, 5)
 class Unequal(FedNova):
     """Two and five steps for the two clients."""
 
-    def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, Turn]:
+    def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
         return {i: replace(turn, n_steps=TAUS[i]) for i, turn in super().turns(clients, settings, rng).items()}
 
 

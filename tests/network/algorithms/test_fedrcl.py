@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.task_model import Outputs
-from network.client import Seen
+from network.client import StepView
 from tests.network import quadratic as q
 
 # Of unit length, at these angles: two of the first kind, two of the second and one alone; the last is of no kind.
@@ -28,7 +28,7 @@ def loss_of(angles: np.ndarray, kinds: list[int], **arguments: float) -> tuple[t
     n, local = len(kinds), q.local_of()
     features = torch.tensor(np.stack([np.cos(angles), np.sin(angles)], axis=1) * 3.0).requires_grad_()
     at = torch.arange(n)
-    local.batch = Seen(slice(0, n), features, Outputs(features, features, features), at, Data.labels, at)
+    local.batch = StepView(slice(0, n), features, Outputs(features, features, features), at, Data.labels, at)
     return made.local_loss(torch.zeros(n, dtype=torch.float64), local), features
 
 

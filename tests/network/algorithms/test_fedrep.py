@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from network.algorithms.fedrep import FedRep
-from network.client import Local
+from network.client import ClientContext
 from tests.network import quadratic as q
 
 
@@ -46,7 +46,7 @@ def test_the_frozen_part_has_no_gradient(tmp_path: Path) -> None:
     seen = []
 
     class Watching(FedRep):
-        def correct(self, gradients: list, local: Local) -> None:
+        def correct(self, gradients: list, local: ClientContext) -> None:
             of_all = dict(local.model.named_parameters())
             seen.append((local.phase, {name for name, p in of_all.items() if p.grad is not None}))
             assert all(torch.equal(g, of_all[name].grad) for name, g in zip(local.parameters, gradients, strict=True))

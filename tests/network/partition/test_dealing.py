@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.dealing import Dealing, add_partition, deal, deal_as_asked, read_dealing
+from network.partition.dealing import Partition, add_partition, deal, deal_as_asked, read_partition
 from network.partition.saved_partition import client_column, clients
 from utils.args import Parser
 from utils.errors import UserError
@@ -29,17 +29,17 @@ def saved(tmp_path: Path) -> Path:
 @settings(max_examples=30, deadline=None)
 @given(owners=st.lists(st.integers(-1, 4), min_size=1, max_size=40))
 def test_clients_are_the_images_that_are_theirs(owners: list[int]) -> None:
-    dealing = Dealing(np.array(owners, np.int32), np.zeros(len(owners), np.int64), 5)
-    assert [c.tolist() for c in dealing.clients] == [[i for i, o in enumerate(owners) if o == k] for k in range(5)]
-    assert dealing.sizes.tolist() == [owners.count(client) for client in range(5)]
+    partition = Partition(np.array(owners, np.int32), np.zeros(len(owners), np.int64), 5)
+    assert [c.tolist() for c in partition.clients] == [[i for i, o in enumerate(owners) if o == k] for k in range(5)]
+    assert partition.sizes.tolist() == [owners.count(client) for client in range(5)]
 
 
 def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
-    dealing = deal("shards", GROUPS, 4, 1.0, 7, None, shards_per_client=3)
-    dealing.save(tmp_path)
+    partition = deal("shards", GROUPS, 4, 1.0, 7, None, shards_per_client=3)
+    partition.save(tmp_path)
     for path in (tmp_path, tmp_path / "partition.json"):
-        again = read_dealing(path)
-        assert (again.client_of == dealing.client_of).all() and again.client_of.dtype == np.int32
+        again = read_partition(path)
+        assert (again.client_of == partition.client_of).all() and again.client_of.dtype == np.int32
         assert (again.groups == GROUPS).all()
         assert again.n_clients == 4
         assert again.origin == {
@@ -48,18 +48,18 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_files_agree(tmp_path: Path) -> None:
-    dealing = deal("equal_size", GROUPS, 4, 1.0, seed=2)
+    partition = deal("equal_size", GROUPS, 4, 1.0, seed=2)
     names, classes = [f"image {i}" for i in range(90)], np.arange(90) // 10
-    dealing.save(tmp_path, names, classes)
+    partition.save(tmp_path, names, classes)
     table = pd.read_csv(tmp_path / "partition.csv")
     assert list(table) == ["user_id", "image_id", "class", "cluster"]
-    for client, images in enumerate(dealing.clients):
+    for client, images in enumerate(partition.clients):
         part = table[table["user_id"] == client]
         assert part["image_id"].tolist() == [names[image] for image in images]
         assert part["class"].tolist() == classes[images].tolist()
         assert part["cluster"].tolist() == GROUPS[images].tolist()
-    assert clients(tmp_path) == [images.tolist() for images in dealing.clients]
-    assert (client_column(tmp_path) == dealing.client_of).all()
+    assert clients(tmp_path) == [images.tolist() for images in partition.clients]
+    assert (client_column(tmp_path) == partition.client_of).all()
     assert json.loads((tmp_path / "partition.json").read_text())["client_sizes"] == [20, 20, 20, 20]
 
 
@@ -91,12 +91,12 @@ def overwrite(path: Path, array: np.ndarray) -> None:
 def test_what_is_broken_gets_a_clear_line(saved: Path, harm: object, text: str) -> None:
     harm(saved)
     with pytest.raises(UserError, match=text):
-        read_dealing(saved)
+        read_partition(saved)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
-        read_dealing(tmp_path / "nowhere")
+        read_partition(tmp_path / "nowhere")
 
 
 def test_arguments_reach_the_rule() -> None:

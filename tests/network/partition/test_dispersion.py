@@ -92,22 +92,22 @@ def test_equal_clients_have_no_dispersion(table: Table) -> None:
 def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table, tmp_path: Path) -> None:
     data = open_data(table, "normal")
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
-    dealing = deal("equal_size", groups, 3, 0.5, seed=0)
+    partition = deal("equal_size", groups, 3, 0.5, seed=0)
     args = Namespace(
         task="normal", use_cbam=False, assignment_files_path=tmp_path / "none", trained_model_dir=tmp_path,
         type="class_based",
     )  # fmt: skip
     FedAvg(args)  # whose own arguments say what reweighting would aim at
     accelerator = Accelerator(cpu=True)
-    plain = measure(dealing, data, args, accelerator)
+    plain = measure(partition, data, args, accelerator)
     assert {"emd", "target_variance_share"} <= plain.keys()
-    ratios = np.bincount(table.labels[dealing.client_of >= 0]) / (dealing.client_of >= 0).sum()
-    covered = [ratios[np.unique(table.labels[images])].sum() for images in dealing.clients]
+    ratios = np.bincount(table.labels[partition.client_of >= 0]) / (partition.client_of >= 0).sum()
+    covered = [ratios[np.unique(table.labels[images])].sum() for images in partition.clients]
     assert plain["coverage"] == pytest.approx(np.mean(covered)) and plain["coverage_least"] == min(covered)
     assert not {"frechet", "gradient_dispersion"} & plain.keys()
     config = ModelConfig("normal", image_size=SIZE)
     early = early_file(tmp_path, "normal", False)
     save_model(TaskModel(replace(config, image_size=2 * SIZE)), early)  # of another size: its gradient is another
-    assert "gradient_dispersion" not in measure(dealing, data, args, accelerator)
+    assert "gradient_dispersion" not in measure(partition, data, args, accelerator)
     save_model(TaskModel(config), early)
-    assert measure(dealing, data, args, accelerator)["gradient_dispersion"] > 0
+    assert measure(partition, data, args, accelerator)["gradient_dispersion"] > 0

@@ -16,9 +16,9 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from network.partition.dealing import deal
 from network.partition.groups import (
-    dealing_of,
     described_by,
     groups_of,
+    partition_of,
     read_assignments,
     read_projection,
     save_assignments,
@@ -114,27 +114,27 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    dealing = dealing_of(arguments(tmp_path, type="iid"), data)
-    assert (dealing.client_of[data.train] >= 0).all()
+    partition = partition_of(arguments(tmp_path, type="iid"), data)
+    assert (partition.client_of[data.train] >= 0).all()
 
 
 def test_a_random_split_needs_no_classes(table: Table, tmp_path: Path) -> None:
     bare = on(table, groups={}, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
     assert (groups_of("iid", bare, tmp_path, 5) == 0).all()
-    dealing = deal("iid", np.zeros(len(table), int), 3, 1.0, 0)
+    partition = deal("iid", np.zeros(len(table), int), 3, 1.0, 0)
     for kind, name in {"iid": "image", "building_based": "building"}.items():
-        groups, found = described_by(dealing, kind, bare.table)
-        assert groups is dealing.groups and found == name
+        groups, found = described_by(partition, kind, bare.table)
+        assert groups is partition.groups and found == name
 
 
 def test_a_split_is_described_by_what_says_something_of_its_images(table: Table) -> None:
     clusters = np.arange(len(table)) % 4
-    dealing = deal("iid", clusters, 3, 1.0, 0)
+    partition = deal("iid", clusters, 3, 1.0, 0)
     for kind, name in {"embedding_based": "cluster", "iid": "class"}.items():
-        groups, found = described_by(dealing, kind, table)
-        assert groups is dealing.groups and found == name
+        groups, found = described_by(partition, kind, table)
+        assert groups is partition.groups and found == name
     for kind in ("class_based", "building_based", "point_based"):  # of users, buildings … the classes
-        groups, found = described_by(dealing, kind, table)
+        groups, found = described_by(partition, kind, table)
         assert groups is table.labels and found == "class"
 
 
@@ -159,29 +159,29 @@ def test_groups_within_a_part() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_partition_says_where_it_comes_from(data: TaskData, assignments: Path, kind: str) -> None:
-    dealing = dealing_of(arguments(assignments, type=kind), data)
-    assert dealing.origin["rule"] == ("iid" if kind == "iid" else "equal_size")
-    assert (dealing.origin["type"], dealing.origin["partition"]) == (kind, "equal_size")
-    assert dealing.origin["table_sha256"] == data.table.fingerprint
-    assert (dealing.client_of[data.test] == -1).all()
-    assert (dealing.groups >= 0).all()  # those of held-out images, too
+    partition = partition_of(arguments(assignments, type=kind), data)
+    assert partition.origin["rule"] == ("iid" if kind == "iid" else "equal_size")
+    assert (partition.origin["type"], partition.origin["partition"]) == (kind, "equal_size")
+    assert partition.origin["table_sha256"] == data.table.fingerprint
+    assert (partition.client_of[data.test] == -1).all()
+    assert (partition.groups >= 0).all()  # those of held-out images, too
 
 
 def test_whole_buildings(data: TaskData, assignments: Path) -> None:
-    dealing = dealing_of(arguments(assignments, type="building_based", partition="natural", n_clients=2), data)
-    for images in dealing.clients:
+    partition = partition_of(arguments(assignments, type="building_based", partition="natural", n_clients=2), data)
+    for images in partition.clients:
         assert len(set(data.table.groups["building"][images])) == 1
     with pytest.raises(UserError, match="--n_clients 2"):
-        dealing_of(arguments(assignments, type="building_based", partition="natural"), data)
+        partition_of(arguments(assignments, type="building_based", partition="natural"), data)
 
 
 def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assignments: Path, tmp_path: Path) -> None:
     first = arguments(assignments, alpha=3.0, n_clients=5)
-    made = dealing_of(first, data)
+    made = partition_of(first, data)
     made.save(tmp_path / "run")
     # Without the assignments, with another seed and other arguments.
     args = arguments(tmp_path, partition_file=tmp_path / "run", rand_seed=9, type="class_based", partition="paper")
-    again = dealing_of(args, data)
+    again = partition_of(args, data)
     assert (again.client_of == made.client_of).all() and (again.groups == made.groups).all()
     names = ("type", "partition", "alpha", "n_clients", "n_clusters", "min_client_ds_len")
     assert [getattr(args, name) for name in names] == [getattr(first, name) for name in names]
@@ -190,15 +190,15 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
 
 
 def test_a_partition_of_other_images_is_refused(data: TaskData, assignments: Path, tmp_path: Path) -> None:
-    made = dealing_of(arguments(assignments), data)
+    made = partition_of(arguments(assignments), data)
     replace(made, origin={**made.origin, "table_sha256": "0"}).save(tmp_path / "other")
     with pytest.raises(UserError, match="another table"):
-        dealing_of(arguments(assignments, partition_file=tmp_path / "other"), data)
+        partition_of(arguments(assignments, partition_file=tmp_path / "other"), data)
     held_out = made.client_of.copy()
     held_out[data.test[:3]] = 0
     replace(made, client_of=held_out).save(tmp_path / "held_out")
     with pytest.raises(UserError, match="deals 3 images"):
-        dealing_of(arguments(assignments, partition_file=tmp_path / "held_out"), data)
+        partition_of(arguments(assignments, partition_file=tmp_path / "held_out"), data)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_clusters_must_be_of_the_features_that_were_asked_for(table: Table, tmp_
     clusters, projection = np.arange(len(data)) % 5, tmp_path / "reduced.npy"
     save_assignments(tmp_path, data, "target", clusters, np.zeros((5, 2)), 5, projection)
     with pytest.raises(UserError, match=r"clusters of the features target, not model; run .*--features model"):
-        dealing_of(arguments(tmp_path, features="model"), data)
+        partition_of(arguments(tmp_path, features="model"), data)
     args = arguments(tmp_path)
-    assert dealing_of(args, data).origin["features"] == "target" == args.features
+    assert partition_of(args, data).origin["features"] == "target" == args.features
     args = arguments(tmp_path, features="target", type="class_based")
-    dealing_of(args, data)
+    partition_of(args, data)
     assert args.features is None  # by which it was not dealt

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from network.partition import saved_partition
-from network.partition.dealing import Dealing, deal
+from network.partition.dealing import Partition, deal
 
 # Hugging Face's package is hidden here by the project's own folder, and can only be looked for elsewhere.
 HAS_FLOWER = not subprocess.run(
@@ -25,11 +25,11 @@ needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason="flwr-datasets (require
 def elsewhere(tmp_path: Path) -> Path:
     """A folder with the file and a saved partition of 60 images, and nothing else."""
     shutil.copy(saved_partition.__file__, tmp_path)
-    dealing().save(tmp_path / "out")
+    partition().save(tmp_path / "out")
     return tmp_path
 
 
-def dealing() -> Dealing:
+def partition() -> Partition:
     return deal("equal_size", np.where(np.arange(60) < 50, np.arange(60) % 3, -1), 4, 0.5, seed=0)
 
 
@@ -47,7 +47,7 @@ from saved_partition import client_column, clients
 print([clients("out"), client_column("out").tolist()])
 assert not {"datasets", "flwr_datasets", "network", "torch"} & set(sys.modules)
 """
-    ours = dealing()
+    ours = partition()
     assert run(elsewhere, program) == str([[c.tolist() for c in ours.clients], ours.client_of.tolist()])
 
 
@@ -59,7 +59,7 @@ from saved_partition import client_column
 dataset = Dataset.from_dict({"image": list(range(60))}).add_column("client", client_column("out"))
 print([dataset.filter(lambda row: row["client"] == k)["image"][:] for k in range(4)])
 """
-    assert run(elsewhere, program) == str([c.tolist() for c in dealing().clients])
+    assert run(elsewhere, program) == str([c.tolist() for c in partition().clients])
 
 
 @needs_flower
@@ -82,4 +82,4 @@ for rows, client, text in ((60, 4, "no 4"), (60, -1, "no -1"), (59, 0, "the data
     else:
         raise AssertionError(text)
 """
-    assert run(elsewhere, program) == str([c.tolist() for c in dealing().clients])
+    assert run(elsewhere, program) == str([c.tolist() for c in partition().clients])
