@@ -106,7 +106,7 @@ def test_virtual_clients_have_whole_batches_and_no_other_local_work() -> None:
         q.method("fedprox", virtual_client_size=100, batch_size=64)
     for given in ({"sgd_per_epoch": 5}, {"local_epochs": 1}):
         work = dict.fromkeys(("sgd_per_epoch", "epoch_per_round", "local_epochs")) | given
-        with pytest.raises(UserError, match=f"--virtual_client_size takes the place of --{next(iter(given))}; leave"):
+        with pytest.raises(UserError, match=f"--virtual_client_size takes the place of --{next(iter(given))}; omit"):
             settle_local_work(Namespace(**work, virtual_client_size=64))
 
 
