@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -21,11 +22,12 @@ STAGES = {
     "extract_embeddings.py": "extract_embeddings",
     "test_fed.py": "test_federated",
 }
-# Imported by the project's modules, or by libraries, only where they are used first.
+# Of libraries, imported only where they are used first.
 _LATER = (
-    "datasets.captures", "matplotlib.backends.backend_agg", "models.backbones", "safetensors.torch", "scipy.optimize",
-    "scipy.special", "torch._dynamo", "torchmetrics.functional.classification", "torchmetrics.functional.image",
+    "matplotlib.backends.backend_agg", "safetensors.torch", "scipy.optimize", "scipy.special", "torch._dynamo",
+    "torchmetrics.functional.classification", "torchmetrics.functional.image",
 )  # fmt: skip
+_OWN = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {path.stem for path in ROOT.glob("*.py")}
 MODULES: dict[str, ModuleType] = {}
 
 
@@ -36,9 +38,21 @@ def _import_all(script: Path) -> None:
     exec(compile(ast.Module(imports, []), script, "exec"), {})
 
 
+def _import_own() -> None:
+    """Import all modules of the project that its loaded modules name in an import statement, in a function or not."""
+    done: set[str] = set()
+    while waiting := {name for name in sys.modules if name.partition(".")[0] in _OWN} - done:
+        done |= waiting
+        for file in filter(None, (getattr(sys.modules[name], "__file__", None) for name in waiting)):
+            for node in ast.walk(ast.parse(Path(file).read_bytes())):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in _OWN:
+                    importlib.import_module(node.module)
+
+
 for _script in STAGES:
     code_version(_script)
     _import_all(ROOT / _script)
     MODULES[_script] = importlib.import_module(_script.removesuffix(".py"))
+_import_own()
 for _module in _LATER:
     importlib.import_module(_module)
