@@ -87,6 +87,6 @@ def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> N
     print(f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
           f"{ceiling:.2f}")  # fmt: skip
     if clusters < ENOUGH * ceiling:
-        print("The clusters explain less than half of what is possible, so that a split by them follows the task little;\n"
-              "train the central model longer, or cluster --features target.")  # fmt: skip
+        print("The clusters explain less than half of what is possible; a split by them follows the task little.\n"
+              "Train the central model longer, or cluster --features target.")  # fmt: skip
     shares(found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png")
