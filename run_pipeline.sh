@@ -6,7 +6,7 @@
 #   bash run_pipeline.sh               about ten minutes on two cores
 #   bash run_pipeline.sh --data nyu    the same on the photographs of NYUv2, or of any folder with a table of images
 #   bash run_pipeline.sh --test_mode   the same in about a minute, with too little training to mean anything
-TASKS=${TASKS:-depth_euclidean class_scene} METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
+TASKS=${TASKS:-depth_euclidean reshading class_scene} METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
 case " $* " in *" --test_mode "*) SEEDS=${SEEDS:-0} ;; esac
 source "$(dirname "${BASH_SOURCE[0]}")/scripts/task_perspective/scale.sh" "$@"
 sweep
