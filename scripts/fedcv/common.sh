@@ -8,15 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-scale=builtin mode= given=
-while [ $# -gt 0 ]; do
-    case "$1" in
-        --scale) scale=${2:-}; shift $(($# > 1 ? 2 : 1)) ;;
-        --data) given=${2:-the empty name}; shift $(($# > 1 ? 2 : 1)) ;;
-        --test_mode) mode="--test_mode True"; shift ;;
-        *) echo "error: $1: the arguments are --scale builtin|paper, --data FOLDER and --test_mode" >&2; exit 2 ;;
-    esac
-done
+source scripts/arguments.sh "$@"
 case "$scale" in
     builtin) data=${given:-data/sample_rooms${mode:+_small}} settings=fedcv_builtin ;;
     paper) data=${given:-the folder of --data} settings=fedcv ;;
