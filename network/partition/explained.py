@@ -9,7 +9,6 @@ import torch
 from scipy.sparse import csr_matrix
 
 from datasets.task_data import TaskData, evenly
-from models.embeddings import fit_kmeans
 from models.features import shrunk_target
 from network.partition.heterogeneity import beyond_chance, variance_share
 from utils.plots import shares
@@ -69,8 +68,10 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
 
     Of the `clusters` (N,), of the table's classes where it has any, and of K-means on these targets themselves with as
     many clusters: the ceiling. It is one of the same images, so that a model that has learnt the targets of its
-    training images by heart reaches it, too.
+    training images by heart reaches it, too. Of more than 10,000 images, so many evenly spaced ones stand for all.
     """
+    from models.embeddings import fit_kmeans  # scikit-learn takes its time to import, and federations do without
+
     images = evenly(data.train, _MOST)
     targets = shrunk_targets(data, images)
     found = {CLUSTERS: share_explained(targets, clusters[images])}
