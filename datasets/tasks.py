@@ -101,6 +101,7 @@ class Task:
     that of pictures and their colour bars, into which `physical` turns targets and outputs that are in another.
     `title` is what figures call it; without one, they say `name` in words. Figures show the metrics `drawn` by round
     beside the loss, and call them as it says.
+    Where they do not `show_uncounted` pixels, zero is a value like others there, and looks like one.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
     target's values, beside their places, where the image is mirrored left to right.
@@ -124,6 +125,7 @@ class Task:
     empty_counts: bool = False
     title: str = ""
     drawn: Mapping[str, str] = field(default_factory=dict)
+    show_uncounted: bool = True
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -304,6 +306,7 @@ _ENTRIES = (
     Task(
         "edge_texture", 1, decode_image_scale, "l1", ("mae", "rmse", "edge_f1"),
         Encoding("edge_texture", "uint16", 1, nothing=(0,)), title="Texture edges", activation="tanh", colormap="gray",
+        show_uncounted=False,
     ),
     Task(
         "principal_curvature", 2, decode_signed_scale, "mse", ("mae", "rmse"),

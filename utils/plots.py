@@ -78,7 +78,7 @@ def loss_curve(
 
 
 def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
-    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
+    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue, if shown.
 
     Three channels are a picture, of two the first is shown; `limits` are the values of the ends of the colours.
     """
@@ -90,7 +90,8 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
         picture = ((values.transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
         return axes.imshow(np.where(valid[0][..., None], picture, _NO_VALUE[:3]))
     colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)
-    return axes.imshow(np.where(valid[0], values[0], np.nan), cmap=colours, vmin=low, vmax=high)
+    shown = valid[0] | (not task.show_uncounted)
+    return axes.imshow(np.where(shown, values[0], np.nan), cmap=colours, vmin=low, vmax=high)
 
 
 def _colours_of(task: Task) -> np.ndarray:

@@ -14,7 +14,7 @@ import multiprocessing
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -282,14 +282,7 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     for path in sorted((data_path / "class_scene").rglob("*.npy")):
         examples.setdefault(read_scene_class(path), []).append(View.parse(path))
     commonest = sorted(examples.items(), key=lambda item: -len(item[1]))[:n_rows]
-    # Of each class the view that shows most kinds of objects.
-    rows = [
-        (
-            scene_class,
-            max(views, key=lambda view: _n_labels(data_path, view)),
-        )
-        for scene_class, views in commonest
-    ]
+    rows = [(scene_class, most_typical(data_path, views)) for scene_class, views in commonest]
     bound = [task.with_classes(SEGMENTS) if task.labelled_by == SEGMENTED else task for task in TASKS.values()]
     tasks = [(task, task.encoding) for task in bound if task.encoding is not None and task.encoding.domain in DOMAINS]
     figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
@@ -305,8 +298,15 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     plots.save(figure, data_path / CONTACT_SHEET)
 
 
-def _n_labels(data_path: Path, view: View) -> int:
-    return len(np.unique(np.asarray(Image.open(data_path / view.path("segment_semantic")))))
+def most_typical(data_path: Path, views: Sequence[View]) -> View:
+    """The view that shows the kinds of objects most like all others do: the medoid of their shares of the pixels."""
+    shown = np.zeros((len(views), len(SEGMENTS.names)))
+    for row, view in zip(shown, views, strict=True):
+        ids = np.asarray(Image.open(data_path / view.path("segment_semantic")))
+        row += np.bincount(ids.ravel(), minlength=len(row)) / ids.size
+    shown[:, SEGMENTS.names.index("background")] = 0.0  # walls and floors say little, and would outweigh all else
+    distances = np.linalg.norm(shown[:, None] - shown, axis=2).sum(axis=1)
+    return views[int(distances.argmin())]
 
 
 def _draw_target(axis: Any, task: Task, encoding: Encoding, data_path: Path, cell: str) -> None:

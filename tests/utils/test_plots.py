@@ -74,6 +74,14 @@ def test_pixels_that_do_not_count_have_a_colour_of_their_own(path: Path) -> None
     assert shares[0] < 0.001 < 0.01 < shares[1]
 
 
+@pytest.mark.parametrize(("task", "shown"), [("reshading", True), ("edge_texture", False)])
+def test_where_zero_is_a_value_it_looks_like_one(task: str, shown: bool) -> None:
+    values, valid = np.array([[[0.0, 0.5], [1.0, 0.0]]]), np.array([[[False, True], [True, False]]])
+    axes = Figure().subplots()
+    drawn = plots.draw_target(axes, get_task(task), values, valid, (0.0, 1.0)).get_array()
+    assert np.isnan(drawn.filled(np.nan)).any() == shown
+
+
 @pytest.mark.parametrize("matrix", [np.array([[3]]), np.array([[2, 1], [0, 0]]), np.eye(16, dtype=int) * 9])
 def test_confusion_matrix(path: Path, matrix: np.ndarray) -> None:
     check_figure(path, plots.confusion_matrix(matrix, [f"class_{i}" for i in range(len(matrix))], "classes", path))

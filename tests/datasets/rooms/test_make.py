@@ -248,6 +248,22 @@ def test_contact_sheet_and_manifest(rooms: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_sheet_shows_typical_views(tmp_path: Path) -> None:
+    """Distances of (0.4, 0) to the four others add up to 1.79, of (0.3, 0) to 1.85, of (0.5, 0) to 1.97."""
+    shares = {0: {"bed": 0.5}, 1: {"bed": 0.4}, 2: {"bed": 0.3}, 3: {"vase": 0.9}, 4: {"bed": 0.3, "vase": 0.6}}
+    views = [View("aspen", number, 0) for number in shares]
+    for view, of in zip(views, shares.values(), strict=True):
+        ids = np.full(100, SEGMENTS.names.index("background"), np.uint8)
+        start = 0
+        for name, share in of.items():
+            ids[start : start + round(100 * share)] = SEGMENTS.names.index(name)
+            start += round(100 * share)
+        path = tmp_path / view.path("segment_semantic")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(ids.reshape(10, 10)).save(path)
+    assert sample_rooms.most_typical(tmp_path, views) == views[1]
+
+
 def test_class_says_little_about_depth(rooms: Path) -> None:
     """Between-class share of the variance of a view's mean depth: partitions by class and by depth must differ."""
     views = all_views(rooms)
