@@ -34,6 +34,7 @@ def main() -> None:
     from reports.budgets import budget_tables
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
+    from reports.equal_skew import equal_skew
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
     from reports.predictors import predictors, split_costs
@@ -66,9 +67,13 @@ def main() -> None:
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         comparison, splits, told = compare(runs), over_iid(runs), predictors(split_costs(runs))
+        alike = equal_skew(runs)
         if not told.empty:
             write_table(told, folder / "predictors")
             print(f"which measure of a partition tells what it costs\n{narrow(told, ['measure'])}\n")
+        if not alike.empty:
+            write_table(alike, folder / "equal_skew")
+            print(f"own data, at an equal share of the target between clients\n{narrow(alike.iloc[:, :-1], ['task'])}\n")
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:
