@@ -4,14 +4,16 @@
 # --data takes the images of a folder in place of the built-in rooms: those of which stage 1 has made a table there, or
 # `nyu`, the photographs of NYUv2 in data/nyu, which are downloaded (2.8 GB) where they are not there yet.
 #
-# From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; JOBS and GPUS (as run_sweep.py takes them); and
-# DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of which it has defaults of its own.
+# From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; VIEWS_PER_BUILDING of the built-in rooms; JOBS and
+# GPUS (as run_sweep.py takes them); and DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of
+# which it has defaults of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 source scripts/arguments.sh "$@"
+views=${VIEWS_PER_BUILDING:-}
 case "$scale$mode" in
-    builtin) data=data/sample_rooms results=results/sample_rooms ;;
+    builtin) data=data/sample_rooms${views:+_$views} results=results/sample_rooms${views:+_$views} ;;
     builtin*) data=data/sample_rooms_small results=results/test_mode ;;
     paper*) data=${DATA_PATH:-taskonomy_dataset} results=results/paper${mode:+_test_mode} ;;
     *) echo "error: --scale takes builtin or paper, not '$scale'" >&2; exit 2 ;;
@@ -34,7 +36,7 @@ if [ "$given" = nyu ] && [ ! -f "$data/filtered_file_paths.csv" ]; then
     python -m datasets.download --source nyu --data_path "$data"
     python extract_datapoints_for_experiments.py --source nyu --data_path "$data"
 elif [ -z "$given" ] && [ "$scale" = builtin ]; then
-    python -m datasets.rooms.make --data_path "$data" \
+    python -m datasets.rooms.make --data_path "$data" ${views:+--views_per_building "$views"} \
         ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
 fi
 TASKS=${TASKS:-depth_euclidean normal reshading keypoints3d edge_texture segment_semantic class_scene}
