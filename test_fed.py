@@ -23,9 +23,9 @@ def parse_args() -> Namespace:
     from models.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.batch_norm import BATCH_NORMS
-    from network.client import add_local_settings, settle_local_work
     from network.partition.dealing import add_partition
     from network.partition.groups import split_type
+    from network.settings import add_local_settings, settle_local_work
     from utils.arguments import add_arguments_of, check_arguments
 
     parser = Parser(__doc__)

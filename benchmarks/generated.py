@@ -15,7 +15,7 @@ from datasets.tasks import RGB, Task
 from models.precision import set_precision
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
-from network.client import LocalSettings
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from utils.runs import Run
 

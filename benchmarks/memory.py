@@ -29,7 +29,7 @@ from benchmarks.peer_processes.federation import Federation
 from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
-from network.client import LocalSettings
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from network.state import add_prefix
 from utils.args import POSITIVE_INT, Parser

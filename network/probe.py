@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from datasets.task_data import TaskData
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound, LocalSettings, copy_into
+from network.client import ClientContext, ClientRound, copy_into
 from network.local_training import LocalTraining
+from network.settings import LocalSettings
 from network.workspace import Workspace
 
 # Two numbers of clients are compared in so many turns of each, and more where steps are short, until each has been at

@@ -18,9 +18,10 @@ from models.costs import model_costs, peak_memory
 from models.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientRound, LocalSettings, copy_into, longest_first
+from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation
 from network.probe import print_pace
+from network.settings import LocalSettings
 from network.state import MEMORY, ClientStates, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer
 from utils import interrupt, progress

@@ -16,9 +16,10 @@ from datasets.task_data import TaskData
 from models.parts import PARTS, is_within
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound, LocalSettings, copy_into
+from network.client import ClientContext, ClientRound, copy_into
 from network.local_training import LocalTraining
 from network.probe import measure
+from network.settings import LocalSettings
 from network.state import ClientStates, add_prefix
 from network.workspace import workspace
 

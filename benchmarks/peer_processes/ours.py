@@ -18,7 +18,7 @@ from datasets.task_data import Batch
 from datasets.tasks import ClassSet, get_task
 from models.task_model import Outputs
 from network.algorithms.fedavg import FedAvg
-from network.client import LocalSettings
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from utils.runs import Run
 

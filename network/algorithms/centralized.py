@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientRound, LocalSettings
+from network.client import ClientRound
+from network.settings import LocalSettings
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from network.client import ClientContext, ClientRound, LocalSettings, Phase
+from network.client import ClientContext, ClientRound, Phase
 from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, kinds_of, reweighting
 from network.sampling import SAMPLERS, shuffled_epochs
+from network.settings import LocalSettings
 from network.state import ClientStates, cast_like
 from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument, read_arguments

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.by_kind import ByKind
-from network.client import ClientRound, LocalSettings
+from network.client import ClientRound
 from network.importance import POPULATION, UNIFORM, reweighting
+from network.settings import LocalSettings
 from utils.arguments import NON_NEGATIVE, Argument
 
 if TYPE_CHECKING:

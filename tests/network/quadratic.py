@@ -21,7 +21,8 @@ from datasets.tasks import Task, decode_unit_scale
 from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound, LocalSettings
+from network.client import ClientContext, ClientRound
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy
 from utils.runs import Run

@@ -1,8 +1,7 @@
-"""What a client is told, and how its learning rate falls."""
+"""How a client's learning rate falls, and how clients are spread over processes."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from network.client import LocalSettings, Schedule, longest_first, settle_local_work
+from network.client import Schedule, longest_first
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
-from utils.errors import UserError
 
 
 def test_the_plateau_schedule_follows_the_published_rule() -> None:
@@ -63,31 +61,6 @@ def test_rate_falls_from_round_to_round_and_stays_within_it(schedule: str, expec
             of_round.before(step)
             assert of_round.lr.item() == pytest.approx(rate)
             of_round.after(torch.tensor(1.0))
-
-
-def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
-    given = vars(replace(q.SETTINGS, local_epochs=3, n_rounds=50)) | {"other": 1}
-    assert LocalSettings.of(Namespace(**given, test_mode=False)) == replace(q.SETTINGS, local_epochs=3, n_rounds=50)
-    short = LocalSettings.of(Namespace(**given, test_mode=True))
-    assert (short.steps(1000), short.n_rounds) == (2, 2)
-
-
-def test_local_work_has_its_defaults_where_it_is_not_given() -> None:
-    def settled(**given: int) -> tuple[int, int, int | None]:
-        args = Namespace(**{"sgd_per_epoch": None, "epoch_per_round": None, "local_epochs": None} | given)
-        settle_local_work(args)
-        return args.sgd_per_epoch, args.epoch_per_round, args.local_epochs
-
-    assert settled() == (50, 1, None) and settled(local_epochs=2) == (50, 1, 2)
-    assert settled(sgd_per_epoch=7) == (7, 1, None) and settled(epoch_per_round=3) == (50, 3, None)
-    with pytest.raises(UserError, match="the place of --sgd_per_epoch and --epoch_per_round; omit one"):
-        settled(local_epochs=1, sgd_per_epoch=50, epoch_per_round=1)
-
-
-def test_local_epochs_become_whole_batches() -> None:
-    settings = replace(q.SETTINGS, local_epochs=3, batch_size=8)
-    # 3 epochs of 8, 10 and 13 images are 3, 3.75 and 4.875 batches of 8, and of 2 images 3 of 2.
-    assert [settings.steps(n) for n in (8, 10, 13, 2)] == [3, 4, 5, 3]
 
 
 def test_clients_are_spread_the_longest_first() -> None:

@@ -27,9 +27,10 @@ from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
-from network.client import ClientContext, ClientRound, LocalSettings
+from network.client import ClientContext, ClientRound
 from network.partition.dealing import deal
 from network.partition.local_test import deal_held_out
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from network.state import MEMORY
 from network.workspace import Workspace

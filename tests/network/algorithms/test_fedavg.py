@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, settle_local_work
+from network.client import ClientContext
+from network.settings import settle_local_work
 from tests.network import quadratic as q
 from utils.errors import UserError
 

@@ -20,7 +20,7 @@ from datasets.tasks import ClassSet, get_task
 from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.feddifrc import contrast, restriction
-from network.client import LocalSettings
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.guiding import save_guidance

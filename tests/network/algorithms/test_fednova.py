@@ -11,7 +11,8 @@ import pytest
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fednova import FedNova
-from network.client import ClientRound, LocalSettings
+from network.client import ClientRound
+from network.settings import LocalSettings
 from tests.network import quadratic as q
 
 TAUS = (2, 5)
