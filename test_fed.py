@@ -69,13 +69,13 @@ def main() -> None:
     from models.threads import set_threads
     from models.training import early_file
     from network.algorithms import ALGORITHMS
-    from network.batch_norm import batch_norm_tensors
-    from network.client import LocalSettings
+    from network.federated_data import FederatedData
     from network.partition.dealing import check_unchanged
     from network.partition.dispersion import measure
     from network.partition.groups import partition_of, split_label, within
     from network.partition.local_test import deal_held_out
     from network.report import report_partition, report_run
+    from network.settings import LocalSettings, SimulationSettings
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
     from utils.runs import Run
@@ -84,7 +84,6 @@ def main() -> None:
 
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
-    kept = batch_norm_tensors(model) if args.batch_norm == "local" else ()
     method = ALGORITHMS[args.method](args)
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     set_threads(model, data, args.batch_size)
@@ -106,11 +105,9 @@ def main() -> None:
     if accelerator.is_main_process:
         report_partition(partition, held_out, data, uneven, run, title, args.type, args.plot_distribution)
 
-    simulation = Simulation(
-        model, data, partition.clients, held_out, partition.groups, method, LocalSettings.of(args), accelerator, run,
-        args.rand_seed, kept, evaluate_every=args.evaluate_every, checkpoint_every=args.checkpoint_every,
-        on_nan=args.on_nan, clients_per_batch=args.clients_per_batch, compiled=args.compile,
-    )  # fmt: skip
+    federated = FederatedData(data, partition.clients, held_out, partition.groups)
+    settings = LocalSettings.of(args), SimulationSettings.of(args)
+    simulation = Simulation(model, federated, method, *settings, accelerator, run)
     if args.resume_training:
         simulation.resume()
     run.track(accelerator, len(simulation.rows))

@@ -67,15 +67,15 @@ class BareLoop:
         self.model = TaskModel(simulation.model.config).to(self.device).to(memory_format=torch.channels_last)
         self.model.bf16 = simulation.model.bf16
         self.server = {name: tensor.clone() for name, tensor in simulation.server.items()}
-        self.loss_of = LOSSES[simulation.data.task.loss]
+        self.loss_of = LOSSES[simulation.data.images.task.loss]
 
     def batches(self, client: int, round: int) -> list[Batch]:
         """What the client sees in a round, decoded."""
-        federation, settings = self.simulation, self.simulation.settings
-        images = federation.clients[client]
-        rng = generator("batches", federation.seed, round, client, "")
+        federation, settings = self.simulation, self.simulation.local_settings
+        images = federation.data.clients[client]
+        rng = generator("batches", federation.settings.rand_seed, round, client, "")
         plan = federation.algorithm.batches(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
-        return [federation.data.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
+        return [federation.data.images.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
         """Forward, backward and optimiser step."""
@@ -86,12 +86,12 @@ class BareLoop:
 
     def optimizer(self, lr: Tensor) -> torch.optim.Optimizer:
         """The clients' optimiser, afresh."""
-        momentum = self.simulation.settings.momentum
+        momentum = self.simulation.local_settings.momentum
         return torch.optim.SGD(self.model.parameters(), lr=lr, momentum=momentum, fused=True)
 
     def steps(self, round: int, batches: list[Batch], lr: Tensor, optimizer: torch.optim.Optimizer) -> None:
         """The steps of one client in a round."""
-        settings = self.simulation.settings
+        settings = self.simulation.local_settings
         for step, batch in enumerate(batches):
             progress = (round + step / len(batches)) / settings.n_rounds
             lr.fill_(settings.init_lr * 0.5 * (1.0 + math.cos(math.pi * progress)))
@@ -99,7 +99,7 @@ class BareLoop:
 
     def round(self, round: int) -> float:
         """One round of all clients; the seconds of their steps."""
-        n_clients, seconds = len(self.simulation.clients), 0.0
+        n_clients, seconds = len(self.simulation.data.clients), 0.0
         tensors, mean = self.model.state_dict(), {}
         for client in range(n_clients):
             batches = self.batches(client, round)
@@ -131,11 +131,11 @@ def check(simulation: Simulation, bare: BareLoop, start: Mapping[str, np.ndarray
     """AssertionError if both ways have not ended with the same model."""
     ours, theirs = ({n: t.cpu().numpy() for n, t in server.items()} for server in (simulation.server, bare.server))
     check_weights("Simulation", ours, theirs, start, TOLERANCES[precision])
-    losses = []
+    losses, images = [], simulation.data.images
     for server in (simulation.server, bare.server):
         bare.model.load_state_dict(server)
-        statistics = evaluate(bare.model, simulation.data, simulation.data.test, None)
-        losses.append(mean_values(simulation.data, statistics)["loss"])
+        statistics = evaluate(bare.model, images, images.test, None)
+        losses.append(mean_values(images, statistics)["loss"])
     check_values("loss", *losses, TOLERANCES[precision])
 
 

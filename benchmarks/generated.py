@@ -15,7 +15,8 @@ from datasets.tasks import RGB, Task
 from models.precision import set_precision
 from models.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
-from network.settings import LocalSettings
+from network.federated_data import FederatedData
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from utils.runs import Run
 
@@ -75,8 +76,7 @@ def simulation_of(
         batch_size=scale.batch_size, sgd_per_epoch=scale.n_steps, epoch_per_round=1, n_rounds=n_rounds,
         init_lr=scale.lr, momentum=scale.momentum, lr_schedule="cosine", lr_decay_rate=1.0, no_improvement_tolerance=1,
     )  # fmt: skip
-    return Simulation(
-        model, data, np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients),
-        np.zeros(len(data), np.int64), ALGORITHMS["fedavg"](Namespace()), settings, accelerator, Run(folder), seed=0,
-        clients_per_batch=clients_per_batch,
-    )  # fmt: skip
+    clients, held_out = np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients)
+    federated = FederatedData(data, clients, held_out, np.zeros(len(data), np.int64))
+    how = SimulationSettings(rand_seed=0, clients_per_batch=clients_per_batch)
+    return Simulation(model, federated, ALGORITHMS["fedavg"](Namespace()), settings, how, accelerator, Run(folder))

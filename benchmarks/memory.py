@@ -29,7 +29,8 @@ from benchmarks.peer_processes.federation import Federation
 from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
-from network.settings import LocalSettings
+from network.federated_data import FederatedData
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import add_prefix
 from utils.args import POSITIVE_INT, Parser
@@ -60,12 +61,12 @@ def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simu
         batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=METHODS[method], init_lr=whole.lr, momentum=0.0,
         lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
     )  # fmt: skip
-    simulation = Simulation(
-        WithEmbedding(whole.initial_model()), data, np.array_split(train, n_clients),
-        np.array_split(data.test, n_clients), np.zeros(len(data.labels), np.int64),
-        ALGORITHMS[method](Namespace(clients_per_round=CLIENTS_A_ROUND)), settings,
-        Accelerator(cpu=True), Run(folder), seed=0, memory=bound,
-    )  # fmt: skip
+    clients, held_out = np.array_split(train, n_clients), np.array_split(data.test, n_clients)
+    federated = FederatedData(data, clients, held_out, np.zeros(len(data.labels), np.int64))
+    algorithm = ALGORITHMS[method](Namespace(clients_per_round=CLIENTS_A_ROUND))
+    how = SimulationSettings(rand_seed=0, memory=bound)
+    model = WithEmbedding(whole.initial_model())
+    simulation = Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
     for client in range(n_clients):
         simulation.states.save(client, kept_state(method, simulation.server))
     return simulation

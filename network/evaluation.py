@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -10,9 +10,9 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.metrics import error_names, metric_names, summarise
+from network.federated_data import FederatedData
 
 
 class Evaluation:
@@ -23,20 +23,17 @@ class Evaluation:
     no part in them. Clients' own models have the same columns behind `personal_`.
 
     Args:
-        data: the task's images.
-        clients: each client's training images, as positions in `data`.
-        held_out: each client's held-out images, among those of `data.test`.
+        data: the images, and who has them.
         accelerator: the processes.
     """
 
-    def __init__(
-        self, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray], accelerator: Accelerator
-    ) -> None:  # fmt: skip
-        self.data, self.clients, self.held_out, self.accelerator = data, clients, held_out, accelerator
+    def __init__(self, data: FederatedData, accelerator: Accelerator) -> None:
+        self.images, self.clients, self.held_out = data.images, data.clients, data.held_out
+        self.accelerator = accelerator
 
     def of_server(self, model: nn.Module) -> dict[str, float]:
         """The columns of the server's model: one pass over the dealt images and one over the held-out ones."""
-        data = self.data
+        data = self.images
         bounds = np.cumsum([0, *(len(images) for images in self.clients)])
         train = evaluate(model, data, np.concatenate(self.clients), self.accelerator)
         test = evaluate(model, data, data.test, self.accelerator)
@@ -51,16 +48,16 @@ class Evaluation:
 
         `load` puts a client's model into `model`, `own` are the clients of this process.
         """
-        task = self.data.task
+        task = self.images.task
         values = np.zeros((len(self.clients), len(metric_names(task)), 2))
         for client in own:
             load(client)
             images = np.concatenate([self.clients[client], self.held_out[client]])
-            statistics = evaluate(model, self.data, images, None)
+            statistics = evaluate(model, self.images, images, None)
             splits = np.split(np.arange(len(images)), [len(self.clients[client])])
             values[client] = np.stack(list(summarise(task, statistics, splits).values()))
         if self.accelerator.num_processes > 1:
-            values = self.accelerator.reduce(torch.from_numpy(values).to(self.data.device), "sum").cpu().numpy()
+            values = self.accelerator.reduce(torch.from_numpy(values).to(self.images.device), "sum").cpu().numpy()
         row: dict[str, float] = {}
         for number, split in enumerate(("personal_train", "personal_local_test")):
             of_clients = dict(zip(metric_names(task), values[:, :, number].T, strict=True))
@@ -69,8 +66,8 @@ class Evaluation:
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
         """By split, loss and metrics of the trivial predictor, of the clients' splits the mean over clients."""
-        parts = [*self.clients, *(images for images in self.held_out if len(images)), self.data.test]
-        *of_clients, test = evaluate_trivial(self.data, *parts, accelerator=self.accelerator)
+        parts = [*self.clients, *(images for images in self.held_out if len(images)), self.images.test]
+        *of_clients, test = evaluate_trivial(self.images, *parts, accelerator=self.accelerator)
         means = [
             {name: float(_counted(np.array([value[name] for value in values])).mean()) for name in test}
             for values in (of_clients[: len(self.clients)], of_clients[len(self.clients) :])

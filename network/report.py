@@ -63,7 +63,7 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     summary |= {"costs": simulation.costs()}
     if simulation.has_global:
         save_model(cast(TaskModel, simulation.model), run.path / "model.safetensors")
-    task = simulation.data.task
+    task = simulation.data.images.task
     for name, measure in {"loss": task.loss_label, **task.drawn}.items():
         of_trivial = {split: values[name] for split, values in trivial.items()}
         plots.federated_rounds(rows, name, of_trivial, title, measure, run.figures / f"{name}.png")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from datasets.augmentation import add_augment
 from models.parts import add_part
+from network.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto
 from utils.errors import UserError
 
@@ -47,6 +48,37 @@ class LocalSettings:
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
         return round(self.local_epochs * n_images / min(self.batch_size, n_images))
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """How a federation is simulated; the names are those of `test_fed.py`'s arguments.
+
+    Attributes:
+        rand_seed: of all randomness.
+        batch_norm: "local" leaves its tensors with the clients, whatever the method; otherwise they travel like others.
+        evaluate_every: rounds between evaluations of the models; there is one before the first and after the last, too.
+        checkpoint_every: rounds between checkpoints; there is one at the end, and whenever training stops, too.
+        on_nan: what to do about a client whose loss is not finite: "stop", or "skip_client" in the round's mean.
+        clients_per_batch: how many clients train side by side, at most; None to measure what is fastest.
+        compile: whether to compile the forward pass of local training.
+        memory: bytes of clients' states that a process holds before it leaves the rest to the disk.
+    """
+
+    rand_seed: int
+    batch_norm: str = "averaged"
+    evaluate_every: int = 1
+    checkpoint_every: int = 1
+    on_nan: str = "stop"
+    clients_per_batch: int | None = 1
+    compile: bool = False
+    memory: int = MEMORY
+
+    @classmethod
+    def of(cls, args: Namespace) -> SimulationSettings:
+        """The settings of these arguments, `memory` apart."""
+        names = {setting.name for setting in fields(cls)}
+        return cls(**{name: value for name, value in vars(args).items() if name in names})
 
 
 def add_local_settings(parser: Parser) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,16 +13,17 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from datasets.task_data import TaskData
 from models.costs import model_costs, peak_memory
 from models.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
+from network.batch_norm import batch_norm_tensors
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation
+from network.federated_data import FederatedData
 from network.probe import print_pace
-from network.settings import LocalSettings
-from network.state import MEMORY, ClientStates, add_prefix, strip_prefix
+from network.settings import LocalSettings, SimulationSettings
+from network.state import ClientStates, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -41,60 +42,52 @@ class Simulation:
     adds the sums up, in double precision, so that the mean does not depend on the order of clients.
     Every random choice has a stream of its own, by seed, round and client (see `utils/streams.py`).
 
-    What `settings.train` leaves out is frozen, the same everywhere, and never travels. Of any other tensor that does
-    not, each client keeps its own version. Where there are such tensors, the server has no whole model, and each client
-    is evaluated with its own; where the method makes personal models beside the server's, both are.
+    What `local_settings.train` leaves out is frozen, the same everywhere, and never travels. Of any other tensor that
+    does not, each client keeps its own version. Where there are such tensors, the server has no whole model, and each
+    client is evaluated with its own; where the method makes personal models beside the server's, both are.
 
     Args:
         model: the initial model; it becomes the working copy.
-        data: the task's images.
-        clients: each client's images, as positions in `data`.
-        held_out: each client's held-out images, among `data.test`.
-        groups: (N,) the group of every image, which methods may look at.
+        data: the images, and who has them.
         algorithm: the federated method.
-        settings: how clients train.
+        local_settings: how clients train.
+        settings: how the federation is simulated.
         accelerator: the processes and their device.
         run: where metrics and checkpoints go (the main process writes; each process, its clients' states).
-        seed: of all randomness.
-        kept: names of tensors that stay with the clients, whatever the method.
-        memory: bytes of clients' states to hold in memory, a process.
-        evaluate_every: rounds between evaluations of the models; there is one before the first and after the last, too.
-        checkpoint_every: rounds between checkpoints; there is one at the end, and whenever training stops, too.
-        on_nan: what to do about a client whose loss is not finite: "stop", or "skip_client" in the round's mean.
-        clients_per_batch: how many clients train side by side, at most; None to measure what is fastest.
-        compiled: whether to compile the forward pass of local training.
     """
 
     def __init__(
-        self, model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], held_out: Sequence[np.ndarray],
-        groups: np.ndarray, algorithm: FedAvg, settings: LocalSettings, accelerator: Accelerator, run: Run, seed: int,
-        kept: Collection[str] = (), memory: int = MEMORY, evaluate_every: int = 1, checkpoint_every: int = 1,
-        on_nan: str = "stop", clients_per_batch: int | None = 1, compiled: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        model: nn.Module,
+        data: FederatedData,
+        algorithm: FedAvg,
+        local_settings: LocalSettings,
+        settings: SimulationSettings,
+        accelerator: Accelerator,
+        run: Run,
+    ) -> None:
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
-        self.data, self.clients, self.algorithm, self.settings = data, clients, algorithm, settings
-        self.groups = torch.from_numpy(groups).to(accelerator.device)
-        self.accelerator, self.run, self.seed = accelerator, run, seed
-        self.evaluate_every, self.checkpoint_every, self.on_nan = evaluate_every, checkpoint_every, on_nan
+        self.data, self.algorithm = data, algorithm
+        self.local_settings, self.settings = local_settings, settings
+        self.accelerator, self.run = accelerator, run
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in self._working.items()}
-        algorithm.prepare(data, groups, clients)
+        algorithm.prepare(data.images, data.groups, data.clients)
         self.server |= algorithm.server_state(self.model)
-        self._trained = [name for name in self._working if is_within(PARTS[settings.train], name)]
+        kept = batch_norm_tensors(model) if settings.batch_norm == "local" else ()
+        self._trained = [name for name in self._working if is_within(PARTS[local_settings.train], name)]
         self._shared = frozenset(name for name in self._trained if algorithm.is_shared(name) and name not in kept)
         self.has_global = len(self._shared) == len(self._trained)
         self.has_personal = algorithm.personal or not self.has_global
-        own = longest_first([len(images) for images in clients], accelerator.num_processes)[accelerator.process_index]
+        sizes = [len(images) for images in data.clients]
+        own = longest_first(sizes, accelerator.num_processes)[accelerator.process_index]
         folder = run.path / "checkpoint" / "clients"
-        self.states = ClientStates(folder, own, len(clients), accelerator.device, memory)
-        self.evaluation = Evaluation(data, clients, held_out, accelerator)
+        self.states = ClientStates(folder, own, len(sizes), accelerator.device, settings.memory)
+        self.evaluation = Evaluation(data, accelerator)
         self.rows: list[dict[str, Any]] = []
         self._n_saved = 0  # of these rows
         self._uploads = WeightedSum(accelerator, algorithm.is_summed)
-        self.trainer = Trainer(
-            self.model, data, algorithm, settings, self.states, self.groups, self._shared, seed, clients_per_batch,
-            compiled,
-        )  # fmt: skip
+        self.trainer = Trainer(self.model, data, algorithm, local_settings, settings, self.states, self._shared)
 
     def train(self) -> list[dict[str, Any]]:
         """All rounds that are still to do; returns the metrics, a row per round, the first before any training.
@@ -106,8 +99,8 @@ class Simulation:
             if not self.rows:
                 self._finish_round(0, {LOSS: float("nan"), STEPS: 0, **dict.fromkeys(TRAFFIC, 0), "seconds": 0.0})
             with progress.bar(
-                range(len(self.rows) - 1, self.settings.n_rounds), unit="round",
-                desc=f"{type(self.algorithm).__name__} {self.data.task.name}",
+                range(len(self.rows) - 1, self.local_settings.n_rounds), unit="round",
+                desc=f"{type(self.algorithm).__name__} {self.data.images.task.name}",
                 shown=self.accelerator.is_main_process,
             ) as bar:  # fmt: skip
                 for round in bar:
@@ -147,15 +140,19 @@ class Simulation:
 
     def _most_at_once(self) -> int:
         """How many clients of a round a process has to train, where all are spread evenly."""
-        turns = self.algorithm.turns(self.clients, self.settings, generator("clients", self.seed, 0))
-        return -(-len(turns) // self.accelerator.num_processes)
+        return -(-len(self._turns(0)) // self.accelerator.num_processes)
+
+    def _turns(self, round: int) -> dict[int, ClientRound]:
+        """Who takes part in a round, and with what."""
+        rng = generator("clients", self.settings.rand_seed, round)
+        return self.algorithm.turns(self.data.clients, self.local_settings, rng)
 
     def _train_round(self, round: int) -> dict[str, float]:
         """Train the clients of a round and update the server's model.
 
         Returns the clients' weighted mean loss, the most steps of one, and what the method tells of the round.
         """
-        turns = self.algorithm.turns(self.clients, self.settings, generator("clients", self.seed, round))
+        turns = self._turns(round)
         add_up = partial(total, accelerator=self.accelerator)
         told = self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
         self._uploads.clear()
@@ -164,7 +161,7 @@ class Simulation:
         try:
             for client, upload, bad_step in self.trainer.train(turns, self.server, round):
                 first_bad[client] = bad_step
-                if self.on_nan == "stop" or bad_step < 0:
+                if self.settings.on_nan == "stop" or bad_step < 0:
                     self._uploads.add(upload, turns[client].weight)
         except interrupt.StopRequested:
             stopped = True
@@ -183,10 +180,10 @@ class Simulation:
         rounds = self.rows[1:]
         sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
         return {
-            **model_costs(self.model, self.data, PARTS[self.settings.train]),
+            **model_costs(self.model, self.data.images, PARTS[self.local_settings.train]),
             "parameters_sent": sum(self.server[name].numel() for name in sent),
             **{name: float(np.mean([row[name] for row in rounds])) for name in (*TRAFFIC, "seconds")},
-            **peak_memory(self.data.device),
+            **peak_memory(self.data.images.device),
         }
 
     def _agree(self, stopped: bool, first_bad: Mapping[int, Tensor]) -> dict[int, int]:
@@ -198,7 +195,7 @@ class Simulation:
             of_all = gather_object(of_all)
         if any(stopped for stopped, _ in of_all):
             self._give_up_round()
-            where = f"{len(self.rows) - 1} of {self.settings.n_rounds} rounds are saved in {self.run.path}"
+            where = f"{len(self.rows) - 1} of {self.local_settings.n_rounds} rounds are saved in {self.run.path}"
             line = f"interrupted; {where}; go on with: {interrupt.resume_command()}"
             raise interrupt.Interrupted(line if self.accelerator.is_main_process else "")
         return {client: step for _, bad in of_all for client, step in sorted(bad.items())}
@@ -209,7 +206,7 @@ class Simulation:
             return
         names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
         fault = f"the loss is not finite in round {round + 1}: {names}"
-        if self.on_nan == "stop" or len(bad) == len(turns):
+        if self.settings.on_nan == "stop" or len(bad) == len(turns):
             self._give_up_round()
             raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:
@@ -237,12 +234,12 @@ class Simulation:
 
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Evaluate the models, and write metrics and checkpoint, where it is time for them."""
-        if is_due(round, self.evaluate_every, self.settings.n_rounds):
+        if is_due(round, self.settings.evaluate_every, self.local_settings.n_rounds):
             row |= self._evaluate(round)
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)
-        if is_due(round, self.checkpoint_every, self.settings.n_rounds):
+        if is_due(round, self.settings.checkpoint_every, self.local_settings.n_rounds):
             self._save()
         else:
             self.states.finish_round()

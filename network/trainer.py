@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from datasets.task_data import TaskData
 from models.parts import PARTS, is_within
 from models.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, copy_into
+from network.federated_data import FederatedData
 from network.local_training import LocalTraining
 from network.probe import measure
-from network.settings import LocalSettings
+from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, add_prefix
 from network.workspace import workspace
 
@@ -31,38 +31,44 @@ class Trainer:
 
     Args:
         model: the working copy, on its device.
-        data: the task's images.
+        data: the images, and who has them.
         algorithm: the federated method.
-        settings: how clients train.
+        local_settings: how clients train.
+        settings: how the federation is simulated.
         states: what this process's clients keep.
-        groups: (N,) the group of every image, on the device.
         shared: the names of tensors that travel.
-        seed: of all randomness.
-        clients_per_batch: how many clients train at once, at most; None to have it measured.
-        compiled: whether to compile the forward pass.
     """
 
     def __init__(
-        self, model: nn.Module, data: TaskData, algorithm: FedAvg, settings: LocalSettings, states: ClientStates,
-        groups: Tensor, shared: Collection[str], seed: int, clients_per_batch: int | None = 1, compiled: bool = False,
-    ) -> None:  # fmt: skip
-        self.model, self.data, self.algorithm, self.settings = model, data, algorithm, settings
-        self.states, self.groups, self.shared, self.seed = states, groups, frozenset(shared), seed
-        self.pace: dict[str, Any] = {"clients_per_batch": clients_per_batch} if clients_per_batch else {}
+        self,
+        model: nn.Module,
+        data: FederatedData,
+        algorithm: FedAvg,
+        local_settings: LocalSettings,
+        settings: SimulationSettings,
+        states: ClientStates,
+        shared: Collection[str],
+    ) -> None:
+        self.model, self.images, self.algorithm = model, data.images, algorithm
+        self.local_settings, self.seed = local_settings, settings.rand_seed
+        self.states, self.shared = states, frozenset(shared)
+        self.groups = torch.from_numpy(data.groups).to(data.images.device)
+        at_once = settings.clients_per_batch
+        self.pace: dict[str, Any] = {"clients_per_batch": at_once} if at_once else {}
         self._names = list(model.state_dict())
-        part = PARTS[settings.train]
+        part = PARTS[local_settings.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
-        image_shape = data.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
-        self._build = partial(workspace, model, image_shape=image_shape, compiled=compiled, part=part)
+        shape = self.images.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
+        self._build = partial(workspace, model, image_shape=shape, compiled=settings.compile, part=part)
         # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
         """How many clients train at once, measured up to `most()` if that was left open, and on how many threads."""
-        pace = self.pace or measure(most(), self._build, self.model, self.data, self.settings, self.groups)
-        n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.settings.batch_size
-        return pace | {"threads": threads_for(self.model, self.data, n_images)}
+        pace = self.pace or measure(most(), self._build, self.model, self.images, self.local_settings, self.groups)
+        n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
+        return pace | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, turns: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in lots that can train at once."""
@@ -70,7 +76,7 @@ class Trainer:
         for client, turn in turns.items():
             if client in self.states.own:
                 # Batch norm must not see images that fill up a smaller batch.
-                batch = min(self.settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
+                batch = min(self.local_settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
                 alike[turn.n_steps, batch].append(client)
         for clients in alike.values():
             yield from (client_batch.tolist() for client_batch in np.array_split(clients, -(-len(clients) // most)))
@@ -107,11 +113,10 @@ class Trainer:
             copy_into(tensors, start)
             if client not in self.states:
                 state = self.algorithm.client_state(start)
-            at_work.append(
-                ClientContext(client, turns[client], round, self.model, tensors, server, start, state, self.settings,
-                      self.shared)
-            )  # fmt: skip
-        LocalTraining(space, self.data, self.algorithm, self.groups, self.seed)(at_work)
+            turn, settings = turns[client], self.local_settings
+            local = ClientContext(client, turn, round, self.model, tensors, server, start, state, settings, self.shared)
+            at_work.append(local)
+        LocalTraining(space, self.images, self.algorithm, self.groups, self.seed)(at_work)
         return at_work
 
 

@@ -18,7 +18,8 @@ from datasets.task_data import Batch
 from datasets.tasks import ClassSet, get_task
 from models.task_model import Outputs
 from network.algorithms.fedavg import FedAvg
-from network.settings import LocalSettings
+from network.federated_data import FederatedData
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from utils.runs import Run
 
@@ -74,11 +75,10 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     )  # fmt: skip
     data = Arrays(federation)
     clients = np.split(data.test, federation.n_clients)
-    groups = np.zeros(len(data.test), np.int64)
-    return Simulation(
-        WithEmbedding(federation.initial_model()), data, clients, clients, groups, InOrder(Namespace()), settings,
-        Accelerator(cpu=True), Run(folder), federation.seed, clients_per_batch=federation.at_once,
-    )  # fmt: skip
+    federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))
+    how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
+    model, algorithm = WithEmbedding(federation.initial_model()), InOrder(Namespace())
+    return Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
 
 
 def main() -> None:

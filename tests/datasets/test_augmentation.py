@@ -21,6 +21,8 @@ from models.task_model import ModelConfig, TaskModel
 from models.training import CentralTraining, TrainSettings
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
+from network.federated_data import FederatedData
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from utils.runs import Run
@@ -157,11 +159,10 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
     ends = []
     for clients_per_batch in (1, 3):
         seen.append({})
-        run = Simulation(
-            model_of(), data, clients, [data.test[:2]] * 3, np.zeros(len(data), np.int64), Watching(q.Namespace()),
-            settings, Accelerator(cpu=True), Run(tmp_path / str(clients_per_batch)), 0, evaluate_every=9,
-            clients_per_batch=clients_per_batch,
-        )  # fmt: skip
+        federated = FederatedData(data, clients, [data.test[:2]] * 3, np.zeros(len(data), np.int64))
+        how = SimulationSettings(0, evaluate_every=9, clients_per_batch=clients_per_batch)
+        algorithm, folder = Watching(q.Namespace()), tmp_path / str(clients_per_batch)
+        run = Simulation(model_of(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
         run.train()
         ends.append(run.server)
     assert seen[0].keys() == seen[1].keys() and len(seen[0]) == 6

@@ -19,7 +19,9 @@ from models.task_model import ModelConfig, TaskModel
 from models.training import CentralTraining, TrainSettings
 from network.algorithms import ALGORITHMS
 from network.client import Phase
+from network.federated_data import FederatedData
 from network.local_training import LocalTraining
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, workspace
 from tests.network import quadratic as q
@@ -51,7 +53,7 @@ def frozen_of(state: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 def test_frozen_tensors_keep_their_bits(
     name: str, part: str, clients_per_batch: int, data: TaskData, tmp_path: Path
 ) -> None:
-    model, groups = model_of(), np.zeros(len(data), np.int64)
+    model = model_of()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     settings = replace(q.SETTINGS, train=part, sgd_per_epoch=2)
     clients = np.array_split(data.train[:24], 2)
@@ -64,10 +66,9 @@ def test_frozen_tensors_keep_their_bits(
             return upload
 
     algorithm = Watched(q.Namespace())
-    run = Simulation(
-        model, data, clients, [data.test[:2]] * 2, groups, algorithm, settings, ACCELERATOR, Run(tmp_path), 0,
-        clients_per_batch=clients_per_batch, evaluate_every=9,
-    )  # fmt: skip
+    federated = FederatedData(data, clients, [data.test[:2]] * 2, np.zeros(len(data), np.int64))
+    how = SimulationSettings(0, clients_per_batch=clients_per_batch, evaluate_every=9)
+    run = Simulation(model, federated, algorithm, settings, how, ACCELERATOR, Run(tmp_path))
     objects = frozen_of(run.server, part)
     run.train()
     after = frozen_of({name: run.server[name] for name in before}, part)

@@ -22,7 +22,8 @@ from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound
-from network.settings import LocalSettings
+from network.federated_data import FederatedData
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy
 from utils.runs import Run
@@ -117,12 +118,11 @@ def simulation(
     algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS, model: nn.Module | None = None, **more: object
 ) -> Simulation:
     """The federation, before its first round."""
-    clients = more.pop("clients", CLIENTS)
+    clients, held_out = more.pop("clients", CLIENTS), more.pop("held_out", HELD_OUT)
+    data = FederatedData(QuadraticData(), clients, held_out, np.zeros(11, np.int64))
     accelerator = more.pop("accelerator", None) or Accelerator(cpu=True)
-    return Simulation(
-        model or Quadratic(), QuadraticData(), clients, more.pop("held_out", HELD_OUT), np.zeros(11, np.int64),
-        algorithm, settings, accelerator, Run(folder), more.pop("seed", 1), **more,
-    )  # fmt: skip
+    how = SimulationSettings(**{"rand_seed": 1} | more)
+    return Simulation(model or Quadratic(), data, algorithm, settings, how, accelerator, Run(folder))
 
 
 def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS, **more: object) -> Simulation:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from models.task_model import Outputs
-from network.batch_norm import batch_norm_tensors
 from network.simulation import Simulation
 from tests.network.guiding import save_guidance
 from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
@@ -49,15 +48,12 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
         SETTINGS, n_rounds=N_ROUNDS, momentum=0.5, lr_schedule="plateau", lr_decay_rate=0.5, sgd_per_epoch=7,
         no_improvement_tolerance=1, batch_size=2, init_lr=0.05,
     )  # fmt: skip
-    kept = batch_norm_tensors(model) if name.endswith("_bn") else ()
     arguments = {"clients_per_round": 3} | FEDERATIONS[algorithm]
     if algorithm == "feddifrc":
         arguments["guidance_path"] = save_guidance(folder / "guidance" / str(os.getpid()), "quadratic", 11, 4, DIM)
     made = spoilt(algorithm, 1, [1], **arguments) if name.endswith("_nan") else method(algorithm, **arguments)
-    return simulation(
-        made, folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT, kept=kept, on_nan="skip_client",
-        **more,
-    )  # fmt: skip
+    how = {"batch_norm": "local" if name.endswith("_bn") else "averaged", "on_nan": "skip_client"} | more
+    return simulation(made, folder / name, settings, model, clients=FOUR, held_out=FOUR_HELD_OUT, **how)
 
 
 NAMES = [*FEDERATIONS, "fedavg_bn", "ditto_bn", "scaffold_bn", "moon_bn", "scaffold_nan"]

@@ -12,6 +12,7 @@ from datasets.task_data import TaskData
 from models.evaluation import evaluate, evaluate_trivial, mean_values
 from models.task_model import ModelConfig, TaskModel
 from network.evaluation import Evaluation, over_clients
+from network.federated_data import FederatedData
 
 ACCELERATOR = Accelerator(cpu=True)
 
@@ -31,7 +32,8 @@ def data(table: Table, model: TaskModel) -> TaskData:
 def evaluation(data: TaskData) -> Evaluation:
     # The third client has nothing held out, and one held-out image is nobody's.
     clients = [data.train[:5], data.train[5:30], data.train[30:32]]
-    return Evaluation(data, clients, [data.test[[0, 3]], data.test[[1, 2, 5]], data.test[:0]], ACCELERATOR)
+    held_out = [data.test[[0, 3]], data.test[[1, 2, 5]], data.test[:0]]
+    return Evaluation(FederatedData(data, clients, held_out, data.table.labels), ACCELERATOR)
 
 
 def values_of(model: TaskModel, data: TaskData, images: np.ndarray) -> dict[str, float]:
@@ -84,7 +86,8 @@ def test_the_trivial_predictor_is_averaged_over_clients_as_models_are(data: Task
 
 
 def test_nobody_has_held_out_images(model: TaskModel, data: TaskData) -> None:
-    evaluation = Evaluation(data, [data.train[:4]], [data.test[:0]], ACCELERATOR)
+    federated = FederatedData(data, [data.train[:4]], [data.test[:0]], data.table.labels)
+    evaluation = Evaluation(federated, ACCELERATOR)
     row = evaluation.of_server(model)
     assert np.isnan(row["local_test_loss_mean"]) and np.isfinite(row["test_loss"])
     assert np.isnan(evaluation.of_trivial()["local_test"]["loss"])

@@ -21,8 +21,10 @@ from datasets.tasks import TASKS
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import StepView
+from network.federated_data import FederatedData
 from network.importance import CLASS, CLUSTER, kinds_of, reweighting
 from network.partition.groups import save_assignments
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.guiding import guide_here
@@ -50,11 +52,9 @@ def federation(labels: list[list[int]], algorithm: FedAvg, folder: Path, **setti
     data = Labelled([kind for of_client in labels for kind in of_client])
     clients = [np.arange(a, b) for a, b in pairwise(np.cumsum([0, *map(len, labels)]))]
     of_all = replace(q.SETTINGS, batch_size=16, **settings)
-    held_out = [data.test] * len(clients)
-    return Simulation(
-        q.Quadratic(), data, clients, held_out, data.labels.numpy(), algorithm, of_all, Accelerator(cpu=True),
-        Run(folder), 1,
-    )  # fmt: skip
+    federated = FederatedData(data, clients, [data.test] * len(clients), data.labels.numpy())
+    accelerator = Accelerator(cpu=True)
+    return Simulation(q.Quadratic(), federated, algorithm, of_all, SimulationSettings(1), accelerator, Run(folder))
 
 
 def first_step(q_2: list[int], folder: Path, **arguments: object) -> np.ndarray:

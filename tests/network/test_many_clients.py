@@ -17,8 +17,10 @@ from datasets.task_data import Batch
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
 from network.client import ClientRound
+from network.federated_data import FederatedData
 from network.partition.dealing import deal
 from network.partition.heterogeneity import report
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.network.quadratic import (
     CLIENTS,
@@ -100,10 +102,9 @@ def peak_of(n_users: int, folder: Path) -> int:
     values = report(partition.client_of, labels, n_users)
     assert values["smallest_client"] == values["largest_client"] == 1_300_000 // n_users
     algorithm = method("fedavgm", importance_reweighting="class", **arguments)
-    run = Simulation(
-        Quadratic(), data, partition.clients, [np.zeros(0, np.int64)] * n_users, users, algorithm,
-        replace(SETTINGS, n_rounds=3), Accelerator(cpu=True), Run(folder), 0,
-    )  # fmt: skip
+    federated = FederatedData(data, partition.clients, [np.zeros(0, np.int64)] * n_users, users)
+    settings = replace(SETTINGS, n_rounds=3), SimulationSettings(0)
+    run = Simulation(Quadratic(), federated, algorithm, *settings, Accelerator(cpu=True), Run(folder))
     run.settle_pace()
     for round in range(3):
         row = run._train_round(round)

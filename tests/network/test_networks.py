@@ -15,6 +15,8 @@ from datasets.task_data import TaskData
 from datasets.tasks import TASKS
 from models.decoders import DECODERS
 from models.task_model import ModelConfig, TaskModel
+from network.federated_data import FederatedData
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from utils.runs import Run
@@ -40,10 +42,9 @@ def federation(
         q.SETTINGS, batch_size=4, sgd_per_epoch=2, init_lr=0.01, augment="crop_flip", n_rounds=n_rounds,
         encoder_lr_factor=0.5,
     )  # fmt: skip
-    return Simulation(
-        model, data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64),
-        q.method("fedavg"), settings, Accelerator(cpu=True), Run(folder), 0, evaluate_every=9, **more,
-    )  # fmt: skip
+    federated = FederatedData(data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64))
+    how = SimulationSettings(0, evaluate_every=9, **more)
+    return Simulation(model, federated, q.method("fedavg"), settings, how, Accelerator(cpu=True), Run(folder))
 
 
 @pytest.mark.parametrize("clients_per_batch", [1, 2])

@@ -28,9 +28,10 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound
+from network.federated_data import FederatedData
 from network.partition.dealing import deal
 from network.partition.local_test import deal_held_out
-from network.settings import LocalSettings
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import MEMORY
 from network.workspace import Workspace
@@ -85,10 +86,9 @@ def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
         clients = more.pop("clients", clients)
         held_out = deal_held_out(clients, groups, held_out_groups(data), 0)
         network = more.pop("model", None) or model(norm)
-        return Simulation(
-            network, data, clients, held_out, groups, algorithm or method(), settings, ACCELERATOR, run,
-            more.pop("seed", 7), **more,
-        )  # fmt: skip
+        federated = FederatedData(data, clients, held_out, groups)
+        how = SimulationSettings(**{"rand_seed": 7} | more)
+        return Simulation(network, federated, algorithm or method(), settings, how, ACCELERATOR, run)
 
     return make
 
@@ -121,10 +121,10 @@ def test_two_rounds_are_the_weighted_mean_of_clients_trained_by_hand(
     simulation = simulate(method(name, mu=mu))
     expected = start = {key: tensor.clone() for key, tensor in simulation.server.items()}
     simulation.train()
-    sizes = [len(images) for images in simulation.clients]
+    sizes = [len(images) for images in simulation.data.clients]
     assert len(set(sizes)) > 1  # otherwise the weights would not matter
     for round in range(SETTINGS.n_rounds):
-        locals_ = [by_hand(data, c, i, 7, round, expected, mu) for i, c in enumerate(simulation.clients)]
+        locals_ = [by_hand(data, c, i, 7, round, expected, mu) for i, c in enumerate(simulation.data.clients)]
         expected = {
             key: sum(n / sum(sizes) * local[key].double() for n, local in zip(sizes, locals_, strict=True)).to(t.dtype)
             for key, t in expected.items()
@@ -208,11 +208,11 @@ def test_the_choice_of_clients_and_the_batches_of_each_have_streams_of_their_own
 
     run = quadratic(Noted(Namespace()), tmp_path, replace(SETTINGS, n_rounds=3))
     run.train()
-    assert len(draws) == 3 * (1 + len(run.clients)) == len(set(draws))
+    assert len(draws) == 3 * (1 + len(run.data.clients)) == len(set(draws))
 
 
 def test_the_same_seed_gives_the_same_metrics_and_another_does_not(simulate: Callable) -> None:
-    one, same, other = (simulate(run=str(i), seed=seed).train() for i, seed in enumerate((7, 7, 8)))
+    one, same, other = (simulate(run=str(i), rand_seed=seed).train() for i, seed in enumerate((7, 7, 8)))
     timeless = [{k: v for k, v in row.items() if k not in ("seconds", "local_loss")} for row in one]
     assert timeless == [{k: v for k, v in row.items() if k not in ("seconds", "local_loss")} for row in same]
     assert one[-1]["test_loss"] != other[-1]["test_loss"]
@@ -246,8 +246,8 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
     servers = []
     for number, algorithm in enumerate((method(), Reversed(Namespace()))):
         run = Run(tmp_path / str(number))
-        held_out = [data.test] * len(clients)
-        simulation = Simulation(model(), data, clients, held_out, groups, algorithm, SETTINGS, ACCELERATOR, run, 0)
+        federated = FederatedData(data, clients, [data.test] * len(clients), groups)
+        simulation = Simulation(model(), federated, algorithm, SETTINGS, SimulationSettings(0), ACCELERATOR, run)
         simulation.train()
         servers.append(simulation.server)
     assert all(torch.equal(servers[0][key], servers[1][key]) for key in servers[0])
@@ -272,7 +272,7 @@ def test_reported_losses_are_the_means_over_each_clients_images(simulate: Callab
             batch = data.batch(torch.from_numpy(images))
             return l1(network(batch.images).output, batch.target, batch.valid).mean().item()
 
-    losses = [mean_loss(images) for images in simulation.clients]
+    losses = [mean_loss(images) for images in simulation.data.clients]
     assert row["train_loss_mean"] == pytest.approx(np.mean(losses), rel=1e-4)
     assert row["train_loss_std"] == pytest.approx(np.std(losses), rel=1e-3)
     assert row["train_loss_worst"] == pytest.approx(max(losses), rel=1e-4)
@@ -344,7 +344,7 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
     simulation = simulate(Looking(Namespace()), clients_per_batch=3)
     simulation.train()
     assert told[:2] == ["prepare", "server_state"] and set(told[2:]) == {"local_loss"}
-    assert sum(simulation.algorithm.counts).sum() == sum(map(len, simulation.clients))
+    assert sum(simulation.algorithm.counts).sum() == sum(map(len, simulation.data.clients))
 
 
 @pytest.mark.parametrize("task", ["segment_semantic", "class_scene"])
@@ -368,7 +368,7 @@ def test_every_method_learns_dense_tasks_and_classes(
 def test_local_batch_norm_stays_with_the_client(simulate: Callable, data: TaskData, name: str) -> None:
     network = model("batch")
     kept = batch_norm_tensors(network)
-    simulation = simulate(method(name), model=network, kept=kept)
+    simulation = simulate(method(name), model=network, batch_norm="local")
     first = {key: simulation.server[key].clone() for key in kept}
     simulation.train()
     row = simulation.rows[-1]
@@ -377,7 +377,7 @@ def test_local_batch_norm_stays_with_the_client(simulate: Callable, data: TaskDa
     statistics = [simulation.states.load(client)["own.encoder.backbone.0.1.running_mean"] for client in range(3)]
     assert not torch.equal(statistics[0], statistics[1])
     losses = []
-    for client, images in enumerate(simulation.clients):
+    for client, images in enumerate(simulation.data.clients):
         # The client's own model, put together by hand.
         own = {name[4:]: t for name, t in simulation.states.load(client).items() if name.startswith("own.")}
         assert set(own) == set(kept)
@@ -592,7 +592,7 @@ def test_a_client_whose_loss_is_not_finite_is_left_out_of_the_round(
             turns = super().turns(clients, settings, rng)
             return {client: turn for client, turn in turns.items() if (client, self.round) != (2, 2)}
 
-    more = {"clients": run.clients, "held_out": [np.array([8])] * 3}
+    more = {"clients": run.data.clients, "held_out": [np.array([8])] * 3}
     settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")
     expected = quadratic(Without(Namespace()), tmp_path / "without", settings, **more)
     expected.train()

@@ -133,7 +133,7 @@ def test_sampling_by_size_is_an_unbiased_mean(tmp_path: Path) -> None:
     seen = []
     for seed in range(60):
         algorithm = q.method("fedavg", clients_per_round=1, client_sampling="size")
-        seen.append(q.server_of(q.trained(algorithm, tmp_path / str(seed), settings, seed=seed)))
+        seen.append(q.server_of(q.trained(algorithm, tmp_path / str(seed), settings, rand_seed=seed)))
         assert any(q.close(seen[-1], end) for end in ends)  # one client is the whole round
     first = np.mean([q.close(x, ends[0]) for x in seen])
     # A share of 3/8 in 60 draws has a standard deviation of sqrt(3/8 * 5/8 / 60) = 0.0625.

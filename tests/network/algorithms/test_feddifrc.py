@@ -20,7 +20,8 @@ from datasets.tasks import ClassSet, get_task
 from models.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.feddifrc import contrast, restriction
-from network.settings import LocalSettings
+from network.federated_data import FederatedData
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.guiding import save_guidance
@@ -246,10 +247,9 @@ def accuracy(data: ToyData, folder: Path, name: str, **more: object) -> float:
     """Of a federation of two clients on held-out points."""
     settings = LocalSettings(16, 20, 1, 6, 0.1, 0.0, "none", 1.0, 5)
     clients, held_out = (np.array_split(part, 2) for part in (np.arange(N_TRAIN), data.test))
-    federation = Simulation(
-        Toy(), data, clients, held_out, np.zeros(len(data.table), np.int64),
-        ALGORITHMS[name](Namespace(**more)), settings, Accelerator(cpu=True), Run(folder), 0, evaluate_every=6,
-    )  # fmt: skip
+    federated = FederatedData(data, clients, held_out, np.zeros(len(data.table), np.int64))
+    algorithm, how = ALGORITHMS[name](Namespace(**more)), SimulationSettings(0, evaluate_every=6)
+    federation = Simulation(Toy(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
     federation.train()
     with torch.no_grad():
         predicted = federation.model(data.points[data.test]).output.argmax(1).numpy()

@@ -1,0 +1,29 @@
+"""Images, and who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from datasets.task_data import TaskData
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """The images of a federation.
+
+    Attributes:
+        images: all of them, with their targets for the task.
+        clients: each client's training images, as positions in `images`.
+        held_out: each client's held-out images, among `images.test`.
+        groups: (N,) the group of every image, which methods may look at.
+    """
+
+    images: TaskData
+    clients: Sequence[np.ndarray]
+    held_out: Sequence[np.ndarray]
+    groups: np.ndarray
