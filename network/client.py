@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from models.parts import lr_factor
+from models.parts import PARTS, is_within, lr_factor
 from network.settings import LocalSettings
 
 if TYPE_CHECKING:
@@ -130,8 +130,13 @@ class ClientContext:
         copy_into(self.tensors, tensors)
 
     def copy(self, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """The client's tensors of these names (by default all), to be kept."""
-        return {name: self.tensors[name].clone() for name in (self.tensors if names is None else names)}
+        """The client's tensors of these names, to be kept; by default all but the frozen ones, which never change."""
+        return {name: self.tensors[name].clone() for name in (self.trained() if names is None else names)}
+
+    def trained(self) -> list[str]:
+        """The names of the parameters and buffers that are not frozen."""
+        part = PARTS[self.settings.train]
+        return [name for name in self.tensors if is_within(part, name)]
 
     def shared_parameters(self) -> list[str]:
         """The names of the parameters, without buffers, that travel."""

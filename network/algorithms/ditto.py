@@ -51,5 +51,5 @@ class Ditto(FedAvg):
             local.pull(gradients, local.start, self.lam)
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """v_k."""
-        return strip_prefix("personal", state) or start
+        """v_k, whose frozen part is everybody's."""
+        return {**start, **strip_prefix("personal", state)}

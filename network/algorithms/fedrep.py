@@ -21,7 +21,7 @@ class FedRep(FedPer):
 
     In each round a client first trains its head on the frozen body, then, for what is left of the local work (a step
     at least), the body on the frozen head. So a round costs as many steps as with other methods. Running statistics
-    of batch norm move in both phases.
+    of batch norm move in both phases. Where `--train` freezes the whole body, all steps are the head's.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedPer.arguments | {
@@ -33,7 +33,9 @@ class FedRep(FedPer):
         """The head's phase, then the body's."""
         n_steps = local.turn.n_steps
         head_steps = min(n_steps // 2 if self.head_steps is None else self.head_steps, n_steps - 1)
-        names = frozenset(name for name, _ in local.model.named_parameters())
+        names = frozenset(local.trained())
         body = frozenset(filter(self.is_shared, names))
+        if not body:
+            head_steps = n_steps
         yield Phase(head_steps, "head", names - body)
         yield Phase(n_steps - head_steps, trained=body)

@@ -62,7 +62,7 @@ class MOON(FedAvg):
         with torch.no_grad(), in_eval_mode(local.model):
             of_models = [
                 self._z(torch.func.functional_call(local.model, dict(tensors), local.batch.inputs))
-                for tensors in (local.start, local.scratch)
+                for tensors in (local.start, {**local.start, **local.scratch})  # the frozen part is not kept
             ]
         to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
         return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)

@@ -48,14 +48,14 @@ def frozen_of(state: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("clients_per_batch", [1, 2])
-@pytest.mark.parametrize("part", ["decoder", "head"])
+@pytest.mark.parametrize("part, n_steps", [("decoder", 2), ("head", 2), ("head", 1)])
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "ditto", "fedrep", "fedamp", "moon"])
 def test_frozen_tensors_keep_their_bits(
-    name: str, part: str, clients_per_batch: int, data: TaskData, tmp_path: Path
+    name: str, part: str, n_steps: int, clients_per_batch: int, data: TaskData, tmp_path: Path
 ) -> None:
     model = model_of()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    settings = replace(q.SETTINGS, train=part, sgd_per_epoch=2)
+    settings = replace(q.SETTINGS, train=part, sgd_per_epoch=n_steps)
     clients = np.array_split(data.train[:24], 2)
     sent: list[set[str]] = []
 
@@ -77,12 +77,26 @@ def test_frozen_tensors_keep_their_bits(
     assert all(torch.equal(before[name], tensor) for name, tensor in frozen_of(model.state_dict(), part).items())
     assert not any(names & after.keys() for names in sent)
     for client in range(2):
+        assert not {key.partition(".")[2] for key in run.states.load(client)} & after.keys()
         run._load_personal(client)
         own = model.state_dict()
         assert all(torch.equal(before[name], own[name]) for name in after)
         if name not in ("fedavg", "scaffold", "moon"):
             assert any(not torch.equal(before[name], own[name]) for name in own.keys() - after.keys())
     assert run.has_global == (name not in ("fedrep", "fedamp"))
+
+
+@pytest.mark.parametrize("name", ["ditto", "fedrep", "moon"])
+def test_a_federation_with_a_frozen_part_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
+    settings = replace(q.SETTINGS, train="head", n_rounds=3)
+    whole = q.trained(q.method(name), tmp_path / "whole", settings)
+    q.trained(q.method(name), tmp_path / "stopped", replace(settings, n_rounds=2))
+    resumed = q.simulation(q.method(name), tmp_path / "stopped", settings)
+    resumed.resume()
+    resumed.train()
+    pairs = [(whole.server, resumed.server), *((whole.states.load(i), resumed.states.load(i)) for i in range(2))]
+    for one, other in pairs:
+        assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
 @pytest.mark.parametrize("kind", [OneCopy, StackedCopies, VmappedCopies])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +54,14 @@ def test_the_frozen_part_has_no_gradient(tmp_path: Path) -> None:
 
     q.trained(Watching(Namespace()), tmp_path)
     assert {(phase, *names) for phase, names in seen} == {("head", "decoder.head.shift"), ("", "weight")}
+
+
+@pytest.mark.parametrize("n_steps, head_steps", [(1, None), (3, None), (3, 1), (3, 0)])
+def test_all_steps_are_the_heads_where_the_body_is_frozen(tmp_path: Path, n_steps: int, head_steps: int | None) -> None:
+    settings = replace(q.SETTINGS, sgd_per_epoch=n_steps, train="head")
+    federation = q.trained(q.method("fedrep", head_steps=head_steps), tmp_path, settings)
+    for client in range(2):
+        y = q.START.astype(float)
+        for _ in range(settings.n_rounds * n_steps):
+            y[1] -= q.LR * q.gradient(y, client)[1]
+        assert q.close(q.model_of(federation, client), y)
