@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from datasets.stored import photograph_size
@@ -27,7 +29,6 @@ class BoxPacker:
         counts = np.bincount(boxes["image"].map(position).to_numpy(np.int64), minlength=len(table))
         self._of_image = np.split(values, np.cumsum(counts)[:-1])  # they come in the order of the images
         self.shape = (int(min(max(counts.max(), 1), MOST_BOXES)), 5)
-        self.n_boxes = len(boxes)
 
     def pack(self, row: int) -> np.ndarray:
         """An image's boxes, (M, 5) float32: left, top, right, bottom in pixels and class; -1 where there is none.
@@ -35,14 +36,34 @@ class BoxPacker:
         ValueError where the photograph's size cannot be read.
         """
         packed = np.full(self.shape, _NO_BOX, np.float32)
-        boxes = self._of_image[row]
-        if len(boxes):
-            height, width = photograph_size(self._table.data_path, self._table.image_ids[row])
-            boxes = place(boxes, height, width, self._table.about.fit, self._size)
-            areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-            largest = np.sort(np.argsort(-areas, kind="stable")[: len(packed)])
-            packed[: len(largest)] = boxes[largest]
+        boxes = self._shown(row)
+        areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+        largest = np.sort(np.argsort(-areas, kind="stable")[: len(packed)])
+        packed[: len(largest)] = boxes[largest]
         return packed
+
+    def left_out(self, packed: np.ndarray, unreadable: Sequence[int]) -> dict[str, int]:
+        """How many boxes the readable images have, and how many of them the packed ones (N, M, 5) lack, by reason."""
+        counts, kept = np.array([len(boxes) for boxes in self._of_image]), (packed[:, :, 4] != _NO_BOX).sum(axis=1)
+        counts[unreadable] = kept[unreadable] = 0
+        full = np.flatnonzero((kept == MOST_BOXES) & (counts > MOST_BOXES))
+        beyond = sum(len(self._shown(row)) - MOST_BOXES for row in full.tolist())
+        n_boxes, n_kept = int(counts.sum()), int(kept.sum())
+        hidden = n_boxes - n_kept - beyond
+        if hidden or beyond:
+            print(
+                f"left out {hidden + beyond} of {n_boxes} boxes at {self._size} px: {hidden} of which less than a "
+                f"quarter or less than a pixel is shown, {beyond} beyond the {MOST_BOXES} largest of their image"
+            )
+        return {"boxes": n_boxes, "boxes_hidden": hidden, "boxes_beyond_most": beyond}
+
+    def _shown(self, row: int) -> np.ndarray:
+        """All boxes (n, 5) of an image that the square shows."""
+        boxes = self._of_image[row]
+        if not len(boxes):
+            return boxes
+        height, width = photograph_size(self._table.data_path, self._table.image_ids[row])
+        return place(boxes, height, width, self._table.about.fit, self._size)
 
 
 def place(boxes: np.ndarray, height: int, width: int, fit: str, size: int) -> np.ndarray:

@@ -209,7 +209,7 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
 
     Where a call with the same fingerprint was stopped, this one goes on.
     """
-    cells, (shape, pack) = table.cells(encoding.files), _packer(table, encoding, size)
+    cells, (shape, pack, boxes) = table.cells(encoding.files), _packer(table, encoding, size)
     blocks = np.split(np.arange(len(cells)), np.arange(_BLOCK, len(cells), _BLOCK))
     title = f"packing {encoding.domain} at {size} px"
     # Threads are enough: decoding and resizing leave the interpreter lock.
@@ -243,21 +243,22 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
         with write_atomically(listing) as temporary:
             temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
+    left_out = {} if boxes is None else boxes.left_out(np.load(target, mmap_mode="r"), unreadable)
     return {
         "domain": encoding.domain, "images": len(cells), "size": size, "unreadable": unreadable,
-        "sha256": file_digest(target),
+        "sha256": file_digest(target), **left_out,
     }  # fmt: skip
 
 
 def _packer(
     table: Table, encoding: Encoding, size: int
-) -> tuple[tuple[int, ...], Callable[[int], np.ndarray]]:  # fmt: skip
-    """The shape of an image's packed values, and what makes them of its row."""
+) -> tuple[tuple[int, ...], Callable[[int], np.ndarray], BoxPacker | None]:  # fmt: skip
+    """The shape of an image's packed values, what makes them of its row, and what knows of boxes, if they are these."""
     if encoding.boxes:
         boxes = BoxPacker(table, size)
-        return boxes.shape, boxes.pack
+        return boxes.shape, boxes.pack, boxes
     channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
-    return (channels, size, size), lambda row: pack_image(table, row, encoding, size)
+    return (channels, size, size), lambda row: pack_image(table, row, encoding, size), None
 
 
 def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:

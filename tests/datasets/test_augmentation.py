@@ -108,8 +108,10 @@ def test_mirrored_normals_change_the_sign_of_x(variant: dict) -> None:
     torch.testing.assert_close(moved[1::2], expected, atol=1e-6, rtol=0)
 
 
-def test_boxes_are_torchvisions() -> None:
-    task, frames = TASKS["detection"], drawn("resized_crop")
+@pytest.mark.parametrize("kind", ["flip", "crop_flip", "resized_crop"])
+def test_boxes_are_torchvisions(kind: str) -> None:
+    task, frames = TASKS["detection"], drawn(kind)
+    assert 0 < frames[:, 4].sum() < N
     generator = torch.Generator().manual_seed(1)
     corners = torch.rand(N, 4, 2, 2, generator=generator) * S
     boxes = torch.cat([corners.amin(2), corners.amax(2), torch.arange(4.0).expand(N, 4)[..., None]], dim=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,26 @@ def test_of_too_many_boxes_the_largest_stay(tmp_path: Path, monkeypatch: pytest.
     data = data_of(table_of(tmp_path, "pad", wide=boxes))
     assert data.batch(torch.tensor([0])).target[0, :, 4].tolist() == [0, 1]
     assert data.batch(torch.tensor([0])).target[0, 1].tolist() == [15, 10.5, 25, 23, 1]
+
+
+def test_boxes_that_are_left_out_are_counted_by_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("datasets.boxes.MOST_BOXES", 2)
+    # Of a picture of 128 x 64 the middle 64 columns are shown, from 32 on, at half a pixel a column.
+    hidden, thin, shown = (0, 0, 0, 34, 40), (1, 60, 0, 61, 40), [(1, x, 10, x + 9, 40) for x in (40, 50, 60)]
+    boxes = {"wide1": [hidden, thin, *shown], "wide2": [shown[0], hidden], "wide3": [], "wide4": shown[:2]}
+    table = table_of(tmp_path, "crop", **boxes)
+    (tmp_path / "images" / "train" / "wide4.png").write_text("no picture")
+    data_of(table)
+    manifest = json.loads((tmp_path / "packed" / str(SIZE) / "boxes.json").read_text())
+    counts = {name: manifest[name] for name in ("boxes", "boxes_hidden", "boxes_beyond_most")}
+    assert counts == {"boxes": 8, "boxes_hidden": 3, "boxes_beyond_most": 1}
+    told = [line for line in capsys.readouterr().out.splitlines() if " boxes at " in line]
+    assert len(told) == 1 and ", 1 beyond the 2 largest" in told[0]
+    assert told[0].startswith("left out 4 of 8 boxes at 32 px: 3 of which less than a quarter")
+    data_of(table_of(tmp_path / "all", "pad", wide=shown[:2]))
+    assert "left out" not in capsys.readouterr().out
 
 
 def test_other_boxes_are_packed_anew(tmp_path: Path) -> None:
