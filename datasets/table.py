@@ -69,6 +69,9 @@ class About:
             raise ValueError(f"fit {self.fit!r} is not one of {', '.join(FITS)}")
         if RGB.domain not in self.domains or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
+        if taken := {"embedding", *(["object"] if BOXES in self.classes else [])} & set(self.groups):
+            name = taken.pop()
+            raise ValueError(f"natural groups cannot be called {name!r}: --type {name}_based deals something else")
         if self.together is not None and self.together not in self.groups:
             raise ValueError(f"no column {self.together!r}, whose images stay together")
         if strange := [limit for limit in self.limits.values() if not isinstance(limit, int | float)]:

@@ -171,3 +171,9 @@ def test_broken_file_of_boxes_names_the_stage(yolo: Path, line: str) -> None:
 def test_no_photograph_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="see --image_folder"):
         select("coco", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["embedding", "object"])
+def test_natural_groups_do_not_take_the_name_of_another_split(coco: Path, name: str) -> None:
+    with pytest.raises(UserError, match=f"natural groups cannot be called '{name}'"):
+        select("coco", coco, group_pattern=f"(?P<{name}>.)")

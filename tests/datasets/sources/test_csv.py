@@ -122,6 +122,7 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ("image,user\n0.jpg,a\n", r"no column class, and none of files \(depth_euclidean, normal.*mask\)"),
         ("image,class,class\n0.jpg,a,b\n", "two columns have the same name"),
         ("image,class,rgb\n0.jpg,a,b\n", "cannot be called 'rgb'"),
+        ("image,class,embedding\n0.jpg,a,b\n1.jpg,a,b\n", "natural groups cannot be called 'embedding'"),
         ("image,class\n", "no row under the names of its columns"),
         ("image,class\n0.jpg,-1\n1.jpg,0\n2.jpg,1\n", "class '-1': classes are numbered from 0 on"),
         ("image,class\n0.jpg,0.0\n1.jpg,-1.0\n", r"class '-1\.0': classes are numbered from 0 on"),
