@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
+import select
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 
 from utils import interrupt
 
@@ -15,6 +16,7 @@ _ROOM = "make room or give another folder"
 _REMEDIES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS), _ROOM)
 _REMEDIES[errno.ENAMETOOLONG] = "give a shorter one"
 _LONGEST = 500  # characters of a word in a line
+_UNREAD = 141  # the exit code that shells give a program which SIGPIPE has ended
 
 
 class UserError(Exception):
@@ -24,13 +26,14 @@ class UserError(Exception):
 def run_script(main: Callable[[], None], smaller: str = "") -> None:
     """Run a script's `main`; what the user can fix becomes one line on stderr and exit code 2, without a traceback.
 
-    That is what `explained` explains. Ctrl-C and SIGTERM end the script with a line and exit code 130.
+    That is what `explained` explains. Ctrl-C and SIGTERM end the script with a line and exit code 130; a reader of its
+    output that has gone, as `head` does, without a line and with 141.
     """
     interrupt.listen()
     try:
         line, code = _outcome(main, smaller)
-        with suppress(OSError):  # if nobody reads any more, Python says so in the end
-            sys.stdout.flush()
+        unread = _flushed()
+        code = code or unread
         interrupt.no_more()
     except KeyboardInterrupt:
         line, code = "interrupted", interrupt.INTERRUPTED
@@ -52,10 +55,31 @@ def _outcome(main: Callable[[], None], smaller: str) -> tuple[str, int]:
     except KeyboardInterrupt:
         return "interrupted", interrupt.INTERRUPTED
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_has_gone():
+            return "", _UNREAD
         if (mendable := explained(error, smaller)) is None:
             raise
         return f"error: {mendable}", 2
     return "", 0
+
+
+def _flushed() -> int:
+    """Write out what was printed; the exit code that follows."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries once more, and complains
+        return _UNREAD
+    except OSError:
+        pass  # a full disk: Python says so in the end
+    return 0
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads what is printed any more."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)  # for an error alone
+    return bool(output.poll(0))
 
 
 def explained(error: Exception, smaller: str = "") -> str | None:
