@@ -41,14 +41,14 @@ def mse(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 
 
 def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count have no part in it.
+    """Cross-entropy in nats of logits (B, C, …) for ids (B, …); ids that do not count are left out.
 
-    Logits must be finite, those that do not count too, for their gradient to be 0.
+    All logits must be finite, even those that do not count: else their gradient is not 0.
     """
     target = target.where(valid, _IGNORED)
-    if target.ndim == 1:  # one class an image: there is no mean to take
+    if target.ndim == 1:  # one class per image: there is no mean to take
         return F.cross_entropy(output, target, ignore_index=_IGNORED, reduction="none")
-    # A row of logits a pixel: where channels lie last in memory, as they do here, that is a view, and twice as fast.
+    # A row of logits per pixel: where channels lie last in memory, as they do here, that is a view, and twice as fast.
     rows = output.movedim(1, -1).flatten(0, -2)
     errors = F.cross_entropy(rows, target.flatten(), ignore_index=_IGNORED, reduction="none")
     return masked_mean(errors.view_as(target), valid)

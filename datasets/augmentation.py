@@ -92,6 +92,7 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
         return Batch(images, batch.target, batch.valid)
 
     def nearest(maps: Tensor) -> Tensor:
+        """Maps (B, C, S, S) or (B, S, S) as the frames show them, from the nearest pixel, in the same type."""
         channels = maps.unsqueeze(1) if maps.ndim == 3 else maps
         return grid_sample(channels.float(), grid, "nearest", align_corners=False).view_as(maps).to(maps.dtype)
 

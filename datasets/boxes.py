@@ -11,7 +11,7 @@ from datasets.table import BOX_COLUMNS, Table, read_boxes
 from datasets.tasks import CLASS, MOST_BOXES
 
 LEAST_LEFT = 0.25  # share of a box that must be within the square, else it is left out with the rest of the object
-LEAST_SIDE = 1.0  # pixels: of what is narrower there is nothing to be seen
+LEAST_SIDE = 1.0  # pixels: of what is narrower nothing can be seen
 _NO_BOX = -1.0
 
 

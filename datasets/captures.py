@@ -22,8 +22,8 @@ class Capture:
     """One view. Shapes (H, W) or (H, W, 3); NaN where there is no surface, semantic id 0.
 
     rgb float32 in [0, 1]; depth float32 metres along the ray; normal float32 unit vectors and points float32
-    metres, both in the camera frame; semantic uint8 Taskonomy ids; things uint16 as in `INSTANCES`, None where nobody
-    knows them.
+    metres, both in the camera frame; semantic uint8 Taskonomy ids; things uint16 as in `INSTANCES`, None where they
+    are not known.
     """
 
     rgb: np.ndarray

@@ -3,8 +3,9 @@
     python -m datasets.download --data_path taskonomy_dataset --name NAME --email EMAIL --agree_all True
     python -m datasets.download --source cifar10 --data_path data/cifar10
 
-The first gets the paper's three buildings with the files of all tasks. The sizes come first, from the server, with the
-space that is left on the disk; `--dry_run True` ends there. What is there already is not downloaded again.
+The first gets the paper's three buildings with the files of all tasks. It first prints the sizes, as the server states
+them, and the free space on the disk; `--dry_run True` ends there. Files that are there already are not downloaded
+again.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _size(url: str) -> int:
 
 
 def report_sizes(archives: Sequence[Archive]) -> None:
-    """Print gigabytes a domain (rows) and building (columns), with the sums."""
+    """Print the gigabytes per domain (rows) and building (columns), with their sums."""
     table = pd.DataFrame({"domain": a.domain, "building": a.building, "GB": a.size / 1e9} for a in archives)
     pivot = table.pivot_table("GB", "domain", "building", "sum", margins=True, margins_name="all", sort=False)
     print(pivot.to_markdown(floatfmt=".2f"))

@@ -128,7 +128,7 @@ def square(values: np.ndarray, fit: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_mask_channel(encoding: Encoding, fit: str) -> bool:
-    """Whether the packed array has a channel more, which says what counts: where the values cannot say so."""
+    """Whether the packed array has one more channel, the mask of what counts, as the values alone cannot tell."""
     return encoding.mask is not None or (fit == "pad" and encoding.nothing is None and not encoding.photograph)
 
 
@@ -148,7 +148,7 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
         if valid.shape != values.shape[1:]:
             raise ValueError(f"its size differs from that of {encoding.mask.domain}")
     _check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding.domain)
-    # Both are cut in the same way; what is a margin shows no surface.
+    # Both are cut in the same way; margins show no surface.
     (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
     resized, mask = resize(values, valid[0] & inside, size, encoding.categorical)
     if has_mask_channel(encoding, table.about.fit):
@@ -182,7 +182,7 @@ def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray
         if array is None:
             fresh = folder / f"{encoding.domain}.new.npy"
             manifest = _pack(table, encoding, size, fresh, fingerprint)
-            manifest_path.unlink(missing_ok=True)  # it must never speak of another array
+            manifest_path.unlink(missing_ok=True)  # it must never describe another array
             fresh.replace(array_path)
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
             fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
@@ -191,7 +191,7 @@ def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray
 
 
 def _packed_before(manifest_path: Path, array_path: Path, fingerprint: str) -> tuple[dict, np.ndarray | None]:
-    """The manifest, and the packed array, None where it is not of this fingerprint or says no version of itself."""
+    """The manifest, and the packed array, None where the manifest has another fingerprint or no version."""
     manifest = _read_manifest(manifest_path)
     current = manifest.get("fingerprint") == fingerprint and "sha256" in manifest
     return manifest, _map(array_path) if current else None

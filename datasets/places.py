@@ -19,11 +19,11 @@ _LARGEST = {"latitude": 90.0, "longitude": 180.0}  # degrees: libraries wrap wha
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells that have images enough.
+    """The cells with enough images.
 
     `ids` (C,) uint64 are in the order of the curve that S2 numbers cells along, so that neighbours are mostly close;
-    `cell` (N,) int64 is each image's, as a position in `ids`, -1 for none. `dropped` images lie in cells of too few,
-    `homeless` ones have no place.
+    `cell` (N,) int64 is each image's cell, as a position in `ids`, -1 for none. `dropped` images lie in cells with too
+    few images, `homeless` ones have no place.
     """
 
     ids: np.ndarray
@@ -57,7 +57,7 @@ def adaptive_cells(latitude: np.ndarray, longitude: np.ndarray, most: int, least
         least: N_min; None for the paper's hundredth of N_max.
 
     Raises:
-        UserError: for a place that is none on earth, or where no cell has images enough.
+        UserError: for a place that is not on earth, or where no cell has enough images.
     """
     least = 0.01 * most if least is None else least
     located = np.flatnonzero(np.isfinite(latitude) & np.isfinite(longitude))

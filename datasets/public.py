@@ -1,4 +1,4 @@
-"""Data sets that a plain address gives: where they are, and how they get into a data folder."""
+"""Data sets behind plain addresses: where they are, and how they get into a data folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class File:
 _COCO = "http://images.cocodataset.org"
 _INATURALIST = "https://ml-inat-competition-datasets.s3.amazonaws.com/2017"
 # By the source that reads them. `landmarks` and `office_caltech` are no plain downloads; see docs/data.md.
-# Authors publish no sums of COCO, NYUv2 and iNaturalist 2017's metadata: these are those that several projects check.
+# The authors of COCO, NYUv2 and iNaturalist 2017's metadata publish no sums: these are the ones several projects check.
 PUBLIC: dict[str, tuple[File, ...]] = {
     "cifar10": (
         File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
@@ -105,7 +105,7 @@ def check_room(needed: int, data_path: Path) -> None:
 
 
 def _marker(data_path: Path, file: File) -> Path:
-    """An empty file that says that this one is there: archives are removed once they are unpacked."""
+    """The empty file that marks this one as downloaded: archives are removed once they are unpacked."""
     return data_path / f".{file.name}.downloaded"
 
 

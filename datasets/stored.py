@@ -36,12 +36,12 @@ from PIL import ExifTags, Image
 
 from utils.errors import UserError
 
-# What the readers of images and arrays raise at bytes that are none, found by flipping bits.
+# What the readers of images and arrays raise for broken files, found by flipping bits.
 FAULTS = (
     OSError, ValueError, SyntaxError, EOFError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError,
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, Image.DecompressionBombError,
 )  # fmt: skip
-# They are about what nobody asked for: broken remarks of cameras, palettes that could have an alpha channel.
+# Warnings about metadata that changes no pixel: broken EXIF entries, palettes that could have an alpha channel.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 _ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
@@ -184,7 +184,7 @@ class Member:
 
 @contextmanager
 def open_member(path: Path, name: str) -> Iterator[Member]:
-    """An array of an `.npz` file, of which nothing is read yet but the header.
+    """Open an array of an `.npz` file, reading its header only.
 
     ValueError where there is none or it would have to be unpickled; also from the block, where it is broken.
     """
@@ -203,8 +203,8 @@ def open_member(path: Path, name: str) -> Iterator[Member]:
 def _member(path: Path, name: str, modified: int) -> np.ndarray | str:
     """An array of an `.npz` file, memory-mapped, or what is wrong with it: found out once, and not for every row.
 
-    However large it is, it takes no memory: it is unpacked into a file without a name beside `path`, which goes when
-    nobody uses the array any more (see `forget_members`).
+    However large it is, it takes no memory: it is unpacked into an unnamed file beside `path`, which disappears when
+    the array is no longer used (see `forget_members`).
     """
     try:
         with open_member(path, name) as member:

@@ -175,7 +175,7 @@ def classes_for(task: str, data_path: Path | None, result_path: Path) -> ClassSe
 def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
     """The rows with a part for each: those that the source knows, or about `test_fraction` of the images held out.
 
-    Where a source has a `val` part and no `test` part, that is what is held out. Images that belong together (see
+    Where a source has a `val` part and no `test` part, the `val` part is held out. Images that belong together (see
     `About.together`) are held out together, or not at all. UserError where a part would be empty, or a row could not
     be read again.
     """
@@ -222,7 +222,7 @@ def write_table(data_path: Path, found: Found) -> Path:
     about = found.about
     path = data_path / TABLE_FILE
     with locked(data_path / f".{TABLE_FILE}.lock"):  # of two at once, the files of one stay together
-        (data_path / ABOUT_FILE).unlink(missing_ok=True)  # it must never speak of another table
+        (data_path / ABOUT_FILE).unlink(missing_ok=True)  # it must never describe another table
         with write_atomically(path) as temporary:
             found.rows[about.columns].to_csv(temporary, index=False)
         if found.boxes is not None:
@@ -312,7 +312,7 @@ def _read_about(data_path: Path) -> About:
 
 
 def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
-    """The rows, all as text but the classes, checked; UserError otherwise."""
+    """The checked rows, as text but for the classes; UserError where they are broken."""
     import pandas as pd
 
     try:
@@ -337,7 +337,7 @@ def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
 
 
 def _check_rows(rows: pd.DataFrame, about: About) -> None:
-    """ValueError where a cell leads out of the data folder, an image stands there twice, or a text or part is none."""
+    """ValueError where a cell leads out of the data folder, an image is listed twice, or a text or part is invalid."""
     from datasets.stored import is_inside
 
     if strange := set(rows.get(PART, ())) - set(PARTS):

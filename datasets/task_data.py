@@ -114,10 +114,10 @@ class TaskData:
         return Batch(images.permute(0, 3, 1, 2), target, valid)
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
-        """Batch after batch of the images at these positions (int64): the positions on `device`, and the images.
+        """Yield the batches at these positions (int64), one after the other: the positions on `device`, and the batch.
 
-        Where the packed arrays do not lie on the device, a thread reads the next ones while one is in use, into pinned
-        memory, from which they travel while the device works.
+        Where the packed arrays do not lie on the device, a thread reads the next batches into pinned memory while one
+        is in use, so that they travel while the device works.
         """
         sizes = [len(at) for at in plan]
         positions = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *plan]))
@@ -143,7 +143,7 @@ class TaskData:
 
     @cached_property
     def _decoded(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All images (N, S, S, 3), targets and what counts in them, decoded once and for all, if that is little enough.
+        """All images (N, S, S, 3), targets and what counts in them, decoded once, if that takes little enough memory.
 
         Only on the CPU, where decoding a batch costs several per cent of a small network's step; a GPU has time for it.
         """

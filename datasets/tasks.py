@@ -72,7 +72,7 @@ class Encoding:
     `nothing` is the value (a number per channel) of pixels that show no surface; where the domain has no such value,
     `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged; packed, they
     are the numbers of the table's classes, and `VOID`. A `photograph` may be stored in any mode. `boxes` stand in the
-    table's own file, and are packed as (M, 5) an image: left, top, right, bottom in pixels and class.
+    table's own file, and are packed as (M, 5) per image: left, top, right, bottom in pixels and class.
     """
 
     domain: str
@@ -86,7 +86,7 @@ class Encoding:
 
     @property
     def files(self) -> str:
-        """The domain whose files are read: where boxes lie in a packed photograph hangs on the photograph's size."""
+        """The domain whose files are read: where boxes lie in a packed photograph depends on the photograph's size."""
         return RGB.domain if self.boxes else self.domain
 
 
@@ -130,7 +130,7 @@ class Task:
 
     @property
     def dense(self) -> bool:
-        """Whether the target is a map; otherwise it is one class an image, or boxes."""
+        """Whether the target is a map; otherwise it is one class per image, or boxes."""
         return self.encoding is not None and not self.encoding.boxes
 
     @property
@@ -180,7 +180,7 @@ def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def decode_boxes(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-    """Boxes (B, M, 5) float32 as they are stored, in pixels and with classes; `valid` (B, M) says which are some."""
+    """Boxes (B, M, 5) float32 as they are stored, in pixels and with classes; `valid` (B, M) marks those that exist."""
     return stored, valid
 
 

@@ -36,7 +36,7 @@ class Encoder(nn.Module):
         self.register_buffer("std", std, persistent=False)
 
     def serve_maps(self, most_stride: int) -> None:
-        """Drop what only the vector needs, which becomes the deepest map's mean, for a decoder that takes the maps.
+        """Prepare for a decoder of the maps: drop what only the vector needs, which becomes the deepest map's mean.
 
         None of the maps may have a larger stride. UserError where there are none.
         """
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
                         "or a convolutional --encoder")  # fmt: skip
 
     def take_images_as_they_are(self) -> None:
-        """Leave out the normalisation, as the published code does, whose CLIP sees colours that it was not made for."""
+        """Omit the normalisation, as the published code does: its CLIP sees colours that it was not trained on."""
         self.mean.zero_()
         self.std.fill_(1.0)
 

@@ -1,4 +1,4 @@
-"""Decoders: what an encoder gives in, the embedding and the task's output out.
+"""Decoders: from what an encoder gives to the embedding and the task's output.
 
 One entry in `DECODERS` is all that another decoder needs.
 """
@@ -41,8 +41,8 @@ class Decoder(Protocol):
 class DecoderEntry:
     """How to build a decoder, and for what.
 
-    `suits` says whether it can do a task, and `does` in words what it can. `most_stride` is that of the encoder's maps
-    where the decoder takes them, None where it takes the vector (and at most the maps that are made on the way to it).
+    `suits` says whether it can do a task, and `does` in words which it can. `most_stride` is the largest stride of the
+    encoder's maps that the decoder takes, None where it takes the vector (and at most the maps made on the way to it).
     `options` are the settings of a model that this decoder reads and not every other.
     """
 

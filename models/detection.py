@@ -5,8 +5,8 @@ point to the left, top, right and bottom of its box, in units of the point's siz
 y and size of the point itself in pixels, which are the same for every image. So the loss, and the boxes that the
 model finds, follow from output and target alone, as in every other task.
 
-A target is (B, M, 5): left, top, right, bottom in pixels and class of at most M boxes; `valid` (B, M) says which are
-some. An image without boxes is all background, and counts.
+A target is (B, M, 5): left, top, right, bottom in pixels and class of at most M boxes; `valid` (B, M) marks those
+that exist. An image without boxes is all background, and counts.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Matched:
-    """What each point is to predict: whether it is of an object, (…, A); its box (…, A, 4) and class (…, A) if so.
+    """What each point should predict: whether it is of an object (…, A), and if so its box (…, A, 4) and class (…, A).
 
     `centredness` (…, A) is 1 in the middle of the box and 0 at its border; 0 for points of no object.
     """
@@ -103,8 +103,8 @@ class Matched:
 def match(points: Points, target: Tensor, valid: Tensor) -> Matched:
     """The box of each point, as torchvision's `FCOS.compute_loss` chooses it, on padded boxes.
 
-    A point is of the smallest box that it lies in, close to its centre (`RADIUS` times the point's size), and whose
-    farthest side is 4 to 8 sizes away; less at the finest level and more at the coarsest.
+    A point belongs to the smallest of the boxes that it lies in, near the box's centre (within `RADIUS` times the
+    point's size), and whose farthest side is 4 to 8 sizes away; less at the finest level and more at the coarsest.
     """
     left, top, right, bottom, _ = target.unsqueeze(-3).unbind(-1)  # (…, 1, M), against points (…, A, 1)
     x, y, size = (each.unsqueeze(-1) for each in (points.x, points.y, points.size))
@@ -135,9 +135,9 @@ def fcos(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Focal loss of the classes, generalised IoU of the boxes and cross-entropy of the centredness: (B,).
 
     That of an image is what torchvision's `FCOS.compute_loss` gives for it as a batch of its own: each sum over the
-    points is divided by the number of the image's points that are of an object, at least 1. torchvision divides by
-    that of the whole batch instead, so that its loss is no mean over images (its RetinaNet does as is done here). Also
-    under `torch.func.vmap`: nothing is selected by a mask, and no number is waited for.
+    points is divided by the number of the image's points that belong to an object, at least 1. torchvision divides by
+    that of the whole batch instead, so that its loss is no mean over images (its RetinaNet divides as is done here).
+    Works under `torch.func.vmap`: nothing is selected by a mask, and nothing waits for the device.
     """
     from torchvision.ops import sigmoid_focal_loss
 
@@ -164,10 +164,10 @@ def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
 def mean_detections(
     targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, image_size: int
 ) -> Tensor:  # fmt: skip
-    """An output (1, A, C + 8) that ignores the image, from batches of targets and what of them is valid.
+    """An output (1, A, C + 8) that ignores the image, from batches of targets and their validity.
 
-    Each point says how often it was of an object of each class, and the mean box and centredness that it then had;
-    those of all points where it never was.
+    Each point predicts how often it belonged to an object of each class, and the mean box and centredness that it then
+    had; a point that never did predicts the means over all points.
     """
     from torchvision.models.detection._utils import BoxLinearCoder
 
@@ -195,7 +195,7 @@ def mean_detections(
 
 @dataclass(frozen=True)
 class Found:
-    """The detections in one image, the surest first: classes (n,) int64, scores (n,) and boxes (n, 4) in pixels."""
+    """The detections in one image, by falling score: classes (n,) int64, scores (n,) and boxes (n, 4) in pixels."""
 
     classes: Tensor
     scores: Tensor
@@ -210,8 +210,8 @@ class Found:
 def detect(output: Tensor) -> list[Found]:
     """The detections of each image, as torchvision's `FCOS.postprocess_detections` makes them.
 
-    A score is the root of class probability times centredness. Of each level the surest candidates are taken, boxes
-    are cut at the image's border, and of those that overlap within a class the surest stays.
+    A score is the root of class probability times centredness. Each level gives its candidates of highest score, boxes
+    are cut at the image's border, and of those of a class that overlap the one of highest score stays.
     """
     return [_detect(Points.of(image)) for image in output]
 
@@ -238,7 +238,7 @@ def _detect(points: Points) -> Found:
 
 
 def detection_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """What `average_precision` needs of each image, (B, ROW): its detections, then the boxes that are there."""
+    """What `average_precision` needs of each image, (B, ROW): its detections, then its true boxes."""
     rows = torch.full((len(output), ROW), _NOBODY, device=output.device)
     found, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
     there.view(-1, MOST_BOXES, BOX)[:, : target.shape[1]] = target.where(valid[..., None], _NOBODY)

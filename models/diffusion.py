@@ -31,7 +31,7 @@ class Diffusion:
         precision: "fp32" or "bf16"; "auto" is half precision on a GPU, as the weights are published, else single.
 
     Raises:
-        UserError: if the packages or the model could not be downloaded, or it has no such layer.
+        UserError: if a package is missing, the model could not be downloaded, or it has no such layer.
     """
 
     def __init__(self, name: str, layers: Sequence[int], device: torch.device, precision: str = "auto") -> None:

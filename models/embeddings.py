@@ -24,7 +24,7 @@ from utils.streams import derived_seed, generator
 
 BATCH = 64  # images that are embedded at once
 _PUBLISHED_BATCH = 16
-# Beyond so many rows, K-means works through random batches, and principal components come from a sample.
+# With more rows than this, K-means works through random batches, and principal components come from a sample.
 _MANY_ROWS = 100_000
 # Runs, and share of the images per run, by which the stability of clusters is judged; images that silhouettes are of.
 _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
@@ -117,7 +117,7 @@ def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np
 
 
 def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) -> list[dict[str, float]]:
-    """What speaks for each number of clusters: a row each with inertia, silhouette, stability and its spread.
+    """Criteria of the number of clusters: for each number a row of inertia, silhouette, stability and its spread.
 
     Inertia is the squared distance to the nearest centre over that to the common mean. The silhouette is Rousseeuw's
     (1987), of 5000 points where there are more. Stability follows Ben-Hur, Elisseeff and Guyon (Pacific Symposium on

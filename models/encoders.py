@@ -71,7 +71,7 @@ def _lenet(wanted: Wanted) -> Encoder:
 
 
 def _resnet10(wanted: Wanted) -> Encoder:
-    """For small images: a 3x3 stem without stride or pooling, and one block a stage."""
+    """For small images: a 3x3 stem without stride or pooling, and one block per stage."""
     from torch import nn
     from torchvision.models.resnet import BasicBlock, ResNet
 

@@ -21,8 +21,8 @@ _CHUNK = 64
 def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerator: Accelerator | None) -> Tensor:
     """Statistics (len(positions), k) of the model's loss and metrics per image, in eval mode; see `models.metrics`.
 
-    The images are taken in fixed chunks, which are spread over the processes: the numbers do not depend on how many
-    there are. None for an accelerator keeps them to this process, for a model that the others do not have.
+    The images are taken in fixed chunks, which are spread over the processes, so that the numbers do not depend on how
+    many processes there are. With None for an accelerator this process takes all, for a model that the others lack.
     """
     model.eval()
     return _statistics(data, positions, lambda batch: model(batch.images).output, accelerator)
@@ -31,7 +31,7 @@ def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerato
 def trivial_output(data: TaskData) -> Tensor:
     """An output (1, C, …) that ignores the image: the mean target of the training images.
 
-    For classes it is the logarithm of their shares, a pixel where the target is a map: its largest entry is the
+    For classes it is the logarithm of their shares, per pixel where the target is a map: its largest entry is the
     commonest class. For boxes see `models.detection.mean_detections`.
     """
     chunks = torch.from_numpy(data.train).split(_CHUNK)

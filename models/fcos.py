@@ -22,7 +22,7 @@ from utils.errors import UserError
 
 
 class FCOSDecoder(nn.Module):
-    """Skip maps in, towers' maps of the finest level and the detector's output out; see `models/detection.py`.
+    """From skip maps to the towers' maps of the finest level and the detector's output; see `models/detection.py`.
 
     The levels are the skip maps from the finest stride on, and coarser ones that are made of the last. The embedding
     is what stands before the last layers: the two towers' maps of the finest level, side by side.
@@ -66,7 +66,7 @@ class FCOSDecoder(nn.Module):
 class FCOSHead(nn.Module):
     """torchvision's head, shared by all levels, which shows what its towers make before the last layers.
 
-    Its norms have groups of eight channels, as everywhere here; torchvision's would have one or two in so narrow maps.
+    Its norms have groups of eight channels, as everywhere here; torchvision's would have one or two here.
     """
 
     def __init__(self, channels: int, n_classes: int, n_convs: int) -> None:

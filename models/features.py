@@ -1,8 +1,8 @@
 """What is clustered: the embedding of a central model, the target itself, the image, or a public network's features.
 
-`model` is the paper's way. `target` asks what the embedding is a stand-in for: no network is trained at all. `image`
-is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm downloads;
-`random:<name>` the same network with random weights, the control that has learnt nothing.
+`model` is what the paper clusters. `target` clusters what the embedding stands in for, without training a network.
+`image` is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm
+downloads; `random:<name>` the same network with random weights, the control that has learnt nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 MODEL = "model"
 KINDS = (MODEL, "target", "image")
 PUBLIC, RANDOM = "timm:", "random:"
-GRID = 8  # cells to a side of a shrunk target or image
+GRID = 8  # cells per side of a shrunk target or image
 
 
 @dataclass(frozen=True)
 class Features:
-    """A way to make numbers of images: `of(batch)` is (B, `size`) float32; `inputs` names all that it depends on."""
+    """A feature extractor: `of(batch)` gives (B, `size`) float32; `inputs` names all that the features depend on."""
 
     size: int
     inputs: str
@@ -40,7 +40,7 @@ class Features:
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """The same of what looks at images alone: `of` images (B, 3, S, S) in [0, 1]."""
+    """A feature extractor that needs the images only: `of` takes (B, 3, S, S) in [0, 1]."""
 
     size: int
     inputs: str
@@ -72,7 +72,7 @@ def model_for(args: Namespace) -> tuple[TaskModel, Path]:
 
 
 def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
-    """The features of this kind; `model` is the central model, which only "model" asks for more than its settings."""
+    """The features of this kind. Only "model" runs `model`, the central model; the others read its settings."""
     from models.task_model import fingerprint
 
     if kind == "model":
@@ -132,7 +132,7 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
             torch.manual_seed(derived_seed("random_network", 0))
             network: Any = timm.create_model(name, pretrained=pretrained, num_classes=0).eval().to(device)
     except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know
-        raise UserError(f"--features {kind}: timm has no such network or its weights cannot be downloaded "
+        raise UserError(f"--features {kind}: timm has no such network or its weights could not be downloaded "
                         f"({' '.join(str(error).split())[:200]})") from error  # fmt: skip
     size = int(
         getattr(network, "head_hidden_size", network.num_features)

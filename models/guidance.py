@@ -36,16 +36,16 @@ from utils.versions import file_digest
 SIZE = 512  # numbers of a vector, as many as the embeddings have that it is compared with
 STAGE = "extract_diffusion_features.py"
 ABOUT, FEATURES, POSITIVE, BASIS = "guidance.json", "features.npy", "positive.npy", "basis.safetensors"
-# The training images by which bases and scales are found, and how many texts each of them is looked at with.
+# How many training images bases and scales are fitted to, and with how many texts each of them.
 _SAMPLE, _TEXTS_OF_SAMPLE = 512, 4
-_IMAGES = 8  # that are worked on together
+_IMAGES = 8  # that are computed together
 
 
 class Photographs:
     """The packed photographs of a table at a teacher's size; those that cannot be read are black, as `blank` all are.
 
-    `rows` are the positions of those that are looked at: all, or `few` of them, evenly spaced. `train` and `test` are
-    those of them that can be read.
+    `rows` are the positions of the photographs that the teacher sees: all, or `few` of them, evenly spaced. `train` and
+    `test` are the readable ones among them.
     """
 
     def __init__(
@@ -70,13 +70,14 @@ class Photographs:
 class Basis:
     """How a teacher's maps become vectors of d numbers.
 
-    Of each layer (equation 8) the principal components `components[l]` (k, C) of its pixels around `means[l]` (C,), one
-    basis for the whole data set; of each component the root of the mean square over the pixels, or of a teacher without
-    maps the coordinate itself; and all layers' together less `centre` (2, d) and divided by `scale` (2, d), by which
-    they have mean 0 and variance 1: row 0 for columns with a text, row 1 for an image's own.
+    A layer's maps are projected (equation 8) onto the principal components `components[l]` (k, C) of its pixels around
+    `means[l]` (C,), one basis for the whole data set. Each component gives one number: the root of its mean square over
+    the pixels or, for a teacher without maps, the coordinate itself. The numbers of all layers are then standardised to
+    mean 0 and variance 1 by `centre` (2, d) and `scale` (2, d), whose row 0 is for columns with a text and row 1 for an
+    image's own.
 
-    The published code has a new basis for each batch, which no two images' vectors could be compared in, and keeps the
-    norms as they are, of which the largest components then decide alone.
+    The published code makes a new basis for each batch, so that vectors of two batches cannot be compared, and does not
+    standardise, so that the largest components alone decide all cosines.
     """
 
     means: tuple[Tensor, ...]
@@ -86,7 +87,7 @@ class Basis:
 
     @property
     def sizes(self) -> list[int]:
-        """How many numbers of a vector are of each layer."""
+        """How many numbers of a vector each layer gives."""
         return [len(each) for each in self.components]
 
     def project(self, layer: int, maps: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ class Basis:
         return (pooled - self.centre[own]) / self.scale[own]
 
     def save(self, path: Path, inputs: str) -> None:
-        """Write it, with a name of all that it was made from."""
+        """Write it, with `inputs`, which names all that it was made from."""
         tensors = {"centre": self.centre, "scale": self.scale}
         for layer, (mean, components) in enumerate(zip(self.means, self.components, strict=True)):
             tensors |= {f"mean.{layer}": mean, f"components.{layer}": components}
@@ -128,7 +129,7 @@ def _pooled(maps: Tensor) -> Tensor:
 
 
 def shares(channels: Sequence[int], size: int = SIZE) -> list[int]:
-    """How many components each layer has: half of all the first and the others alike, none more than its channels."""
+    """How many components each layer has: the first half of them, the others equal shares, at most its channels."""
     rest = len(channels) - 1
     wanted = [size // 2, *[size // 2 // rest] * rest] if rest else [size]
     return [min(pair) for pair in zip(wanted, channels, strict=True)]
@@ -226,6 +227,7 @@ def make_guidance(
     own = of_processes[rank]
 
     def look(array: np.memmap, at: np.ndarray) -> None:
+        """Fill these rows of the array with the vectors of their images."""
         columns = np.tile(np.arange(teacher.columns), (len(at), 1))
         array[at] = vectors_of(teacher, basis, photographs.batch(own[at]), own[at], columns).cpu().numpy()
 

@@ -1,4 +1,4 @@
-"""What there is to see of a teacher before anything is trained with it: whether its vectors know what they should."""
+"""A look at a teacher before anything is trained with it: whether its vectors know what they should."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def neighbours(
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """How often the nearest training images name a held-out image's class, by kind of vector and layer.
 
-    An image's own vector may have been made with the text of its class, and then knows it beforehand; the first text's
-    tells what the teacher sees in the image, where that text is the same for all.
+    An image's own vector may have been made with the text of its class, and then contains the answer; the vector with
+    the first text, where that is the same for all images, tells what the teacher sees in the image itself.
     """
     labels = photographs.table.labels
     train, test = (evenly(part[labels[part] >= 0], _JUDGED) for part in (photographs.train, photographs.test))

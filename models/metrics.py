@@ -1,8 +1,8 @@
-"""The tasks' metrics, from statistics an image.
+"""The tasks' metrics, from statistics of each image.
 
-Every metric is computed in two steps: statistics an image (counts and sums of errors), and a formula on their sum
+Every metric is computed in two steps: statistics per image (counts and sums of errors), and a formula on their sum
 over a group of images. One pass over the images therefore serves every grouping of them (clients, held-out part,
-the worst client), and several processes just put together what each has seen. A metric that is no function of sums,
+the worst client), and several processes just concatenate what each has seen. A metric that is no function of sums,
 as the average precision of detections is not, has its rows kept, and its formula takes those of a group whole.
 """
 
@@ -239,7 +239,7 @@ def widths(task: Task) -> list[int]:
 
 
 def image_statistics(task: Task, loss: Tensor, output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """Statistics an image, (B, k) float32: loss, whether anything of it counts, then those of each metric."""
+    """Statistics per image, (B, k) float32: loss, whether anything of it counts, then those of each metric."""
     counts = valid.flatten(1).any(1) if valid.ndim > 1 else valid
     counts = torch.ones_like(counts) if task.empty_counts else counts
     columns = [torch.stack([loss.float(), counts.float()], dim=1)]

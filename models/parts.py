@@ -30,7 +30,7 @@ def is_within(part: str, name: str) -> bool:
 
 
 def lr_factor(name: str, of_encoder: float) -> float:
-    """What the learning rate of a parameter is multiplied by, that of the encoder's being given."""
+    """The factor of a parameter's learning rate: `of_encoder` for the encoder's, 1 for the others."""
     return of_encoder if name.startswith(_ENCODER) else 1.0
 
 

@@ -15,9 +15,9 @@ from utils import progress
 PCA_COMPONENTS = 64
 # Numbers of the embeddings that are in memory at a time.
 _BLOCK = 2**24
-# Up to so many rows or columns their Gram matrix is made, in one pass over the embeddings; iterations take some 15.
+# Up to so many rows or columns the Gram matrix is computed, in one pass over the embeddings; iterating takes about 15.
 _GRAM = 2048
-# Of iterations: the largest residual of an eigenvector, in shares of the variance, and how many there are at most.
+# When iterations end: at this residual of every eigenvector, in shares of the variance, or after so many.
 _RESIDUAL, _ITERATIONS = 1e-5, 20
 
 
@@ -88,9 +88,9 @@ def _eigenvectors(
 ) -> np.ndarray:  # fmt: skip
     """The leading eigenvectors (side, n_vectors) of the sum of block @ block.T, whose trace is `total`.
 
-    Exact where that matrix is small. Where it is not it is never made: LOBPCG (Knyazev 2001, SIAM Journal on
-    Scientific Computing 23) needs its products with blocks of vectors only; what these keep of the variance is then
-    some hundred-thousandths below the most that can be kept.
+    Exact where that matrix is small. A large one is never formed: LOBPCG (Knyazev 2001, SIAM Journal on Scientific
+    Computing 23) only needs its products with blocks of vectors; the share of the variance that is kept is then a few
+    hundred-thousandths below the largest possible.
     """
     if side <= _GRAM:
         gram = sum(block @ block.T for block in progress.bar(blocks(), desc="PCA", unit="block"))

@@ -37,14 +37,14 @@ def measure_trivial(
 ) -> list[dict[str, float]]:
     """Loss and metrics of the trivial predictor on parts of the images; UserError where nothing counts in one of them.
 
-    There every loss would be nan, and no model better than another.
+    Every loss would be nan there, and no model better than another.
     """
     values = evaluate_trivial(data, *parts.values(), accelerator=accelerator)
     for (name, positions), of_part in zip(parts.items(), values, strict=True):
         if np.isnan(of_part["loss"]):
             raise UserError(
-                f"{data.task.name}: its trivial loss is nan, for nothing counts in the {len(positions)} {name} images; "
-                f"look into the files of {data.task.labelled_by}, or select other images"
+                f"{data.task.name}: its trivial loss is nan, because nothing counts in the {len(positions)} {name} "
+                f"images; look into the files of {data.task.labelled_by}, or select other images"
             )
     return values
 
@@ -115,7 +115,7 @@ def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, 
 
 
 def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: Path) -> None:
-    """Print what speaks for each number of clusters, of `compare_n_clusters`; `n_clusters.csv` and a figure of it."""
+    """Print the rows of `compare_n_clusters`, and save them as `n_clusters.csv` and as a figure."""
     table = pd.DataFrame(rows)
     table.to_csv(folder / "n_clusters.csv", index=False)
     print(table.to_string(index=False, float_format="%.3f"))

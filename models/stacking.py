@@ -108,8 +108,9 @@ _STACKED: dict[type[nn.Module], type[StackedLayer]] = {
 def stack(model: nn.Module, n: int) -> nn.Module | None:
     """N copies of `model` as one network for inputs (B, N * C, H, W), or None if it has a layer that does not stack.
 
-    The new network's parameters and buffers have the model's names, and the copies' values in front. What a module
-    between the layers does must treat channels alike; that cannot be read from it, so compare outputs before use.
+    The new network's parameters and buffers have the model's names, with a leading dimension for the copies. Modules
+    between the layers must treat all channels alike; that cannot be told from their code, so compare outputs before
+    use.
     """
     stacked = copy.deepcopy(model)
     constants = dict(stacked.named_buffers()).keys() - stacked.state_dict().keys()

@@ -14,8 +14,8 @@ from models.features import GRID
 def countable(task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
     """The targets (B, C, …) as numbers, and which of them count, broadcastable to it.
 
-    Ids become one number a class: 1 for the class that a pixel or image is of. So do boxes: the share of each of 8 by 8
-    cells that the boxes of a class cover, at most 1; all of these count, for no box is an answer, too.
+    Ids become one number per class, 1 for the class of the pixel or image. Boxes become, per class, the share of each
+    of 8 by 8 cells that they cover, at most 1; all of these count, since having no box is an answer, too.
     """
     if task.boxes:
         cover = _cover(batch.target.where(batch.valid[..., None], 0.0), batch.valid, batch.images.shape[-1], task)

@@ -120,7 +120,7 @@ def save_model(model: TaskModel, path: Path) -> None:
 def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: bool | None = None) -> str:
     """Build a model with random weights by `seed`, and save it in `path`; returns in words what was made.
 
-    `pretrained` starts the encoder from its published weights; None does so where there are any. UserError as for
+    `pretrained` starts the encoder from its published weights; None does so where such weights exist. UserError as for
     `TaskModel`, and where they could not be downloaded.
     """
     if pretrained is None:

@@ -1,8 +1,8 @@
-"""Who guides a method such as FedDifRC: a frozen network that makes vectors of each image, whatever the task.
+"""Teachers of methods such as FedDifRC: frozen networks that make vectors of each image, whatever the task.
 
-An image has one or more vectors, the columns: one for each text that it is looked at with, and last its own, without a
-question put to it. A diffusion model has both; any other network has its own only. What is learnt from the columns is
-the method's affair; which of them is the positive, the teacher says.
+An image has one or more vectors, called columns: one for each text that the teacher is given with it, and last its own,
+without such a text. A diffusion model gives both; any other network gives the image's own only. The teacher says which
+column is the positive; what is learnt from the columns is left to the method.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def add_teacher(parser: Parser) -> None:
         "timm:<name> or random:<name>")  # fmt: skip
     add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
         help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
-    add("--diffusion_size", type=number(int, least=16), default=224, help="pixels a side of the teacher's images")
+    add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
     add("--timestep", type=number(int, least=0, most=_STEPS - 1), default=150,
         help="step of the noise in an image's own features")  # fmt: skip
     add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4],
@@ -83,20 +83,20 @@ def add_teacher(parser: Parser) -> None:
     add("--prompts", choices=PROMPTS, default="class",
         help="what the teacher is asked: the classes' names, or neutral texts that know no class")  # fmt: skip
     add("--n_negatives", type=POSITIVE_INT,
-        help="texts an image besides the right one; default: all other classes, "
+        help="texts per image besides the right one; default: all other classes, "
         f"or {_NEUTRAL_NEGATIVES} with neutral prompts")  # fmt: skip
     group.add_flag("--blank_images", False, "control: the teacher sees black images")
 
 
 def _place(text: str) -> str:
-    """A folder by its whole path, so that who reads the settings elsewhere finds it; other names as they are."""
+    """A folder by its absolute path, so that the settings hold wherever they are read; other names as they are."""
     return str(Path(text).resolve()) if Path(text).is_dir() else text
 
 
 class Teacher(ABC):
-    """Makes `columns` vectors of each image of a table; those of its last column are the image's own.
+    """Makes `columns` vectors of each image of a table; the last column is the image's own.
 
-    `positive` (N,) is the column that belongs to an image, -1 where none does. `layers` names what `maps` gives, and
+    `positive` (N,) is each image's positive column, -1 where it has none. `layers` names what `maps` gives, and
     `inputs` everything that the values depend on beside the images. `same_texts` says that a column's text is the same
     for all images.
     """
@@ -209,7 +209,7 @@ def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...]
     With class prompts the columns are the classes, or with `n_negatives` the image's class and others drawn by the
     seed; an image without a class has no positive. The last column's text is that of the true class (equation 9).
     With neutral ones the first column is the positive and the others are names that have nothing to do with the data:
-    the paper takes Tiny-ImageNet's, we those of all of ImageNet, which are at hand and which Tiny-ImageNet's are among.
+    the paper takes Tiny-ImageNet's; here they are all of ImageNet's, which include them and are at hand.
     """
     n, seed, n_negatives = len(table), settings.rand_seed, settings.n_negatives
     if settings.prompts == "neutral":

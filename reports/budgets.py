@@ -117,6 +117,7 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
     budgets = budgets or [round(part * progress[unit].max()) for part in _PARTS if len(progress)]
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
+        """A run's last value within each budget in percent, nan where the run ends before it."""
         reached = {budget: run[run[unit] <= budget]["value"] for budget in budgets}
         ends = run[unit].max()
         return {f"@{budget}": 100 * values.iloc[-1] if ends >= budget else np.nan for budget, values in reached.items()}
@@ -134,10 +135,12 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
     n_rounds = int(progress["round"].max())
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
+        """A run's first round with each share of the central value, nan where it never gets there."""
         above = {share: run.loc[run["value"] >= share * run["central"], "round"] for share in shares}
         return {f"{share:.0%}": rounds.iloc[0] if len(rounds) else np.nan for share, rounds in above.items()}
 
     def text(values: pd.Series) -> str:
+        """Rounds over seeds, and how many seeds got there if not all did."""
         n = values.notna().sum()
         if not n:
             return f"> {n_rounds}"

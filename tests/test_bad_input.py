@@ -384,7 +384,7 @@ FILES = {
                     "pixel format I;16 where one of L, RGB, RGBA should be"),
     "normal nothing": (lambda: shutil.rmtree("data/packed") or images(
                            "normal", lambda path: Image.new("RGB", (32, 32), (128, 128, 128)).save(path))(), TRAIN,
-                       "normal: its trivial loss is nan, for nothing counts in the"),
+                       "normal: its trivial loss is nan, because nothing counts in the"),
     "initial cut": (cut(START), TRAIN, "not a model of this project"),
     "initial text": (put(START, "weights"), TRAIN, "run model_initialization.py again"),
     "initial bare": (weights(START), FED, "not a model of this project"),

@@ -29,7 +29,7 @@ _HEADINGS = (
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Says behind an argument's text what it takes, where that is long, and its default, where that tells something."""
+    """Puts behind an argument's text its choices, where they are many, and its default, where that is informative."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text, default = action.help or "", action.default
@@ -47,13 +47,13 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def _many(choices: Iterable[Any] | None) -> str:
-    """What there is to choose from, in a line, if that is too long for a place before the text."""
+    """The choices in a line, if they are too many to stand before the text."""
     line = ", ".join(map(str, choices or ()))
     return line if len(line) > 40 else ""
 
 
 class _Flags(argparse._ActionsContainer):
-    """What takes arguments, flags among them; argparse has no public name for it."""
+    """Anything that arguments, flags among them, can be added to; argparse has no public name for it."""
 
     def add_flag(self, name: str, default: bool | None, text: str) -> None:
         """A boolean written `--name True`, `--name False`, or bare for True."""
@@ -70,7 +70,7 @@ class Parser(_Flags, argparse.ArgumentParser):
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, allow_abbrev=False, formatter_class=_Formatter)
         self._headings = {title: Group(self, title) for title in _HEADINGS}
-        self._action_groups += self._headings.values()  # those that stay empty are not shown
+        self._action_groups += self._headings.values()  # groups that stay empty are not shown
 
     def group(self, title: str) -> Group:
         """The arguments under a heading, one of `_HEADINGS`."""
@@ -196,9 +196,9 @@ def add_compute(parser: Parser) -> None:
 
 
 def add_progress(parser: Parser, unit: str, text: str) -> None:
-    """What becomes of a training's progress, `unit` by `unit`: `--track`, `--checkpoint_every`, `--resume_training`.
+    """How a training's progress is kept: `--track`, `--checkpoint_every` in `unit`s, and `--resume_training`.
 
-    `text` says how it is resumed.
+    `text` is the help of the last.
     """
     group = parser.group("running")
     group.add_flag("--resume_training", False, text)

@@ -1,4 +1,4 @@
-"""Arguments that belong to one of several things to choose from (methods, sources): each names its own."""
+"""Arguments of what a script has a choice of (methods, sources): each method or source declares its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NON_NEGATIVE = number(float, least=0)
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of a script that only some of its choices read: type or choices, default and help text."""
+    """An argument that only some of the choices read: its type or choices, default and help text."""
 
     default: Any
     text: str
@@ -25,7 +25,7 @@ class Argument:
 
 
 class Reader(Protocol):
-    """What has arguments of its own: a federated method, a source of images."""
+    """Anything with arguments of its own: a federated method, a source of images."""
 
     arguments: ClassVar[dict[str, Argument]]
 

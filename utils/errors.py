@@ -1,4 +1,4 @@
-"""What the user did wrong, or the machine cannot do, said in one line."""
+"""Mistakes of the user and limits of the machine, told in one line."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from utils import progress
 from utils.files import new_array, write_atomically, write_json
 
-_BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of how far it has come
+_BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of the progress
 
 
 def fill(
@@ -35,7 +35,7 @@ def fill(
         title: of the progress bar.
 
     Returns:
-        What `work` has returned for each block. `UserError` where the disk is full or may not be written.
+        What `work` has returned for each block. `UserError` where the disk is full or write-protected.
     """
     part, note = path.with_suffix(".part.npy"), path.with_suffix(".filled.json")
     about = {"inputs": inputs, "shape": list(shape), "dtype": str(np.dtype(dtype)), "blocks": len(blocks)}
@@ -73,7 +73,7 @@ def _note(array: np.memmap, note: Path, about: dict[str, Any], done: list[Any]) 
 
 
 def _begun(part: Path, note: Path, about: dict[str, Any]) -> tuple[np.memmap | None, list[Any]]:
-    """The array and the results of its blocks, as far as they have come; None where there is nothing of use."""
+    """The array and the results of the blocks that are done; None for the array where nothing can be taken over."""
     try:
         noted = json.loads(note.read_text(encoding="utf-8"))
         array = np.load(part, mmap_mode="r+", allow_pickle=False)

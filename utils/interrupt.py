@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM: a training finishes its step, saves, and says how to go on; anything else ends at once.
 
-How far a script has come in ending stands in nothing but the signals' handlers: `stop_at_once` raises KeyboardInterrupt
-and leaves the place to `_leave`, so that no second exception is raised while the first is dealt with; for the last line
-the system's own handler follows.
+The state of an ending script is its signal handler alone: `stop_at_once` raises KeyboardInterrupt and installs `_leave`
+in its place, so that no second exception is raised while the first is dealt with; for the last line the system's own
+handler follows.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class StopRequested(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A training that was stopped and saved; its text says where it is, and how to go on, or is left to others."""
+    """A training that was stopped and saved; its text says where it is and how to go on (in one process)."""
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
     """Within the block Ctrl-C and SIGTERM only make `check` raise; a second one ends the program at once.
 
-    A request that nobody has met when the block ends is met then: the training is over, and saved. Outside the main
+    A request that was not met before the block ends is met then: the training is over, and saved. Outside the main
     thread, where Python takes no signals, nothing changes.
     """
     global _asked
@@ -70,7 +70,7 @@ def stop_at_once(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def no_more() -> None:
-    """Nothing is left to do but to say the last line: a signal ends the program as if there were no handlers."""
+    """Only the last line is left to print: a signal ends the program as if there were no handlers."""
     _handle(signal.SIG_DFL)
 
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 # More bars than this, or more colours, cannot be told apart.
 _MOST_BARS, _MOST_COLOURS = 40, 24
-# Columns and rows of a heat map; of more of them some would fall between the pixels.
+# Columns and rows of a heat map; with more, some would fall between the pixels.
 _COLUMNS, _ROWS = 800, 400
-# A heat map is of so many clients and groups: all of a hundred thousand would not fit into the memory.
+# The most clients and groups of a heat map: a hundred thousand clients would not fit into memory.
 _CLIENTS, _GROUPS = 5000, 1000
 
 
 def distribution(counts: csr_array | np.ndarray, title: str, legend: str, path: Path) -> Path:
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
 
-    Of more than 5,000 clients evenly chosen ones are shown, and of more than 1,000 groups the largest.
+    Of more than 5,000 clients an evenly spaced choice is shown, and of more than 1,000 groups the largest.
     """
     n_clients, n_groups = counts.shape
     if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:

@@ -25,7 +25,7 @@ _IN_LEGEND = 32
 _NO_VALUE = to_rgba("#c8c8d8")
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
-# What is measured on, by its name in the columns of `metrics.csv`, as figures say it.
+# The images that values are measured on: their names in the columns of `metrics.csv`, and in figures.
 IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",
           "test": "all held-out images"}  # fmt: skip
 
@@ -106,7 +106,7 @@ def _classes_of(task: Task) -> ClassSet:
 
 
 def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
-    """A range of colours for values without a natural one: from the lowest, or 0, to nearly the highest that counts."""
+    """A colour range for values without a natural one: from the lowest, or 0, to nearly the highest that counts."""
     counted = targets[:, : valid.shape[1]][valid] if targets.ndim == valid.ndim else targets[:0]
     low, high = np.quantile(counted, (0.01, 0.99)) if counted.size else (0.0, 1.0)
     return min(0.0, float(low)), max(float(high), float(low) + 1e-6)
@@ -115,7 +115,7 @@ def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
 def predictions(
     task: Task, images: np.ndarray, targets: np.ndarray, valid: np.ndarray, outputs: np.ndarray, title: str, path: Path
 ) -> Path:
-    """Input, target and prediction side by side, an image a column.
+    """Input, target and prediction of each image, one image per column.
 
     Args:
         task: of the targets.
@@ -152,7 +152,7 @@ def detections(
     task: Task, images: np.ndarray, targets: Sequence[np.ndarray], found: Sequence[np.ndarray], title: str, path: Path,
     least_score: float = 0.3,
 ) -> Path:  # fmt: skip
-    """Images with the boxes that are there, and below with those that were found over them, an image a column.
+    """Images with their true boxes, and below them with the detected ones as well, one image per column.
 
     Args:
         task: with classes.
@@ -289,7 +289,7 @@ def federated_rounds(
             mean, std = (np.array([row[f"{column}_{what}"] for row in rows]) for what in ("mean", "std"))
             axes.plot(rounds, mean, ".-", color=colour, label=f"{label}, mean ± standard deviation over clients")
             axes.fill_between(rounds, mean - std, mean + std, color=colour, alpha=0.2, lw=0)
-            # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+            # The first evaluation is of the untrained model; with it in view, the others could not be told apart.
             highest.append(np.nanmax((mean + std)[1:], initial=0.0))
     if f"test_{name}" in rows[0]:
         label = f"global model, {IMAGES['test']}"
@@ -336,7 +336,7 @@ def cosines(positive: np.ndarray, negative: np.ndarray, title: str, path: Path) 
 
 
 def neighbours(accuracy: Mapping[str, Mapping[str, float]], title: str, path: Path) -> Path:
-    """Bars of accuracies in [0, 1], a group per layer and a bar a kind of vector."""
+    """Bars of accuracies in [0, 1], a group per layer and a bar per kind of vector."""
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / max(len(accuracy), 1)

@@ -76,7 +76,7 @@ class Module:
                 }
 
     def _entries(self, value: ast.expr) -> dict[Any, ast.expr]:
-        """The entries of a registry by key; none where they cannot be told: then it counts like any definition.
+        """The entries of a registry by key; none where they cannot be told apart: it then counts like any definition.
 
         It is a dictionary with its keys written out, or is made from a tuple: of functions or classes, whose names are
         the keys, or of calls, of which the keys are the first arguments.
@@ -100,7 +100,7 @@ class Program:
 
     Args:
         script: the script, in the project's root.
-        aside: modules, by their paths in the project, that have no part in what is computed.
+        aside: modules, by their paths in the project, that do not bear on what is computed.
     """
 
     def __init__(self, script: Path, aside: Collection[str] = ()) -> None:
@@ -122,8 +122,7 @@ class Program:
     def version(self, words: Iterable[str] = ()) -> dict[str, str]:
         """SHA-256 sums of the parts that are reached with these words among the arguments, see `parts`.
 
-        What a run does cannot change without one of them; that other entries are added or change leaves all as they
-        are.
+        What a run does cannot change unless one of them does; other entries may be added or changed without effect.
         """
         return {name: _digest(pieces) for name, pieces in sorted(self.parts(words).items())}
 

@@ -1,4 +1,4 @@
-"""How far the work has come: a bar on a terminal, and a line now and then in a log."""
+"""Progress: a bar on a terminal, and a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _APART = 60.0  # seconds between two lines of a log, at least: what is done soon
 def bar(iterable: Iterable[Any] | None = None, *, shown: bool = True, **options: Any) -> tqdm:
     """A progress bar, with tqdm's arguments and methods; where stderr is no terminal, lines in place of it.
 
-    A log gets at most one line a tenth of the whole, and none of what takes less than a minute, so that messages are
-    not lost among bars that were drawn over each other.
+    A log gets at most one line per tenth of the whole, and none where the work takes less than a minute, so that
+    messages are not lost among bars that were drawn over each other.
 
     Args:
-        iterable: what is gone through; without it, `total` and `update` say how far it has come.
+        iterable: what to iterate over; without it, `total` and `update` tell the progress.
         shown: whether this process shows anything; of several, one does.
         options: tqdm's, such as `total`, `initial`, `desc` and `unit`.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from torch import Tensor
 
-# What is measured on, by its name in the columns of `metrics.csv`, as figures and tables say it.
+# The images that values are measured on: their names in the columns of `metrics.csv`, and in figures and tables.
 SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 ASIDE = {
@@ -80,8 +80,8 @@ class Run:
     def start(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
         """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
-        Raises `UserError` if there is nothing to resume, if an argument that bears on the numbers, the code, the data
-        or a file that the run reads has changed in all there is, or if the run is still going on.
+        Raises `UserError` if there is nothing to resume, if in every run of this name an argument that bears on the
+        numbers, the code, the data or a file that it reads has changed, or if the run is still going on.
         """
         if not args.resume_training:
             return cls.create(args, *parts, origin=origin)
@@ -119,7 +119,7 @@ class Run:
         return [cls(path) for path in paths if (path / "args.json").is_file()]
 
     def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
-        """What this run was started with where these arguments or this origin are others; empty if none are."""
+        """How this run's arguments and origin differ from these, in words; empty if they do not."""
         before = self._read("args.json")
         changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
         if changed:
@@ -169,7 +169,7 @@ class Run:
 
 
 def is_due(done: int, every: int, last: int) -> bool:
-    """Whether what comes every so many rounds or epochs, and after the last, comes after so many."""
+    """Whether what is done every so many rounds or epochs, and after the last, is due after this one."""
     return done % every == 0 or done == last
 
 
@@ -208,7 +208,7 @@ def load_newest(
     Args:
         path: of the newest.
         check: raises `UserError` where other files, which the checkpoint's state names, are broken.
-        agree: tells from whether this process finds it broken whether any does.
+        agree: given whether this process finds it broken, tells whether any process does.
 
     Raises:
         UserError: if neither can be read.

@@ -19,7 +19,7 @@ Purpose = Literal[
 
 
 def generator(purpose: Purpose, seed: int, *numbers: int | str) -> np.random.Generator:
-    """A generator whose stream no other purpose, seed or numbers have, whatever their count and size.
+    """A generator with a stream of its own for this purpose, seed and numbers, whatever their count and size.
 
     NumPy's own seeding with several numbers does not give that: it fills up with zeros, so that (seed, round) and
     (seed, round, 0) are one stream, and cuts numbers from 2^32 on into several. Here it is given SHA-256 of them all.

@@ -23,7 +23,7 @@ def accelerator_of(args: Namespace) -> Accelerator:
     UserError if the tracker's package is not installed.
     """
     if args.track and find_spec(args.track) is None:
-        raise UserError(f"--track {args.track} needs a package: pip install {args.track}, or leave --track away")
+        raise UserError(f"--track {args.track} needs a package: pip install {args.track}, or omit --track")
     return Accelerator(cpu=not args.use_accelerator, log_with=args.track, project_dir=args.result_path)
 
 
@@ -49,4 +49,4 @@ def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:
     except OSError:
         raise  # the disk's, as everywhere
     except Exception as error:  # each tracker has its own kinds
-        raise UserError(f"--track {name}: {error}; mend that, or leave --track away") from error
+        raise UserError(f"--track {name}: {error}; mend that, or omit --track") from error

@@ -28,9 +28,9 @@ _ASIDE = {
 def code_version(script: str, words: frozenset[str] = frozenset()) -> dict[str, str] | None:
     """SHA-256 sums of the code that a script runs with these words among its arguments; see `Program.version`.
 
-    Comments, docstrings and layout have no part in it, nor have modules that only draw or tabulate, and of registries
-    only the entries that the words lead to. The code is read once, for all words, so that the sums are of it as it was
-    loaded and not of later edits. None if there is no such script in the project's root.
+    Comments, docstrings and layout do not count, nor do modules that only draw or tabulate; of registries only the
+    entries count that the words lead to. The code is read once, for all words, so that the sums are of the code that
+    was loaded and not of later edits. None if there is no such script in the project's root.
     """
     path = ROOT / Path(script).name
     return _program(path).version(words) if path.suffix == ".py" and path.is_file() else None
@@ -48,7 +48,7 @@ def words_of(arguments: Mapping[str, Any]) -> frozenset[str]:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content; of a file that many runs read computed once, as long as it stays as it is."""
+    """SHA-256 of a file's content, computed once for many runs as long as the file does not change."""
     status = path.stat()
     return _digest(path, status.st_size, status.st_mtime_ns)
 
@@ -71,7 +71,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def digests(paths: Iterable[Path], start: Path) -> dict[str, str]:
-    """SHA-256 of each of the files that are there; names are relative to `start`, and hold when all moves together."""
+    """SHA-256 of each file that exists; names are relative to `start`, so that they hold when all is moved together."""
     return {os.path.relpath(path, start): file_digest(path) for path in paths if path.is_file()}
 
 

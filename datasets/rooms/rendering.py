@@ -149,7 +149,7 @@ def _extent(points: np.ndarray, camera: Camera, size: int) -> float:
 
 
 def _photograph(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generator) -> np.ndarray:
-    """The rgb image (size, size, 3): four rays a pixel, exposure, tone curve and sensor noise."""
+    """The rgb image (size, size, 3): four rays per pixel, exposure, tone curve and sensor noise."""
     fine = 2 * size
     directions = camera.rays(fine).reshape(-1, 3)
     hits = caster.cast(np.broadcast_to(camera.position, directions.shape), directions)

@@ -106,7 +106,7 @@ class Coco(Source):
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
     def _classes_of_masks(self, of_boxes: dict[int, str]) -> ClassSet:
-        """The masks' own categories, or else the boxes'; what is of none counts nowhere."""
+        """The masks' own categories, or else the boxes'; pixels of no category count nowhere."""
         own = self.mask_classes
         return class_set(of_boxes if own is None else read_categories(self.data_path / own), self.void_ids)
 

@@ -88,7 +88,7 @@ def class_set(categories: Mapping[int, str], void: Iterable[int] = ()) -> ClassS
 
 
 def class_of_image(amounts: np.ndarray, names: tuple[str, ...], rule: str) -> int:
-    """The class of an image from what it shows of each class (C,), by pixels or boxes; -1 where it shows nothing.
+    """The class of an image from the amount of each class in it (C,), in pixels or boxes; -1 where there is none.
 
     A class called background is taken only where there is no other.
     """

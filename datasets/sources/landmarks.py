@@ -17,7 +17,7 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 _ID = re.compile(r"[0-9a-f]{16}")
-_LANDMARK, _USER = (30, 10), (30, 5)  # the least images of a landmark and its users, of a user and their landmarks
+_LANDMARK, _USER = (30, 10), (30, 5)  # least numbers: a landmark's images and users, a user's images and landmarks
 _TEST_IMAGES = 10  # of a landmark
 
 
@@ -113,11 +113,11 @@ class Landmarks(Source):
 
 
 def large(landmark: np.ndarray, user: np.ndarray, once: bool = False) -> np.ndarray:
-    """Which images (N,) are of landmarks and users that are large enough, by these images alone.
+    """Which images (N,) belong to landmarks and users that are large enough, counting these images alone.
 
-    Both filters only ever take away, so that what is left when nothing changes any more does not depend on their order
-    and is the most that satisfies all four bounds. `landmark` and `user` are numbers from 0. With `once` users are
-    counted among the landmarks that are left, and landmarks not again.
+    Both filters only remove images, so that what is left when nothing changes any more does not depend on their order
+    and is the largest set that satisfies all four bounds. `landmark` and `user` are numbers from 0. With `once` users
+    are counted among the landmarks that are left, and landmarks not again.
     """
     kept = np.ones(len(landmark), bool)
     while True:

@@ -83,7 +83,7 @@ def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.
 
     The classes are the texts that occur, sorted, as numbers where all are whole numbers. With `names`, the texts are
     numbers already, and class k is called `names[k]`. `UserError` where one has no name, or is a negative number among
-    numbers. Classes that differ only in capitals, spaces or how accents are coded are said.
+    numbers. Classes that differ only in capitals, spaces or the coding of accents are reported.
     """
     found = set(texts) - {""}
     if all(map(_NUMBER.fullmatch, found)) and (negative := sorted(text for text in found if text.startswith("-"))):
@@ -122,5 +122,5 @@ def read_names(path: Path, argument: str) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot read the names, one per line ({error}); see {argument}") from error
     if not any(names):
-        raise UserError(f"{path}: no name in it, where one should stand a line; see {argument}")
+        raise UserError(f"{path}: no name in it, where each line should have one; see {argument}")
     return tuple(name for name in names if name)

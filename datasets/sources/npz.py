@@ -51,7 +51,7 @@ class _Array:
         return self.part == images.part and self.shape in ((images.shape[0],), (images.shape[0], 1))
 
     def texts(self) -> list[str]:
-        """Its values: whole numbers without a point, nothing for what is not a number; UserError where it is broken."""
+        """Its values as text: whole numbers without a point, empty for NaN; UserError where it is broken."""
         try:
             values = read_member(self.path, self.name).reshape(-1)
         except ValueError as error:
@@ -62,7 +62,7 @@ class _Array:
 
 
 def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The images in the `.npz` files of a folder, which may be none, and the arrays of no use, with the reason.
+    """The images in the `.npz` files of a folder, which may be none, and the arrays that are not used, with the reason.
 
     The columns are rgb, class (as text), a column for each natural group, and domain and part where they are known.
     `UserError` names a file that is broken, or arrays that do not fit each other.
@@ -81,7 +81,7 @@ def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
         faults += useless
         faults += [f"{path.name}: {each.name} has no value for each image" for each in arrays if each.name not in used]
     if None in parts and len(parts) > 1:
-        raise UserError(f"{parts[None].path}: the part of {parts[None].name} is not said, as others' are; name it so")
+        raise UserError(f"{parts[None].path}: {parts[None].name} names no part, though other arrays do; name one")
     return pd.concat(tables, ignore_index=True).fillna("") if tables else pd.DataFrame(), faults
 
 

@@ -84,7 +84,7 @@ def test_network_that_cannot_be_had_is_one_line(table: Table, monkeypatch: pytes
         raise OSError("no connection\nat all")
 
     data, model = open_data(table, "normal")
-    with pytest.raises(UserError, match="timm has no such network or its weights cannot be downloaded"):
+    with pytest.raises(UserError, match="timm has no such network or its weights could not be downloaded"):
         features_of("timm:no_such_network", model, data)
     monkeypatch.setattr(timm, "create_model", refuse)
     with pytest.raises(UserError, match="no connection at all"):

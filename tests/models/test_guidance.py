@@ -59,7 +59,7 @@ def test_components_are_those_of_a_full_decomposition(teacher: Teacher, photogra
     basis = fit(teacher, photographs)
     assert basis.sizes == [32, 16, 8] == shares([32, 16, 8])
     rows, last = photographs.train, teacher.columns - 1
-    # The fixture has three texts an image, fewer than the sample takes: it sees all of them.
+    # The fixture has three texts per image, fewer than the sample takes: it sees all of them.
     columns = np.tile(np.arange(teacher.columns), (len(rows), 1))
     maps = list(zip(*teacher.maps(photographs.batch(rows), rows, columns), strict=True))
     pooled = []

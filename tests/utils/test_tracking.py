@@ -68,7 +68,7 @@ def test_without_a_tracker_there_is_the_table_alone(tmp_path: Path) -> None:
 
 def test_missing_package_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="--track wandb needs a package: pip install wandb, or leave --track away"):
+    with pytest.raises(UserError, match="--track wandb needs a package: pip install wandb, or omit --track"):
         started(tmp_path, "wandb", 0)
 
 
@@ -124,5 +124,5 @@ def test_a_tracker_that_refuses_is_one_line(tmp_path: Path, wandb: Any) -> None:
         raise ValueError("no API key; log in")
 
     wandb.init = refuse
-    with pytest.raises(UserError, match="--track wandb: no API key; log in; mend that, or leave --track away"):
+    with pytest.raises(UserError, match="--track wandb: no API key; log in; mend that, or omit --track"):
         started(tmp_path, "wandb", 0)
