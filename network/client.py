@@ -96,10 +96,11 @@ class ClientContext:
 
     `server` are the server's tensors, `start` those that the client starts the round from: the server's, or its own
     where they do not travel. `shared` are the names that do, `tensors` the client's parameters and buffers at work,
-    `state` what the client keeps between rounds, `scratch` what the method needs until the round ends. `model` is the
-    architecture; its own weights are the client's only while clients train one by one. Within a phase of training,
-    `parameters` are those that it trains. `batch` is what the client sees at the moment, `gradient()` that of its loss
-    over all its images. `losses` are what was minimised, step by step.
+    `state` what the client keeps between rounds. `scratch` is what the method needs of the client until the round ends:
+    sets of tensors, such as SCAFFOLD's "correction", by names that the method gives them. `model` is the architecture;
+    its own weights are the client's only while clients train one by one. Within a phase of training, `parameters` are
+    those that it trains. `batch` is what the client sees at the moment, `gradient()` that of its loss over all its
+    images. `losses` are what was minimised, step by step.
 
     `reach` is how far the phase's optimiser goes on a constant gradient of -1, `probe_gradient`: the weight of all
     gradients of the phase together in the way that the client went. That is the |a_i|_1 of FedNova (arXiv 2007.07481):
@@ -117,7 +118,7 @@ class ClientContext:
     settings: LocalSettings
     shared: frozenset[str]
     phase: str = ""
-    scratch: dict[str, Tensor] = field(default_factory=dict)
+    scratch: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     losses: list[Tensor] = field(default_factory=list)
     parameters: dict[str, Tensor] = field(init=False)
     reach: Tensor = field(init=False)

@@ -131,14 +131,14 @@ class FedAMP(FedAvg):
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train towards u_i, which is not kept."""
-        local.scratch = strip_prefix("cloud", local.state)
-        for name in local.scratch:
+        local.scratch["cloud"] = strip_prefix("cloud", local.state)
+        for name in local.scratch["cloud"]:
             del local.state[f"cloud.{name}"]
         yield from super().local_update(local)
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add lambda / alpha_k (w - u_i)."""
-        local.pull(gradients, local.scratch, self.lam)
+        local.pull(gradients, local.scratch["cloud"], self.lam)
 
 
 def _squared_distances(

@@ -95,7 +95,7 @@ class FedDifRC(FedAvg):
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Where the teacher sees embeddings, ask it about the client's images as they are embedded now; then train."""
         if self._condition:
-            local.scratch = self._condition.asked(local)
+            local.scratch["asked"] = self._condition.asked(local)
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
@@ -105,7 +105,7 @@ class FedDifRC(FedAvg):
             z, own = self._guide.compared(local.batch.features, self._guide.own(at))
             loss = loss + self.ndcr_weight * restriction(z, own)
         if self.tdcl_weight:
-            given = self._condition.answers(at, local.scratch) if self._condition else self._guide.choices(at)
+            given = self._condition.answers(at, local.scratch["asked"]) if self._condition else self._guide.choices(at)
             z, choices = self._guide.compared(local.batch.features, given)
             loss = loss + self.tdcl_weight * contrast(z, choices, self._guide.right(at), self.contrast_temperature)
         return super().local_loss(loss, local)

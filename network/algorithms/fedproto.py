@@ -64,15 +64,17 @@ class FedProto(ByKind):
         """Train, adding up features from 0."""
         import torch
 
-        local.scratch = {"sum": torch.zeros_like(local.server[SUMS]), "count": torch.zeros_like(local.server[COUNTS])}
+        sums, counts = (torch.zeros_like(local.server[name]) for name in (SUMS, COUNTS))
+        local.scratch["prototypes"] = {"sum": sums, "count": counts}
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss and the distance to the prototypes; features are added up."""
         z, kinds = local.batch.features, self.kind(local.batch.positions)
         at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
-        local.scratch["sum"].index_add_(0, at, z.detach() * known[:, None])
-        local.scratch["count"].index_add_(0, at, known)
+        seen = local.scratch["prototypes"]
+        seen["sum"].index_add_(0, at, z.detach() * known[:, None])
+        seen["count"].index_add_(0, at, known)
         counts = local.server[COUNTS]
         prototypes = (local.server[SUMS] / counts.clamp(min=1.0)[:, None])[at]
         distance = (z - prototypes).square().mean(1) * known * (counts[at] > 0)
@@ -80,7 +82,7 @@ class FedProto(ByKind):
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and the sums and counts."""
-        return super().upload(local) | add_prefix("prototypes", local.scratch)
+        return super().upload(local) | add_prefix("prototypes", local.scratch["prototypes"])
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]

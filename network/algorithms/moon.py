@@ -48,7 +48,7 @@ class MOON(FedAvg):
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train against the last model, then keep the new one in its place."""
-        local.scratch = strip_prefix("previous", local.state)
+        local.scratch["previous"] = strip_prefix("previous", local.state)
         yield from super().local_update(local)
         local.state |= add_prefix("previous", local.copy())
 
@@ -57,12 +57,13 @@ class MOON(FedAvg):
         import torch
         import torch.nn.functional as F
 
-        if not local.scratch:
+        previous = local.scratch["previous"]
+        if not previous:
             return super().local_loss(loss, local)
         with torch.no_grad(), in_eval_mode(local.model):
             of_models = [
                 self._z(torch.func.functional_call(local.model, dict(tensors), local.batch.inputs))
-                for tensors in (local.start, {**local.start, **local.scratch})  # the frozen part is not kept
+                for tensors in (local.start, {**local.start, **previous})  # the frozen part is not kept
             ]
         to_server, to_last = (F.cosine_similarity(self._z(local.batch), z) for z in of_models)
         return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)

@@ -60,34 +60,34 @@ class Scaffold(FedAvg):
         return add_prefix("control", zeros(model))
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Train with the correction c - c_i, then find the next c_i."""
-        names, c, own = (
-            local.shared_parameters(),
-            strip_prefix("control", local.server),
-            strip_prefix("control", local.state),
-        )
-        local.scratch = {name: c[name] - own[name] if own else c[name] for name in names}
+        """Train with the correction c - c_i, then find the next c_i, and its change."""
+        import torch
+
+        names, c = local.shared_parameters(), strip_prefix("control", local.server)
+        own = strip_prefix("control", local.state) or {name: torch.zeros_like(c[name]) for name in names}
+        correction = local.scratch["correction"] = {name: c[name] - own[name] for name in names}
         if self.scaffold_option == 1:
             gradient = local.gradient()
             local.load(local.start)  # batch norm's statistics have moved
         yield Phase(local.turn.n_steps)
         if self.scaffold_option == 2:
             moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
-            gradient = {name: moved[name] - local.scratch[name] for name in names}
-        local.scratch = {name: gradient[name] - own[name] if own else gradient[name] for name in names}
+            gradient = {name: moved[name] - correction[name] for name in names}
+        local.scratch["change"] = {name: gradient[name] - own[name] for name in names}
         local.state |= add_prefix("control", {name: gradient[name] for name in names})
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add c - c_i."""
         import torch
 
-        shared = [g for name, g in zip(local.parameters, gradients, strict=True) if name in local.scratch]
-        torch._foreach_add_(shared, list(local.scratch.values()))
+        correction = local.scratch["correction"]
+        shared = [g for name, g in zip(local.parameters, gradients, strict=True) if name in correction]
+        torch._foreach_add_(shared, list(correction.values()))
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and what the change of c_i is in c."""
-        share = local.turn.portion
-        return super().upload(local) | add_prefix("control", {n: share * change for n, change in local.scratch.items()})
+        changes = {name: local.turn.portion * change for name, change in local.scratch["change"].items()}
+        return super().upload(local) | add_prefix("control", changes)
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
