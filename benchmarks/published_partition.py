@@ -18,8 +18,8 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from benchmarks.tables import print_table
+from network.partition.dirichlet import paper
 from network.partition.heterogeneity import group_counts
-from network.partition.rules import paper
 from utils import progress
 from utils.errors import UserError
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from network.partition.rules import PARTITIONERS, natural
+from network.partition.rules import PARTITIONERS
+from network.partition.without_alpha import natural
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
@@ -117,7 +118,7 @@ def deal(
     rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None,
     **options: Any,
 ) -> Partition:  # fmt: skip
-    """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `rules.paper`.
+    """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `dirichlet.paper`.
 
     `options` are what the rule takes besides, see `_OPTIONS`.
     """

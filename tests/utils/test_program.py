@@ -287,7 +287,7 @@ def test_an_edit_of_a_metric_is_one_of_its_tasks(copy: Path, function: str, metr
 @pytest.mark.parametrize(
     "file, name, words, of",
     [
-        ("network/partition/rules.py", "shards", ("paper", "equal_size", "shards", "iid"), "shards"),
+        ("network/partition/without_alpha.py", "shards", ("paper", "equal_size", "shards", "iid"), "shards"),
         ("network/sampling.py", "by_size", ("uniform", "size"), "size"),
         ("models/backbones.py", "TinyEncoder", ("tiny", "resnet18", "clip_vit_b32"), "tiny"),
         ("models/taskonomy.py", "TaskonomyDecoder", ("taskonomy", "linear", "unet"), "taskonomy"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from network.partition.objects import box_counts, claim_by_category, commonest_objects, unevenness
-from network.partition.rules import commonest_object
+from network.partition.without_alpha import commonest_object
 from tests.datasets.tables import table_of
 from tests.datasets.test_boxes import table_of as table_with_boxes
 from utils.errors import UserError

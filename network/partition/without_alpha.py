@@ -1,0 +1,161 @@
+"""Rules in which alpha has no part: images at random, or groups whole or in equal parts."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from network.partition.hand_out import checked, even, hand_out, owners_of, shuffled
+from network.partition.shares import rounded
+from utils.errors import UserError
+
+
+def shards(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
+    shards_per_client: int = 2,
+) -> np.ndarray:  # fmt: skip
+    """Images sorted by group, cut into equal shards, some to each client: McMahan et al. 2017 (arXiv 1602.05629).
+
+    A client of two shards has images of few groups. All images are dealt, in numbers that differ by a shard's
+    rounding. Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+
+    >>> groups = np.repeat(np.arange(10), 100)
+    >>> client_of = shards(groups, 10, 1.0, np.random.default_rng(0))
+    >>> max(len(set(groups[client_of == client])) for client in range(10))
+    2
+    """
+    order, _ = shuffled(groups, n_clients, rng)
+    n_shards = n_clients * shards_per_client
+    if len(order) < n_shards:
+        raise UserError(
+            f"{len(order)} images cannot be cut into {n_shards} shards; lower --n_clients or --shards_per_client"
+        )
+    owners = rng.permutation(np.repeat(np.arange(n_clients), shards_per_client))
+    client_of = hand_out(groups, order, owners[even(len(order), len(owners))])
+    return checked(client_of, n_clients, min_size)
+
+
+def natural(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """Whole groups: what belongs to one building, point, user or place by nature stays with one client.
+
+    With as many clients as groups each gets one, in their order. Where there are more groups, they go in random order
+    to whoever has the fewest images. Arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+
+    >>> natural(np.array([7, 7, 5, 5, 5, 2]), 3, 1.0, np.random.default_rng(0)).tolist()
+    [2, 2, 1, 1, 1, 0]
+    """
+    order, capacity = shuffled(groups, n_clients, rng)
+    if len(capacity) < n_clients:
+        raise UserError(
+            f"{len(capacity)} groups cannot be dealt whole to {n_clients} clients; "
+            f"give --n_clients {len(capacity)} or fewer"
+        )
+    owners = np.arange(len(capacity))
+    fewest = [(0, client) for client in range(n_clients)]
+    for group in rng.permutation(len(capacity)) if len(capacity) > n_clients else ():
+        size, owners[group] = fewest[0]
+        heapq.heapreplace(fewest, (size + int(capacity[group]), int(owners[group])))
+    return checked(hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)
+
+
+def commonest_object(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """The first group to the first client, the next to the second, and all that is left to the last.
+
+    FedCV's rule for detection (arXiv 2111.11066) on the groups of `--type object_based`, which are numbered from the
+    commonest object on; nothing is drawn. The paper does not say what the last client gets: here, as in its code, the
+    rest. Arguments and errors as for `dirichlet.paper`; neither alpha nor `rng` has a part in it.
+
+    >>> commonest_object(np.array([2, 0, 0, 0, 1, 1]), 2, 1.0, np.random.default_rng(0)).tolist()
+    [1, 0, 0, 0, 1, 1]
+    """
+    order, capacity = shuffled(groups, n_clients, rng)
+    if len(capacity) < n_clients:
+        raise UserError(
+            f"{len(capacity)} groups are too few for {n_clients} clients, of whom each gets one; "
+            f"give --n_clients {len(capacity)} or fewer"
+        )
+    owners = np.arange(len(capacity)).clip(max=n_clients - 1)
+    return checked(hand_out(groups, order, np.repeat(owners, capacity)), n_clients, min_size)
+
+
+def iid(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """All images at random, in equal numbers (up to one); alpha has no part in it. Errors as for `dirichlet.paper`.
+
+    >>> np.bincount(iid(np.zeros(11, int), 2, 1.0, np.random.default_rng(0))).tolist()
+    [6, 5]
+    """
+    order, _ = shuffled(np.minimum(groups, 0), n_clients, rng)
+    return checked(hand_out(groups, order, even(len(order), n_clients)), n_clients, min_size)
+
+
+def one_group(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+) -> np.ndarray:  # fmt: skip
+    """All clients but the last have one group each, and the last one has the population's mixture: equal sizes.
+
+    The second setting of FedDifRC (arXiv 2507.06482), six clients of one class and one of all; which classes these are
+    is drawn, each as often as any other, up to once. How many images they have is not said there: here it is as many
+    as the groups can give to all alike, and the rest goes to nobody. Other arguments and errors as for
+    `dirichlet.paper`; alpha has no part in it.
+
+    >>> groups = np.repeat(np.arange(10), 110)
+    >>> client_of = one_group(groups, 7, 1.0, np.random.default_rng(0))
+    >>> [len(set(groups[client_of == client])) for client in range(7)], np.bincount(client_of[client_of >= 0]).tolist()
+    ([1, 1, 1, 1, 1, 1, 10], [100, 100, 100, 100, 100, 100, 100])
+    """
+    order, capacity = shuffled(groups, n_clients, rng)
+    mixture, n_groups = capacity / capacity.sum(), len(capacity)
+    drawn = np.concatenate([rng.permutation(n_groups) for _ in range(-(-n_clients // n_groups))])[: n_clients - 1]
+    held = np.bincount(drawn, minlength=n_groups)
+    size = int((capacity / (held + mixture)).min() + 1e-9)
+    counts = np.zeros((n_clients, n_groups), np.int64)
+    counts[np.arange(n_clients - 1), drawn] = size
+    # Of a group there may be an image less than its share, rounded up; others then give more.
+    room = capacity - held * size
+    counts[-1] = np.minimum(rounded(size, mixture, rng), room)
+    spare = np.cumsum(room - counts[-1])
+    counts[-1] += np.diff(np.minimum(spare, size - counts[-1].sum()), prepend=0)
+    return checked(hand_out(groups, order, owners_of(counts, capacity)), n_clients, min_size)
+
+
+def split_groups(
+    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
+    clients_per_group: Sequence[int] | None = None, client_share: float = 1.0,
+) -> np.ndarray:  # fmt: skip
+    """Each client has a part of one group, drawn at random: clients of one domain, several to a domain.
+
+    As FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, each a tenth of them.
+
+    Args:
+        clients_per_group: how many clients share each group, in the order of the groups' numbers; without it all groups
+            have as many, but for one.
+        client_share: of its group that a client has, or an equal share where that would be less.
+
+    Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+
+    >>> client_of = split_groups(np.repeat([0, 1], [60, 40]), 3, 1.0, np.random.default_rng(0), None, [2, 1], 0.25)
+    >>> np.bincount(client_of[:60] + 1).tolist(), np.bincount(client_of[60:] + 1).tolist()
+    ([30, 15, 15], [30, 0, 0, 10])
+    """
+    order, capacity = shuffled(groups, n_clients, rng)
+    n_groups = len(capacity)
+    alike = np.bincount(rng.permutation(n_groups)[np.arange(n_clients) % n_groups], minlength=n_groups)
+    sharing = np.array(clients_per_group or alike)
+    if len(sharing) != n_groups or sharing.sum() != n_clients:
+        raise UserError(
+            f"--clients_per_group {','.join(map(str, sharing))} is not {n_clients} clients in {n_groups} groups; "
+            "give a number for each group, or another --n_clients"
+        )
+    of_client = np.repeat(np.arange(n_groups), sharing)
+    counts = np.zeros((n_clients, n_groups), np.int64)
+    sizes = np.floor(capacity * np.minimum(client_share, 1 / np.maximum(sharing, 1)) + 1e-9)
+    counts[np.arange(n_clients), of_client] = sizes[of_client]
+    return checked(hand_out(groups, order, owners_of(counts, capacity)), n_clients, min_size)
