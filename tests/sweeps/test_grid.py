@@ -76,8 +76,8 @@ def test_random_split_has_no_alpha() -> None:
 def test_later_settings_win() -> None:
     jobs = grid(axes={"init_lr": ["0.5"]}, common=("--test_mode", "True")).federated()
     assert {said(job)["init_lr"] for job in jobs} == {"0.5"}
-    rates = {said(job)["task"]: said(job)["init_lr"] for job in grid().federated()}
-    assert rates == {"normal": "0.1", "class_scene": "1e-3"}
+    optimisers = {said(job)["task"]: said(job)["use_adam"] for job in grid().federated()}
+    assert optimisers == {"normal": "True", "class_scene": "False"}
     assert {said(job).get("lam") for job in grid().federated() if said(job)["method"] == "fedamp"} == {"0.1"}
 
 
@@ -93,7 +93,7 @@ def test_learning_rates_are_each_tasks_own() -> None:
     found: dict[str, set[str]] = {}
     for job in grid(sweep_type="lr_test").federated():
         found.setdefault(said(job)["task"], set()).add(said(job)["init_lr"])
-    assert found == {"normal": {"0.01", "0.03", "0.1", "0.3"}, "class_scene": {"1e-4", "3e-4", "1e-3", "3e-3"}}
+    assert found == {"normal": {"3e-4", "1e-3", "3e-3", "1e-2"}, "class_scene": {"1e-4", "3e-4", "1e-3", "3e-3"}}
 
 
 def test_axes_are_read_as_arguments_are_written() -> None:
