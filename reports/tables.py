@@ -24,6 +24,7 @@ LOSS_COLUMNS = {
 _SETTING = ["task", "method", "alpha"]
 SKEW = {
     "target_variance_share": "target share",
+    "residual_variance_share": "residual share",
     "emd": "EMD",
     "gradient_dispersion": "V",
 }  # by what heterogeneity.json calls it

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
+from models.features import GRID
 from models.task_model import load_model
 from models.training import early_file
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting
 from network.partition.dealing import Partition
-from network.partition.explained import target_share
+from network.partition.explained import share_between, target_share
 from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
@@ -68,24 +70,59 @@ def gradient_dispersion(
     return max(0.0, float(flat[0] / flat[1:].square().sum() - 1))
 
 
+def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_clients: int) -> float:
+    """Share of the variance of the loss's gradients at the output that lies between clients, `beyond_chance`.
+
+    An image's gradient says what `model` has still to learn of it: its error for the squared loss, the error's sign for
+    L1, the shares that are off for cross-entropy. At a model that has learnt what all images have in common, clients
+    that differ in it pull the model in different directions. Maps are averaged in a grid of 8 by 8 cells, as for
+    `target_share`; what does not count has no gradient. Between 0 and 1 for any task, where V divides by a gradient
+    that is nearly 0 on a plateau. One pass over the images, in memory for one sum per client.
+
+    Args:
+        model: on the data's device.
+        data: the task's images; its output is a map or one number per class.
+        client_of: (N,) each image's client, -1 for nobody.
+        n_clients: number of clients.
+    """
+    model.eval()
+    loss_of = LOSSES[data.task.loss]
+
+    def rows(at: np.ndarray) -> np.ndarray:
+        parts = []
+        for positions in torch.from_numpy(at).split(_CHUNK):
+            batch = data.batch(positions)
+            with torch.no_grad():
+                output = model(batch.images).output
+            output.requires_grad_()
+            (gradient,) = torch.autograd.grad(loss_of(output, batch.target, batch.valid).sum(), output)
+            shrunk = F.adaptive_avg_pool2d(gradient, GRID) if gradient.ndim == 4 else gradient
+            parts.append(shrunk.flatten(1).cpu().numpy())
+        return np.concatenate(parts)
+
+    return share_between(rows, client_of, n_clients)
+
+
 def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
     """All measures of a partition in a run of `test_fed.py`; what a measure needs and is not at hand leaves it out.
 
-    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, the gradients the
-    central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
+    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, gradients the central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
     """
+    client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(args.task, data.table, args.assignment_files_path)
     groups, _ = described_by(partition, args.type, data.table)
-    values = report(partition.client_of, groups, partition.n_clients, projection)
-    values["target_variance_share"] = target_share(data, partition.client_of, partition.n_clients)
+    values = report(client_of, groups, n_clients, projection)
+    values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:
-        values |= unevenness(data.table, partition.client_of, partition.n_clients)
+        values |= unevenness(data.table, client_of, n_clients)
     values |= _of_reweighting(partition, groups, data, args)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():
         model = load_model(early, args.task, "train_centralized_task_model.py")
         if (model.config.image_size, model.task) == (data.image_size, data.task):
             model = model.to(accelerator.device).to(memory_format=torch.channels_last)
+            if not data.task.boxes:  # whose output is points of several levels
+                values["residual_variance_share"] = residual_share(model, data, client_of, n_clients)
             values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
     return values
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,23 @@ def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float
     """Share of the variance of the targets, in a grid of 8 by 8 cells, that lies between clients, `beyond_chance`.
 
     How much of what the task is about a partition sets apart: a number between 0 and 1 that needs no model and compares
-    tasks. The images are gone through once, in memory for one sum per client.
+    tasks.
 
     Args:
         data: the task's images.
+        client_of: (N,) each image's client, -1 for nobody.
+        n_clients: number of clients.
+    """
+    return share_between(lambda at: shrunk_targets(data, at), client_of, n_clients)
+
+
+def share_between(rows: Callable[[np.ndarray], np.ndarray], client_of: np.ndarray, n_clients: int) -> float:
+    """Share of the variance of the rows of all images that lies between clients, `beyond_chance`: 0 by chance, at most 1.
+
+    The images are gone through once, in memory for one sum per client. 0 where the rows do not differ.
+
+    Args:
+        rows: for positions (n,), their rows (n, D).
         client_of: (N,) each image's client, -1 for nobody.
         n_clients: number of clients.
     """
@@ -47,7 +61,7 @@ def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float
     sizes = np.bincount(client_of[dealt], minlength=n_clients)
     sums, squares = 0.0, 0.0
     for at in np.split(dealt, range(_CHUNK, len(dealt), _CHUNK)):
-        values = shrunk_targets(data, at).astype(np.float64)
+        values = rows(at).astype(np.float64)
         of_client = csr_matrix((np.ones(len(at)), (client_of[at], range(len(at)))), (n_clients, len(at)))
         sums = sums + of_client @ values
         squares += np.square(values).sum()

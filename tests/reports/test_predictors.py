@@ -39,7 +39,8 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
     increase = rng.normal(size=24)
     table = pd.DataFrame(
         {"task": ["depth", "normal", "edges"] * 8, "target_variance_share": np.exp(increase),
-         "emd": rng.normal(size=24), "gradient_dispersion": np.nan, "increase": increase}
+         "emd": rng.normal(size=24), "gradient_dispersion": np.nan,
+         "residual_variance_share": np.nan, "increase": increase}
     )  # fmt: skip
     first, second = predictors(table).to_dict("records")
     assert (first["measure"], first["rank correlation"], first["without one task"]) == (
@@ -51,6 +52,6 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
 
 def test_few_runs_or_one_task_tell_nothing() -> None:
     table = pd.DataFrame({"task": ["a", "b"] * 3, "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
-                          "increase": range(6)})  # fmt: skip
+                          "residual_variance_share": 0, "increase": range(6)})  # fmt: skip
     assert predictors(table).empty
     assert predictors(pd.concat([table] * 3).assign(task="a")).empty

@@ -21,7 +21,8 @@ from models.task_model import ModelConfig, Outputs, TaskModel, save_model
 from models.training import early_file
 from network.algorithms.fedavg import FedAvg
 from network.partition.dealing import deal
-from network.partition.dispersion import gradient_dispersion, measure
+from network.partition.dispersion import gradient_dispersion, measure, residual_share
+from network.partition.explained import share_explained
 
 CPU = torch.device("cpu")
 SIZE = 16
@@ -82,6 +83,55 @@ def test_dispersion_is_that_of_whole_client_gradients(table: Table, task: str) -
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.parametrize(("loss", "gradients"), [
+    ("mse", [[2.0, 4.0], [-2.0, 0.0], [0.0, -6.0], [4.0, 2.0]]),  # twice the error, of two pixels, over two pixels
+    ("l1", [[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
+])  # fmt: skip
+def test_residual_share_by_hand(loss: str, gradients: list[list[float]]) -> None:
+    """Of a model that says 0: the gradient at its output is the error's, and its variance between two clients."""
+    targets = -torch.tensor([[1.0, 2.0], [-1.0, 0.0], [0.0, -3.0], [2.0, 1.0]])
+
+    def batch(at: Tensor) -> Batch:
+        target = targets[at].view(-1, 1, 1, 2)
+        return Batch(torch.zeros_like(target), target, torch.ones_like(target, dtype=torch.bool))
+
+    class Zero(nn.Module):
+        def forward(self, images: Tensor) -> Outputs:
+            return Outputs(images, images, torch.zeros_like(images))
+
+    data = SimpleNamespace(batch=batch, device=CPU, task=replace(get_task("reshading"), loss=loss))
+    client_of = np.array([0, 0, 1, 1, -1])
+    rows = np.array(gradients)
+    mean, of_clients = rows.mean(axis=0), rows.reshape(2, 2, 2).mean(axis=1)
+    share = 2 * np.square(of_clients - mean).sum() / np.square(rows - mean).sum()
+    expected = (share - 1 / 3) / (1 - 1 / 3)  # 1 / 3 is what two random groups of four images explain
+    assert residual_share(Zero(), data, client_of, 2) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic", "class_scene"])
+def test_residual_share_is_between_nothing_and_all(table: Table, task: str) -> None:
+    data = open_data(table, task)
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig(task, image_size=SIZE, norm="group", classes=data.task.classes))
+    client_of = np.full(len(data), -1)
+    client_of[data.train] = np.arange(len(data.train)) % 4
+    assert abs(residual_share(model, data, client_of, 4)) < 0.2  # dealt in turn: by chance
+    rows = []
+    for positions in data.train:
+        batch = data.batch(torch.tensor([positions]))
+        output = model(batch.images).output.detach().requires_grad_()
+        loss = return_task_loss(task)(output, batch.target, batch.valid).sum()
+        rows.append(torch.autograd.grad(loss, output)[0])
+    shrunk = torch.cat(rows)
+    if shrunk.ndim == 4:  # 16 pixels in 8 cells
+        shrunk = shrunk.unfold(2, 2, 2).unfold(3, 2, 2).mean(dim=(-1, -2))
+    values = shrunk.flatten(1).double().numpy()
+    by_first = np.argsort(np.argsort(values[:, np.abs(values).sum(axis=0).argmax()])) * 4 // len(values)
+    client_of[data.train] = by_first  # sorted by one of its numbers
+    expected = share_explained(values, by_first)
+    assert residual_share(model, data, client_of, 4) == pytest.approx(expected, abs=1e-6) and 0 < expected < 1
+
+
 def test_equal_clients_have_no_dispersion(table: Table) -> None:
     data = open_data(table, "normal")
     model = TaskModel(ModelConfig("normal", image_size=SIZE, norm="group"))
@@ -104,10 +154,11 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     ratios = np.bincount(table.labels[partition.client_of >= 0]) / (partition.client_of >= 0).sum()
     covered = [ratios[np.unique(table.labels[images])].sum() for images in partition.clients]
     assert plain["coverage"] == pytest.approx(np.mean(covered)) and plain["coverage_least"] == min(covered)
-    assert not {"frechet", "gradient_dispersion"} & plain.keys()
+    assert not {"frechet", "gradient_dispersion", "residual_variance_share"} & plain.keys()
     config = ModelConfig("normal", image_size=SIZE)
     early = early_file(tmp_path, "normal", False)
     save_model(TaskModel(replace(config, image_size=2 * SIZE)), early)  # of another size: its gradient is another
     assert "gradient_dispersion" not in measure(partition, data, args, accelerator)
     save_model(TaskModel(config), early)
-    assert measure(partition, data, args, accelerator)["gradient_dispersion"] > 0
+    found = measure(partition, data, args, accelerator)
+    assert found["gradient_dispersion"] > 0 and found["residual_variance_share"] < 1
