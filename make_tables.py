@@ -35,6 +35,7 @@ def main() -> None:
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.equal_skew import equal_skew
+    from reports.files import write_table
     from reports.finished import check_versions
     from reports.metric_tables import metric_table, read_metrics
     from reports.predictors import predictors, split_costs
@@ -73,7 +74,7 @@ def main() -> None:
             print(f"which measure of a partition tells what it costs\n{narrow(told, ['measure'])}\n")
         if not alike.empty:
             write_table(alike, folder / "equal_skew")
-            print(f"own data, at an equal share of the target between clients\n{narrow(alike.iloc[:, :-1], ['task'])}\n")
+            print(f"own data, at equal shares of the target between clients\n{narrow(alike.iloc[:, :-1], ['task'])}\n")
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:
@@ -89,6 +90,7 @@ def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
     from datasets.tasks import TASKS
     from reports import sweep_plots
     from reports.console import narrow, wrapped
+    from reports.files import write_table
     from reports.tables import in_short, increases, readable
     from reports.verdicts import WORDS, alpha_slopes, sentences, verdicts
 
@@ -108,6 +110,7 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     """Write how alike the clusters of the tasks are to each other and to the classes, and draw it."""
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings, similarity_tables
+    from reports.files import write_table
     from reports.labels import in_order, task_label
     from utils import partition_plots
     from utils.runs import data_path_or_default
@@ -126,17 +129,6 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     }  # fmt: skip
     title = "How alike the tasks' clusters are, to each other and to the classes"
     print(f"how alike clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
-
-
-def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as Markdown, LaTeX and CSV."""
-    from utils.files import write_atomically
-
-    markdown = table.to_markdown(index=False)
-    latex, csv = table.to_latex(index=False, escape=True), table.to_csv(index=False)
-    for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):
-        with write_atomically(path.with_suffix(ending)) as temporary:
-            temporary.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Whether a split by a task's clusters costs more than one by classes where both set equally much of the target apart."""
+"""Whether a split by clusters costs more than one by classes where both set equally much of the target apart."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KINDS = ("class", "embedding")
 def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     """What both splits cost on the clients' own data at an equal share of the target's variance between clients.
 
-    At equal alpha the splits set different shares apart, and the larger one costs more, whatever it is made of. For each
-    seed the share is the largest that runs of both splits reach; what the other split costs there is interpolated
+    At equal alpha the splits set different shares apart, and the larger one costs more, whatever it is made of. For
+    each seed the share is the largest that runs of both splits reach; what the other split costs there is interpolated
     linearly between its runs of the nearest shares, of which the IID run, that costs nothing, is one. Mean and 95 % t
     interval over seeds, as text; a row per task, method and setting. Empty where no seed has both splits.
     """
@@ -47,7 +47,7 @@ def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str,
 
 
 def _curve(runs: pd.DataFrame, iid: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of one split's runs and of the IID run, increasing, and what each costs over the latter, in percent."""
+    """The shares of one split's runs and the IID run, increasing, and what each costs over the latter, in percent."""
     shares = np.append(runs[_SHARE], iid[_SHARE])
     costs = np.append(increase(runs["train_loss"].to_numpy(), iid["train_loss"]), 0.0)
     order = np.argsort(shares)

@@ -1,9 +1,15 @@
-"""Which measure of a partition tells before training how much a split will cost."""
+"""Which measure of a partition tells before training how much a split will cost.
+
+    python -m reports.predictors results/sample_rooms results/nyu_photos --table_path results/predictors
+
+judges by the finished runs of several result folders together: tasks of different images count as different ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,26 +17,40 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import permutation_test, rankdata
 
-from reports.tables import SKEW, increase, settings
+from reports.console import narrow
+from reports.files import write_table
+from reports.tables import MEASURES, increase, read_runs, settings
+from utils.args import Parser
+from utils.errors import UserError, run_script
 
 _LEAST = 8  # runs, below which a rank correlation says nothing
 _PERMUTATIONS = 9999
+OVER_IID = "over_iid"  # V of a split over that of the IID split of the same seed, which has V by chance alone
+CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}
 
 
 def split_costs(runs: pd.DataFrame) -> pd.DataFrame:
     """What each run of a split costs on the clients' own data, in percent over the IID run of its seed and setting.
 
-    A row per run: `task`, the measures of its partition (those of `SKEW`), and `increase`. `runs` as `read_runs` makes.
+    A row per run: `task`, `type`, the `CANDIDATES` of its partition, and `increase`. `runs` as `read_runs` makes.
     """
-    return pd.DataFrame(_rows(runs), columns=["task", *SKEW, "increase"]).dropna(subset="increase")
+    columns = ["task", "type", *CANDIDATES, "increase"]
+    return pd.DataFrame(_rows(runs), columns=columns).dropna(subset="increase")
 
 
 def _rows(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
-        of_iid = iid["train_loss"].reindex(part["rand_seed"]).to_numpy()
-        measured = part[[name for name in SKEW if name in part]].to_dict("records")
-        for row, value in zip(measured, increase(part["train_loss"].to_numpy(), of_iid), strict=True):
-            yield {"task": fixed["task"]} | row | {"increase": value}
+        by_seed = iid.reindex(part["rand_seed"])
+        measured = part.reindex(columns=list(MEASURES))
+        measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / _column(by_seed, "gradient_dispersion")
+        costs = increase(part["train_loss"].to_numpy(), _column(by_seed, "train_loss"))
+        for row, value in zip(measured.to_dict("records"), costs, strict=True):
+            yield {"task": fixed["task"], "type": fixed["type"]} | row | {"increase": value}
+
+
+def _column(runs: pd.DataFrame, name: str) -> np.ndarray:
+    """A column of runs, nan where they have none."""
+    return runs.get(name, pd.Series(np.nan, runs.index)).to_numpy(float)
 
 
 def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
@@ -41,7 +61,7 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     Runs of one seed share clusters, so that p is a little too small. Empty for fewer than eight runs or one task.
     """
     rows: list[dict[str, Any]] = []
-    for name, label in SKEW.items():
+    for name, label in CANDIDATES.items():
         known = table.dropna(subset=[name])
         tasks = list(dict.fromkeys(known["task"]))
         if len(known) < _LEAST or len(tasks) < 2:
@@ -70,3 +90,37 @@ def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
 
 def _of(part: pd.DataFrame, name: str) -> float:
     return rank_correlation(part[name], part["increase"])
+
+
+def main() -> None:
+    """Read the runs of all result folders, and write the table and its figure."""
+    parser = Parser(__doc__.split("\n")[0])
+    parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
+    parser.add_argument(
+        "--table_path", type=Path, default=Path("results/predictors"), help="folder for table and figure"
+    )
+    args = parser.parse_args()
+    from reports.sweep_plots import costs_by_measure
+
+    costs = together(args.result_path)
+    table = predictors(costs)
+    if table.empty:
+        raise UserError(f"fewer than {_LEAST} runs of splits with an IID run of their seed, or of one task only")
+    write_table(table, args.table_path / "predictors")
+    print(narrow(table, ["measure"]))
+    print(f"table and figure in {args.table_path}: {costs_by_measure(costs, args.table_path / 'predictors.png')}")
+
+
+def together(folders: Sequence[Path]) -> pd.DataFrame:
+    """The `split_costs` of several result folders; of more than one, tasks are named after their folder, too."""
+    parts = []
+    for folder in folders:
+        costs = split_costs(read_runs(folder))
+        if len(folders) > 1:
+            costs["task"] = f"{folder.name}: " + costs["task"]
+        parts.append(costs)
+    return pd.concat(parts, ignore_index=True)
+
+
+if __name__ == "__main__":
+    run_script(main)

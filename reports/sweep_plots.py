@@ -17,10 +17,11 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from reports.curves import Dealt
 from reports.labels import in_order, method_label, task_label
+from reports.predictors import CANDIDATES
 from reports.statistics import interval
 from reports.tables import increase
 from utils.partition_plots import stack
@@ -40,6 +41,8 @@ _PANEL = (2.5, 1.9)  # inches
 _LETTERS_AN_INCH = 10  # of a title, at least
 _MOST_MARKERS = 30  # of a line; more would hide it
 _MOST_IN_LEGEND = 24
+_LINEAR = 10.0  # per cent, beyond which costs are drawn on a logarithmic scale
+_WIDE = 3.0  # a measure that goes further is drawn on a logarithmic axis
 
 
 def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
@@ -279,3 +282,40 @@ def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float
             axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=3)
             seen.extend(values)
     return seen
+
+
+def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:
+    """What each run of a split costs against each measure of its partition, a panel per measure, a colour per task.
+
+    `costs` comes from `reports.predictors.split_costs`; measures that no run has are left out. The cost is drawn on a
+    scale that is linear up to 10 % and logarithmic beyond.
+    """
+    names = [name for name in CANDIDATES if costs[name].notna().any()]
+    tasks = list(dict.fromkeys(costs["task"]))
+    figure = Figure((2.7 * len(names) + 0.6, 3.6), layout="constrained")
+    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+    for axis, name in zip(axes, names, strict=True):
+        for task, colour in zip(tasks, palette(len(tasks)), strict=True):
+            for kind, marker in (("class_based", "o"), ("embedding_based", "^")):
+                part = costs[(costs["task"] == task) & (costs["type"] == kind)]
+                axis.plot(part[name], part["increase"], marker, color=colour, ms=4, alpha=0.7)
+        axis.axhline(0, color="black", lw=0.8)
+        axis.set(xlabel=CANDIDATES[name], xscale="log" if costs[name].max() > _WIDE else "linear")
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.grid(alpha=0.25, lw=0.6)
+    axes[0].set_yscale("symlog", linthresh=_LINEAR)
+    axes[0].set(ylabel="increase over IID, %", ylim=(min(-_LINEAR, costs["increase"].min()), None))
+    handles: list[Artist] = [
+        Patch(color=colour, label=_named(task)) for task, colour in zip(tasks, palette(len(tasks)), strict=True)
+    ]
+    handles += [Line2D([], [], color="grey", ls="", marker=marker, label=f"{kind}-based split")
+                for kind, marker in (("class", "o"), ("embedding", "^"))]  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
+    figure.suptitle("What a split costs on the clients' own data, against measures of its partition before training")
+    return save(figure, path)
+
+
+def _named(task: str) -> str:
+    """A task's title, behind its folder's name where there are several."""
+    folder, _, name = task.rpartition(": ")
+    return f"{folder}: {task_label(name)}" if folder else task_label(name)

@@ -28,6 +28,7 @@ SKEW = {
     "emd": "EMD",
     "gradient_dispersion": "V",
 }  # by what heterogeneity.json calls it
+MEASURES = SKEW | {"frechet": "Fréchet distance"}
 _NOT_IID = {
     "type",
     "alpha",
@@ -108,7 +109,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"{split}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{split}_trivial"] = summary["trivial"].get(split, {}).get("loss", np.nan)
             row[f"{split}_model"] = ("personal" if found[0].startswith("personal") else "global") if found else None
-        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in SKEW})
+        rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in MEASURES})
     return pd.DataFrame(rows)
 
 
@@ -210,7 +211,7 @@ def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str
 
 
 def _measured(column: str) -> bool:
-    return column in SKEW or column.endswith(("_loss", "_trivial", "_model"))
+    return column in MEASURES or column.endswith(("_loss", "_trivial", "_model"))
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -78,9 +78,10 @@ def loss_curve(
 
 
 def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
-    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue, if shown.
+    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
 
-    Three channels are a picture, of two the first is shown; `limits` are the values of the ends of the colours.
+    Where the task shows none of these, they look as any others. Three channels are a picture, of two the first is
+    shown; `limits` are the values of the ends of the colours.
     """
     axes.set(xticks=[], yticks=[])
     if task.categorical:

@@ -106,7 +106,8 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
 def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
     """All measures of a partition in a run of `test_fed.py`; what a measure needs and is not at hand leaves it out.
 
-    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, gradients the central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
+    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, gradients the central
+    model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
     """
     client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(args.task, data.table, args.assignment_files_path)

@@ -48,7 +48,7 @@ def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float
 
 
 def share_between(rows: Callable[[np.ndarray], np.ndarray], client_of: np.ndarray, n_clients: int) -> float:
-    """Share of the variance of the rows of all images that lies between clients, `beyond_chance`: 0 by chance, at most 1.
+    """Share of the variance of all images' rows that lies between clients, `beyond_chance`: 0 by chance, at most 1.
 
     The images are gone through once, in memory for one sum per client. 0 where the rows do not differ.
 

@@ -20,7 +20,7 @@ _WORDING = {
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
     "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
     "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
-    "residual_variance_share": ("the same of what the early central model has still to learn", "0 by chance, at most 1"),
+    "residual_variance_share": ("of what the early central model has to learn yet", "0 by chance, at most 1"),
     "box_emd": ("earth mover's distance of boxes' categories", "0 to 2"),
     "boxes_variance_share": ("share of the variance of boxes per image between clients", "0 by chance, at most 1"),
     "box_size_variance_share": ("share of the variance of box sizes between clients", "0 by chance, at most 1"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from reports.predictors import predictors, rank_correlation, split_costs
+from reports.predictors import CANDIDATES, predictors, rank_correlation, split_costs, together
+from reports.sweep_plots import costs_by_measure
+from tests.utils.figures import check_figure
 
 
 def run(kind: str, loss: float, share: float, seed: int = 0, **more: object) -> dict[str, object]:
@@ -40,7 +44,7 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
     table = pd.DataFrame(
         {"task": ["depth", "normal", "edges"] * 8, "target_variance_share": np.exp(increase),
          "emd": rng.normal(size=24), "gradient_dispersion": np.nan,
-         "residual_variance_share": np.nan, "increase": increase}
+         "residual_variance_share": np.nan, "frechet": np.nan, "over_iid": np.nan, "increase": increase}
     )  # fmt: skip
     first, second = predictors(table).to_dict("records")
     assert (first["measure"], first["rank correlation"], first["without one task"]) == (
@@ -50,8 +54,30 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
     assert float(first["p"]) <= 2 / 10000 and second["measure"] == "EMD" and float(second["p"]) > 0.05
 
 
+def test_dispersion_over_that_of_the_iid_split() -> None:
+    kinds = ("iid", 0, 0.5), ("iid", 1, 2.0), ("class_based", 0, 4.0), ("class_based", 1, 4.0)
+    runs = pd.DataFrame([run(kind, 2.0, 0.0, seed, gradient_dispersion=v) for kind, seed, v in kinds])
+    assert split_costs(runs)["over_iid"].tolist() == [8.0, 2.0]
+
+
+def test_several_folders_have_tasks_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = pd.DataFrame([run("iid", 2.0, 0.0), run("class_based", 3.0, 0.1)])
+    monkeypatch.setattr("reports.predictors.read_runs", lambda folder: runs)
+    assert together([tmp_path / "rooms"])["task"].tolist() == ["normal"]
+    assert together([tmp_path / "rooms", tmp_path / "nyu"])["task"].tolist() == ["rooms: normal", "nyu: normal"]
+
+
+def test_figure_of_costs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    costs = pd.DataFrame({name: rng.uniform(0, 9, 12) for name in CANDIDATES})
+    tasks, kinds = ["normal", "rooms: depth_euclidean"] * 6, ["class_based", "embedding_based"]
+    costs = costs.assign(task=tasks, type=np.repeat(kinds, 6), increase=rng.normal(0, 30, 12), frechet=np.nan)
+    path = tmp_path / "figures" / "predictors.png"
+    check_figure(path, costs_by_measure(costs, path))
+
+
 def test_few_runs_or_one_task_tell_nothing() -> None:
     table = pd.DataFrame({"task": ["a", "b"] * 3, "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
-                          "residual_variance_share": 0, "increase": range(6)})  # fmt: skip
+                          "residual_variance_share": 0, "frechet": 0, "over_iid": 0, "increase": range(6)})  # fmt: skip
     assert predictors(table).empty
     assert predictors(pd.concat([table] * 3).assign(task="a")).empty
