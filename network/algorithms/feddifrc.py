@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from models.features import GRID
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from utils.args import POSITIVE
@@ -27,7 +28,7 @@ class FedDifRC(FedAvg):
 
     | symbol | argument |
     |---|---|
-    | z = h(x) | the encoder's features (B, F) |
+    | z = h(x) | the encoder's features (B, F); or `--representation embedding`, a map in a grid of 8 by 8 cells |
     | F, right and wrong; H | vectors in `--guidance_path`, see `network/guide.py`; `--contrast` says what F is |
     | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
     | L_NDCR, equation 12 | `--ndcr_weight` (1) |
@@ -53,6 +54,8 @@ class FedDifRC(FedAvg):
                              choices=("own", "shuffled")),
         "contrast": Argument("texts", "what an image is told apart from: the teacher's vectors for other texts, or the "
                              "mean vectors of other classes or groups", choices=("texts", "classes", "groups")),
+        "representation": Argument("features", "what is guided: the encoder's vector, or the embedding, pooled",
+                                   choices=("features", "embedding")),
         "condition": Argument("none", "round: the teacher sees clients' embeddings", choices=("none", "round")),
         "tdcl_weight": Argument(1.0, "weight of that contrast", NON_NEGATIVE),
         "ndcr_weight": Argument(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE),
@@ -62,6 +65,7 @@ class FedDifRC(FedAvg):
     guidance_path: Path
     guidance: str
     contrast: str
+    representation: str
     condition: str
     tdcl_weight: float
     ndcr_weight: float
@@ -102,13 +106,20 @@ class FedDifRC(FedAvg):
         """The task's loss and the two terms, by their weights."""
         loss, at = self.task_weight * loss, local.batch.positions
         if self.ndcr_weight:
-            z, own = self._guide.compared(local.batch.features, self._guide.own(at))
+            z, own = self._guide.compared(self._z(local), self._guide.own(at))
             loss = loss + self.ndcr_weight * restriction(z, own)
         if self.tdcl_weight:
             given = self._condition.answers(at, local.scratch["asked"]) if self._condition else self._guide.choices(at)
-            z, choices = self._guide.compared(local.batch.features, given)
+            z, choices = self._guide.compared(self._z(local), given)
             loss = loss + self.tdcl_weight * contrast(z, choices, self._guide.right(at), self.contrast_temperature)
         return super().local_loss(loss, local)
+
+    def _z(self, local: ClientContext) -> Tensor:
+        """The representation (B, F) of a batch; a map's cells side by side."""
+        import torch.nn.functional as F
+
+        z = getattr(local.batch, self.representation)
+        return (F.adaptive_avg_pool2d(z, GRID) if z.ndim == 4 else z).flatten(1)
 
 
 def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> Tensor:
