@@ -63,7 +63,7 @@ def read_dealings(result_path: Path) -> dict[str, Dealt]:
             dealt = client_of >= 0
             counts = np.zeros((client_of.max() + 1, groups.max() + 1), np.int64)
             np.add.at(counts, (client_of[dealt], groups[dealt]), 1)
-            of_kind[alpha] = counts, run.summary["heterogeneity"]["emd"]
+            of_kind[alpha] = counts, run.summary["heterogeneity"]["target_variance_share"]
     return found
 
 

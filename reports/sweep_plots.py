@@ -168,7 +168,8 @@ def _is_number(value: Any) -> bool:
 def distributions(dealt: Dealt, task: str, path: Path) -> Path:
     """The clusters and classes that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
 
-    `dealt` comes from `read_dealings`; each row has a legend of its colours, if they are few.
+    The target share is what lies between clients of the target's variance. `dealt` comes from `read_dealings`; each
+    row has a legend of its colours, if they are few.
     """
     kinds = [kind for kind in _KINDS if dealt.get(kind)]
     alphas = sorted({alpha for kind in kinds for alpha in dealt[kind]})
@@ -176,9 +177,9 @@ def distributions(dealt: Dealt, task: str, path: Path) -> Path:
     for row, kind in enumerate(kinds):
         for axis, alpha in zip(axes[row], alphas, strict=True):
             if alpha in dealt[kind]:
-                counts, emd = dealt[kind][alpha]
+                counts, share = dealt[kind][alpha]
                 stack(axis, counts)
-                axis.set_title(f"α = {alpha:g}, EMD {emd:.2f}", fontsize="medium")
+                axis.set_title(f"α = {alpha:g}, target share {share:.2f}", fontsize="medium")
             axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(kinds) - 1 else "")
         axes[row, 0].set_ylabel(f"{_KINDS[kind][0]}\nimages")
         if (n_groups := counts.shape[1]) <= _MOST_IN_LEGEND:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     Counts: TypeAlias = np.ndarray | csr_array
 
-# How each measure reads in the report: a name, and the range that it moves in.
+# How each measure reads in the report: a name, and the range that it moves in. First what best ranks a split's cost.
 _WORDING = {
+    "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
+    "residual_variance_share": ("of the variance of what the early central model lacks", "0 by chance, at most 1"),
     "emd": ("earth mover's distance to the population", "0 to 2"),
     "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
     "effective_groups": ("effective groups a client", "1 to {groups}"),
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
     "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
-    "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
-    "residual_variance_share": ("of what the early central model has to learn yet", "0 by chance, at most 1"),
     "box_emd": ("earth mover's distance of boxes' categories", "0 to 2"),
     "boxes_variance_share": ("share of the variance of boxes per image between clients", "0 by chance, at most 1"),
     "box_size_variance_share": ("share of the variance of box sizes between clients", "0 by chance, at most 1"),

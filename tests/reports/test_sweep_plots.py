@@ -39,7 +39,7 @@ def write(tmp_path: Path) -> Write:
         np.save(path / "groups.npy", np.array([2, 0, 2, 1, 0]))
         (path / "args.json").write_text(json.dumps(given | {"type": kind}))
         (path / "summary.json").write_text(
-            json.dumps({"heterogeneity": {"emd": 0.75}, "trivial": {"train": {"loss": 3.0}}})
+            json.dumps({"heterogeneity": {"target_variance_share": 0.75}, "trivial": {"train": {"loss": 3.0}}})
         )
         return path
 
@@ -91,9 +91,9 @@ def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, writ
 def test_what_clients_have(tmp_path: Path, write: Write) -> None:
     write("class_based", 2.0)
     write("iid", 2.0)
-    counts, emd = read_dealings(tmp_path)["normal"]["class_based"][0.1]
+    counts, share = read_dealings(tmp_path)["normal"]["class_based"][0.1]
     # Client 0 has an image of group 0; client 1 one of group 0 and two of group 2; one image of group 1 is nobody's.
-    assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and emd == 0.75
+    assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and share == 0.75
     assert not read_dealings(tmp_path)["normal"]["iid"]
 
 
