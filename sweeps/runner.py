@@ -88,10 +88,11 @@ class Runner:
         durations: dict[str, list[float]] = {}
         with progress.bar(total=len(queue), desc=title, unit="job", bar_format=_BAR, shown=bool(queue)) as bar:
             try:
-                while queue or running:
-                    self._start(queue, running, {*outcome.before, *outcome.finished})
+                self._start(queue, running, set(outcome.before))
+                while running:
                     bar.set_postfix_str(_progress(running, queue, durations, self.n_jobs))
                     wait([each.process.sentinel for each in running], timeout=5)
+                    n_left = len(queue) + len(running)
                     for each in [each for each in running if not each.process.is_alive()]:
                         running.remove(each)
                         each.process.join()
@@ -103,7 +104,9 @@ class Runner:
                             outcome.failed.append(each.job.name)
                             progress.say(self._failure(each, log))
                             outcome.left_out.extend(_give_up(queue, each.job.name))
-                        bar.update()
+                    self._start(queue, running, {*outcome.before, *outcome.finished})
+                    bar.set_postfix_str(_progress(running, queue, durations, self.n_jobs), refresh=False)
+                    bar.update(n_left - len(queue) - len(running))
             finally:
                 for each in running:
                     each.process.terminate()
@@ -157,7 +160,9 @@ def _give_up(queue: list[Job], failed: str) -> list[str]:
 def _progress(
     running: Sequence[_Running], queue: Sequence[Job], durations: dict[str, list[float]], n_jobs: int
 ) -> str:  # fmt: skip
-    """How many jobs run, and the time that is left, as soon as one has ended to tell it by."""
+    """How many jobs run, and the time that is left, as soon as one has ended to tell it by; nothing at the end."""
+    if not queue and not running:
+        return ""
     left = f", about {tqdm.format_interval(_seconds_left(queue, running, durations, n_jobs))} left" if durations else ""
     return f"{len(running)} running{left}"
 

@@ -148,6 +148,37 @@ def test_time_left_is_by_kind_of_job() -> None:
     assert _seconds_left(queue, [], known, 2) == 140
     assert _progress([], queue, known, 2) == "0 running, about 02:20 left"
     assert _progress([], queue, {}, 2) == "0 running"
+    assert _progress([], [], known, 2) == ""
+
+
+def test_progress_is_told_as_it_is_after_a_job_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Jobs that end at once; the third fails, which the fourth needs."""
+
+    class Process:
+        def __init__(self, target: Callable, args: tuple) -> None:
+            self.exitcode, self.sentinel = int(args[0].name == "2"), 0
+
+        def start(self) -> None:
+            pass
+
+        join, is_alive = start, start
+
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    monkeypatch.setattr("sweeps.runner.wait", lambda *of, timeout: None)
+    monkeypatch.setattr("utils.progress._APART", 0.0)
+    runner = Runner(tmp_path, 1)
+    monkeypatch.setattr(runner, "_context", SimpleNamespace(Process=Process))
+    monkeypatch.setattr(runner, "ask", lambda *about: [])
+    runner.run([*(job(str(i), "x.py") for i in range(3)), job("3", "x.py", ("2",))], "sweep")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("sweep")]
+    assert lines == [
+        "sweep: 1 of 4 jobs after 00:00, 1 running, about 00:00 left",
+        "sweep: 2 of 4 jobs after 00:00, 1 running, about 00:00 left",
+        "sweep: 4 of 4 jobs after 00:00",
+    ]
 
 
 def test_time_left_is_by_task_and_method_where_these_are_known() -> None:
