@@ -77,7 +77,7 @@ def measure(
     most: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings,
     groups: Tensor,
 ) -> dict[str, Any]:  # fmt: skip
-    """The choice of `clients_per_batch`, and the milliseconds a client and step that it rests on.
+    """The choice of `clients_per_batch`, and the milliseconds per client and step that it rests on.
 
     `build` makes the workspace of so many clients, each number of which is measured on as many threads as it would be
     trained on. The model stays as it was.
@@ -98,7 +98,7 @@ def measure(
 def print_pace(pace: Mapping[str, Any]) -> None:
     """Say what was measured, and where turns disagreed."""
     if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
-        print(f"clients at once: {pace['clients_per_batch']} (ms a client and step of {times})")
+        print(f"clients at once: {pace['clients_per_batch']} (ms per client and step by that number: {times})")
         for n, (contrary, turns) in pace["contrary_turns"].items():
             print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or it "
                   "makes no difference")  # fmt: skip
@@ -114,7 +114,7 @@ def _turns(
     short = replace(settings, n_rounds=1)
 
     def turn(n_steps: int = _STEPS) -> float:
-        """Seconds a client and step."""
+        """Seconds per client and step."""
         part = ClientRound(data.train[: settings.batch_size], n_steps, 1.0, 1.0)
         clients = [
             ClientContext(i, part, 0, model, tensors, start, start, {}, short, frozenset(start))
@@ -132,7 +132,7 @@ def _turns(
 
 
 def _in_turns(ways: Mapping[int, Callable[[], float]]) -> np.ndarray:
-    """Seconds a client and step of two numbers of clients, turn by turn: (turns, 2)."""
+    """Seconds per client and step of two numbers of clients, turn by turn: (turns, 2)."""
     sizes = np.array(list(ways)) * _STEPS
     taken: list[list[float]] = []
     while len(taken) < _TURNS or (np.sum(taken, axis=0) * sizes).min() < _SECONDS:

@@ -49,4 +49,4 @@ def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:
     except OSError:
         raise  # the disk's, as everywhere
     except Exception as error:  # each tracker has its own kinds
-        raise UserError(f"--track {name}: {error}; mend that, or omit --track") from error
+        raise UserError(f"--track {name}: {str(error).rstrip('.')}; mend that, or omit --track") from error

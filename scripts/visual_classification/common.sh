@@ -40,7 +40,7 @@ use() {
             --init_model_dir "$results/initial_models" "${@:3}"
 }
 
-# A run a seed of test_fed.py with these arguments besides the settings', unless it is done.
+# A run of test_fed.py per seed with these arguments besides the settings', unless it is done.
 federated() {
     local seed name
     for seed in $SEEDS; do

@@ -203,5 +203,5 @@ def test_what_was_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     measured = {"clients_per_batch": 2, "ms_by_clients": {1: 4.5, 2: 3.0, 4: 2.9}, "contrary_turns": {4: (2, 5)}}
     print_pace(measured)
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "clients at once: 2 (ms a client and step of 1: 4.5, 2: 3.0, 4: 2.9)"
+    assert first == "clients at once: 2 (ms per client and step by that number: 1: 4.5, 2: 3.0, 4: 2.9)"
     assert second.startswith("2 of 5 turns of 4 clients at once say otherwise")

@@ -121,7 +121,7 @@ def test_wandb_goes_on_with_the_same_run(tmp_path: Path, wandb: Any) -> None:
 
 def test_a_tracker_that_refuses_is_one_line(tmp_path: Path, wandb: Any) -> None:
     def refuse(**options: Any) -> None:
-        raise ValueError("no API key; log in")
+        raise ValueError("no API key; log in.")
 
     wandb.init = refuse
     with pytest.raises(UserError, match="--track wandb: no API key; log in; mend that, or omit --track"):
