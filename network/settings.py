@@ -44,7 +44,7 @@ class LocalSettings:
         return cls(**given | (short if args.test_mode else {}))
 
     def steps(self, n_images: int) -> int:
-        """Steps a round of a client with so many images: `local_epochs` of them, rounded, or else the same for all."""
+        """Steps per round of a client with so many images: `local_epochs` of them, rounded, or the same for all."""
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
         return round(self.local_epochs * n_images / min(self.batch_size, n_images))

@@ -215,7 +215,7 @@ def _measured(column: str) -> bool:
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Relative increase in percent, a seed each."""
+    """Relative increase in percent, for each seed."""
     return 100.0 * (loss / reference - 1.0)
 
 

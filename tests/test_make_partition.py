@@ -89,7 +89,7 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
         ("--lat_lng far.npy", "image 1: latitude 100 is beyond 90 degrees"),
         ("--users short.npy --labels labels.npy", "3 users and 300 labels"),
         ("--labels nothing.npy", "nothing.npy"),
-        ("--labels embeddings.npy", "one whole number or text an image"),
+        ("--labels embeddings.npy", "one whole number or text per image"),
         ("--embeddings labels.npy", "a row of numbers per image"),
         ("--embeddings embeddings.npy --labels short.npy", "300 embeddings and 3 labels"),
         ("--embeddings embeddings.npy --n_clusters 301", "--n_clusters"),

@@ -85,7 +85,7 @@ def read_labels(path: Path, what: str = "labels") -> np.ndarray:
     """The labels numbered from 0 in their order, (N,) int64; negative ones are -1. `what` is the argument's name."""
     labels = _read(path, what)
     if labels.ndim != 1 or labels.dtype.kind not in "iubU" or not len(labels):
-        raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text an image")
+        raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text per image")
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
     ids = np.full(len(labels), -1, np.int64)
     ids[~left_out] = np.unique(labels[~left_out], return_inverse=True)[1]
