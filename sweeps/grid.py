@@ -67,6 +67,15 @@ class Grid:
     features: Sequence[str] = ("model",)
     reads: Mapping[str, Collection[str]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """UserError where neither the scale has a file of what this type of sweep varies, nor arguments say it."""
+        file = SETTINGS / self.scale / f"{self.sweep_type}.txt"
+        if self.sweep_type != COMPARISON and not self.axes and not file.is_file():
+            folder = file.parent.relative_to(ROOT)
+            raise UserError(
+                f"--type {self.sweep_type}: {folder} has no {file.name}; give values to vary, e.g. --init_lr 0.01 0.1"
+            )
+
     def selection(self, buildings: str, n_buildings: int) -> Command:
         """The command that chooses the images."""
         return (

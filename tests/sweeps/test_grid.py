@@ -84,7 +84,7 @@ def test_later_settings_win() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("sweep_type", SWEEP_TYPES[1:])
 def test_types_of_sweeps_have_runs_of_their_own_beside_the_same_models(scale: str, sweep_type: str) -> None:
-    job = grid(scale=scale, sweep_type=sweep_type).federated()[0]
+    job = grid(scale=scale, sweep_type=sweep_type, axes={"momentum": ["0"]}).federated()[0]
     assert said(job)["result_path"] == f"results/{sweep_type}"
     assert said(job)["init_model_dir"] == "results/seed0/initial_models"
 
@@ -94,6 +94,11 @@ def test_learning_rates_are_each_tasks_own() -> None:
     for job in grid(sweep_type="lr_test").federated():
         found.setdefault(said(job)["task"], set()).add(said(job)["init_lr"])
     assert found == {"normal": {"3e-4", "1e-3", "3e-3", "1e-2"}, "class_scene": {"1e-4", "3e-4", "1e-3", "3e-3"}}
+
+
+def test_a_scale_without_values_to_vary_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--type lr_test: scripts/args/fedcv has no lr_test\.txt"):
+        grid(scale="fedcv", sweep_type="lr_test")
 
 
 def test_axes_are_read_as_arguments_are_written() -> None:
