@@ -10,7 +10,7 @@ from utils.errors import run_script
 
 def parse_args() -> Namespace:
     """The command line."""
-    from network.partition.dealing import add_partition
+    from network.partition.dealing import add_partition, settle_rule
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
@@ -31,7 +31,9 @@ def parse_args() -> Namespace:
     text = "folder for the partition, report and figures"
     parser.group("output").add_argument("--output_path", type=Path, default=Path("partition"), help=text)
     add_seed(parser)
-    return parser.parse_args()
+    args = parser.parse_args()
+    settle_rule(args)
+    return args
 
 
 def main() -> None:

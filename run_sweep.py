@@ -68,7 +68,7 @@ def main() -> None:
         args.scale, args.data_path, args.result_path, args.tasks, args.methods, args.splits, args.alphas, args.seeds,
         args.n_clusters, args.type, tuple(f"--{pair}" for pair in args.init_arguments),
         ("--test_mode", "True") if args.test_mode else (), read_axes(further), args.features,
-        runner.ask(work.method_arguments),
+        runner.ask(work.declared_arguments),
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
     # Every time: only the first stage sees what has been added to a data folder.

@@ -23,7 +23,7 @@ def parse_args() -> Namespace:
     from models.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.batch_norm import BATCH_NORMS
-    from network.partition.dealing import add_partition
+    from network.partition.dealing import add_partition, settle_rule
     from network.partition.groups import split_type
     from network.settings import add_local_settings, settle_local_work
     from utils.arguments import add_arguments_of, check_arguments
@@ -59,6 +59,7 @@ def parse_args() -> Namespace:
     args = parser.parse_args()
     settle_local_work(args)
     check_arguments(args, ALGORITHMS, "method")
+    settle_rule(args)
     return args
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from network.partition.rules import WITHOUT_ALPHA
+from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
 from reports.finished import finished_runs
 from reports.statistics import finite, with_interval, with_spread
 from utils.runs import ASIDE, SPLITS
@@ -29,15 +29,8 @@ SKEW = {
     "gradient_dispersion": "V",
 }  # by what heterogeneity.json calls it
 MEASURES = SKEW | {"frechet": "Fréchet distance"}
-_NOT_IID = {
-    "type",
-    "alpha",
-    "partition",
-    "shards_per_client",
-    "clients_per_group",
-    "client_share",
-    "n_clusters",
-}  # what a random split has no use for
+# What a random split has no use for.
+_NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
 
 
 def read_central(result_path: Path) -> pd.DataFrame:

@@ -47,8 +47,9 @@ class Grid:
     """What a sweep runs: every combination of its values, with the central models that they need.
 
     `init` and `common` are further arguments of the initial models and of every training; `axes` maps further
-    arguments of `test_fed.py` to their values. `reads` are the arguments that each method reads; those that only some
-    methods read vary the runs of these alone. `features` are what embedding-based splits have clusters of.
+    arguments of `test_fed.py` to their values. `reads` are the arguments that each method and each partition rule
+    reads, by "method" and "partition"; those that only some read vary the runs of these alone. `features` are what
+    embedding-based splits have clusters of.
     """
 
     scale: str
@@ -65,7 +66,7 @@ class Grid:
     common: Command = ()
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     features: Sequence[str] = ("model",)
-    reads: Mapping[str, Collection[str]] = field(default_factory=dict)
+    reads: Mapping[str, Mapping[str, Collection[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """UserError where neither the scale has a file of what this type of sweep varies, nor arguments say it."""
@@ -167,14 +168,22 @@ class Grid:
     def _axes_of(self, task: str, method: str) -> Iterator[Command]:
         """Every combination of the further arguments' values; those of the command line win over a file's.
 
-        An argument that other methods of the sweep read, but not this one, is left out.
+        An argument that other methods or partition rules of the sweep read, but not this one's, is left out.
         """
         words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
-        others = {name for other in self.methods for name in self.reads.get(other, ())}
-        not_read = others - set(self.reads.get(method, ()))
-        axes = {name: values for name, values in (read_axes(words) | dict(self.axes)).items() if name not in not_read}
+        axes = read_axes(words) | dict(self.axes)
+        of_method = self._unread("method", method, self.methods)
+        found: dict[Command, None] = {}
         for values in product(*axes.values()):
-            yield tuple(word for name, value in zip(axes, values, strict=True) for word in (f"--{name}", value))
+            given = dict(zip(axes, values, strict=True))
+            unread = of_method | self._unread("partition", given.get("partition"), axes.get("partition", ()))
+            found[tuple(w for name, value in given.items() if name not in unread for w in (f"--{name}", value))] = None
+        yield from found
+
+    def _unread(self, choice: str, chosen: str | None, others: Sequence[str]) -> set[str]:
+        """The arguments that some of the others read, but not what is chosen."""
+        reads = self.reads.get(choice, {})
+        return {name for other in others for name in reads.get(other, ())}.difference(reads.get(chosen or "", ()))
 
     def _models(self, seed: int) -> Path:
         return self.result_path / f"seed{seed}"

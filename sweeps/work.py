@@ -53,12 +53,16 @@ def select(command: Command, buildings: Path) -> None:
         print(f"{buildings.parent}: its images are those that {STAGE} --source {source} has found")
 
 
-def method_arguments() -> dict[str, list[str]]:
-    """The arguments that each method reads."""
+def declared_arguments() -> dict[str, dict[str, list[str]]]:
+    """The arguments that each method and each partition rule reads, by the choice that it is of."""
     # Here and below, because the runner's own process can do without these seconds of imports.
     from network.algorithms import ALGORITHMS
+    from network.partition.rules import PARTITIONERS
 
-    return {method: list(algorithm.arguments) for method, algorithm in ALGORITHMS.items()}
+    return {
+        "method": {name: list(method.arguments) for name, method in ALGORITHMS.items()},
+        "partition": {name: list(rule.arguments) for name, rule in PARTITIONERS.items()},
+    }
 
 
 def done(jobs: Sequence[Job]) -> list[str]:

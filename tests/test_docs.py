@@ -22,7 +22,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 # Programs of others, whose arguments are theirs.
 FOREIGN = {"cd", "conda", "export", "git", "mypy", "omnitools.download", "pip", "ruff", "source", "tensorboard"}
 FOREIGN_OPTIONS = {
-    "--clip", "--components", "--cpus", "--dest", "--extra", "--flag", "--logdir", "--machine_rank",
+    "--clip", "--components", "--cpus", "--dest", "--exponent", "--extra", "--flag", "--logdir", "--machine_rank",
     "--main_process_ip", "--main_process_port", "--multi_gpu", "--nodes", "--num_machines",
     "--num_processes", "--soak", "--time",
 }  # fmt: skip

@@ -18,6 +18,7 @@ from network.algorithms import ALGORITHMS
 from network.partition import rules
 from tests.conftest import ROOT
 from tests.network import quadratic as q
+from utils.arguments import NON_NEGATIVE, Argument
 
 
 def example(definition: str, names: dict[str, Any] | None = None) -> Any:
@@ -43,12 +44,28 @@ def test_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert q.close(q.server_of(q.trained(method, tmp_path / str(most))), x)
 
 
-def test_partition_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Callable[[str], None]) -> None:
-    monkeypatch.setitem(rules.PARTITIONERS, "power_law", example("def power_law(", vars(rules)))
+def test_partition_rule(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_here: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rule = rules.Rule(
+        example("def power_law("), {"exponent": Argument(1.0, "how fast", NON_NEGATIVE)}, uses_alpha=False
+    )
+    monkeypatch.setitem(rules.PARTITIONERS, "power_law", rule)
     np.save(tmp_path / "labels.npy", np.repeat([0, 1, 2], 50))
-    run_here("make_partition.py --labels labels.npy --n_clients 4 --alpha 1 --partition power_law --output_path out")
+
+    def sizes(given: str) -> list[int]:
+        run_here(f"make_partition.py --labels labels.npy --n_clients 4 {given} --output_path out")
+        return [len(images) for images in json.loads((tmp_path / "out/clients.json").read_text())]
+
     # Beyond one each, 146 images as 1, 1/2, 1/3 and 1/4: 70.08, 35.04, 23.36 and 17.52.
-    assert [len(images) for images in json.loads((tmp_path / "out/clients.json").read_text())] == [71, 36, 24, 19]
+    assert sizes("--partition power_law") == [71, 36, 24, 19]
+    assert sorted(sizes("--partition power_law --exponent 0")) == [37, 37, 38, 38]
+    with pytest.raises(SystemExit):
+        sizes("--partition iid --exponent 1")
+    assert "--exponent is not an argument of --partition iid but of power_law" in capsys.readouterr().err
 
 
 def test_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
-"""Arguments of what a script has a choice of (methods, sources): each method or source declares its own."""
+"""Arguments of what a script has a choice of (methods, rules, sources): each method or source declares its own."""
 
 from __future__ import annotations
 
 from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from utils.args import Group, number
 from utils.errors import UserError
@@ -25,9 +25,11 @@ class Argument:
 
 
 class Reader(Protocol):
-    """Anything with arguments of its own: a federated method, a source of images."""
+    """What has arguments of its own: a federated method, a partition rule, a source of images."""
 
-    arguments: ClassVar[dict[str, Argument]]
+    @property
+    def arguments(self) -> Mapping[str, Argument]:
+        """Its arguments, by their names on the command line."""
 
 
 def add_arguments_of(group: Group, readers: Mapping[str, Any]) -> None:
@@ -61,8 +63,13 @@ def check_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) ->
             raise UserError(f"--{name} is not an argument of --{choice} {chosen} but of {', '.join(who)}; omit it")
 
 
+def arguments_of(reader: Reader, args: Namespace) -> dict[str, Any]:
+    """The values of a reader's arguments, which are set in `args` too where they were not given."""
+    values = {name: getattr(args, name, argument.default) for name, argument in reader.arguments.items()}
+    vars(args).update(values)
+    return values
+
+
 def read_arguments(reader: Reader, args: Namespace) -> None:
-    """Set a reader's arguments as its attributes, and in `args` too where they were not given."""
-    for name, argument in reader.arguments.items():
-        setattr(args, name, getattr(args, name, argument.default))
-        setattr(reader, name, getattr(args, name))
+    """Set the values of a reader's arguments as its attributes, and in `args` too where they were not given."""
+    vars(reader).update(arguments_of(reader, args))

@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from network.partition.rules import PARTITIONERS
-from network.partition.without_alpha import natural
+from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto
+from utils.arguments import add_arguments_of, arguments_of, check_arguments
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
 from utils.streams import generator
 
-# What rules take besides, by the names of their arguments.
-_OPTIONS = {"shards": ("shards_per_client",), "split_groups": ("clients_per_group", "client_share")}
 PARTITION_FILE = "partition.json"
 # Beyond these bounds, where nothing depends on alpha any more, numbers that are computed from it over- and underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
@@ -120,7 +118,7 @@ def deal(
 ) -> Partition:  # fmt: skip
     """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `dirichlet.paper`.
 
-    `options` are what the rule takes besides, see `_OPTIONS`.
+    `options` are of the rule's own arguments; those that are not given have their defaults.
     """
     client_of = PARTITIONERS[rule](groups, n_clients, alpha, generator("partition", seed), min_size, **options)
     origin = {"rule": rule, "alpha": alpha, "min_client_ds_len": min_size, "rand_seed": seed, **options}
@@ -131,31 +129,29 @@ def add_partition(parser: Parser) -> None:
     """`--partition` and what it goes by."""
     add = parser.group("partition").add_argument
     add("--partition", choices=PARTITIONERS, default="paper", help="rule by which groups are dealt to clients")
-    add("--alpha", type=alpha, default=0.1,
-        help="Dirichlet concentration, 0 with dirichlet_hsu alone; iid, shards and natural do not use it")  # fmt: skip
+    without = ", ".join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)
+    text = f"Dirichlet concentration, 0 with dirichlet_hsu alone; {without} do not use it"
+    add("--alpha", type=alpha, default=0.1, help=text)
     add("--n_clients", type=number_or_auto, default=25,
         help="number of clients; auto: one for each group of --partition natural")  # fmt: skip
     add("--min_client_ds_len", type=POSITIVE_INT,
         help="least images per client; default: the published number of the rule, or less where the data is too small "
         "for it")  # fmt: skip
-    add("--shards_per_client", type=POSITIVE_INT, default=2, help="pieces per client of --partition shards")
-    add("--clients_per_group", type=_counts, metavar="N,N,…",
-        help="clients that share each group of --partition split_groups; default: as many in all")  # fmt: skip
-    add("--client_share", type=number(float, above=0, most=1), default=1.0,
-        help="of its group that a client of --partition split_groups has, at most")  # fmt: skip
+    add_arguments_of(parser.group("partition"), PARTITIONERS)
 
 
-def _counts(text: str) -> list[int]:
-    """An argparse type: whole numbers with commas between them."""
-    return [number(int, least=0)(each) for each in text.split(",")]
+def settle_rule(args: Namespace) -> None:
+    """Fill in those of the rule's own arguments that were not given; UserError for an argument of another rule."""
+    check_arguments(args, PARTITIONERS, "partition")
+    arguments_of(PARTITIONERS[args.partition], args)
 
 
 def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Partition:
     """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
-    options = {name: getattr(args, name) for name in _OPTIONS.get(rule, ())}
+    options = arguments_of(PARTITIONERS[rule], args)
     n_clients = args.n_clients
     if n_clients is None:
-        if PARTITIONERS[rule] is not natural:
+        if not PARTITIONERS[rule].client_per_group:
             raise UserError(f"--n_clients auto is for --partition natural, not {rule}; give a number")
         n_clients = len(np.unique(groups[groups >= 0]))
     return deal(rule, groups, n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)

@@ -6,8 +6,9 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from datasets.tasks import BOXES, CLASS
 from network.partition.dealing import Partition, deal_as_asked, digest, read_partition
 from network.partition.objects import commonest_objects
 from network.partition.rules import PARTITIONERS
+from utils.arguments import Argument
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_json
 
@@ -38,9 +40,6 @@ _SAVED: dict[str, Callable[[Any], bool]] = {
     "n_clusters": lambda value: isinstance(value, int) and value > 0,
     "features": lambda value: value is None or isinstance(value, str),
     "min_client_ds_len": lambda value: value is None or isinstance(value, int),
-    "shards_per_client": lambda value: isinstance(value, int) and value > 0,
-    "clients_per_group": lambda value: value is None or isinstance(value, list),
-    "client_share": lambda value: isinstance(value, float) and 0 < value <= 1,
 }
 
 
@@ -242,12 +241,29 @@ def partition_of(args: Namespace, data: TaskData) -> Partition:
             "read; partition anew"
         )
     args.n_clients = partition.n_clients
-    for name, fits in _SAVED.items():
-        if name in partition.origin:
-            if not fits(partition.origin[name]):
-                raise UserError(f"{args.partition_file}: {name} {partition.origin[name]!r} is none; partition anew")
-            setattr(args, name, partition.origin[name])
+    _take_over(args, partition, _SAVED)
+    of_rule = PARTITIONERS[args.partition].arguments
+    _take_over(args, partition, {name: partial(_fits, argument) for name, argument in of_rule.items()})
     return replace(partition, origin={**partition.origin, "partition_file": str(args.partition_file)})
+
+
+def _take_over(args: Namespace, partition: Partition, checks: Mapping[str, Callable[[Any], bool]]) -> None:
+    """Set arguments to what a saved partition says of them; UserError where that does not pass the argument's check."""
+    for name, fits in checks.items():
+        if name in partition.origin:
+            value = partition.origin[name]
+            if not fits(value):
+                raise UserError(f"{args.partition_file}: {name} {value!r} is none; partition anew")
+            setattr(args, name, value)
+
+
+def _fits(argument: Argument, value: Any) -> bool:
+    """Whether the command line can give this value to an argument."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        return value == argument.default or argument.kind(text) == value
+    except (ArgumentTypeError, ValueError):
+        return False
 
 
 def _read_origin(task: str, folder: Path) -> dict[str, Any]:

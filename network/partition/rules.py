@@ -14,28 +14,75 @@ images plus clients times groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from network.partition.dirichlet import dirichlet_hsu, dirichlet_per_class, equal_size, paper, quantity_skew
 from network.partition.without_alpha import commonest_object, iid, natural, one_group, shards, split_groups
+from utils.args import POSITIVE_INT, number
+from utils.arguments import Argument
 from utils.registry import Registry
 
-Partitioner = Callable[..., np.ndarray]
-PARTITIONERS: Registry[Partitioner] = {
-    "paper": paper, "equal_size": equal_size, "dirichlet_hsu": dirichlet_hsu,
-    "dirichlet_per_class": dirichlet_per_class, "shards": shards, "natural": natural,
-    "by_building": natural,  # its former name
-    "quantity_skew": quantity_skew, "iid": iid, "one_group": one_group, "split_groups": split_groups,
-    "commonest_object": commonest_object,
-}  # fmt: skip
-WITHOUT_ALPHA = {
-    "shards",
-    "natural",
-    "by_building",
-    "iid",
-    "one_group",
-    "split_groups",
-    "commonest_object",
-}  # the rules in which alpha has no part
+
+@dataclass(frozen=True)
+class Rule:
+    """A partitioner, and what there is to know of it.
+
+    Attributes:
+        deal: the partitioner.
+        arguments: its own, of the command line, by the names under which `deal` takes them.
+        uses_alpha: whether alpha has a part in it.
+        client_per_group: whether `--n_clients auto`, as many clients as groups, makes sense.
+    """
+
+    deal: Callable[..., np.ndarray]
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    uses_alpha: bool = True
+    client_per_group: bool = False
+
+    def __call__(
+        self,
+        groups: np.ndarray,
+        n_clients: int,
+        alpha: float,
+        rng: np.random.Generator,
+        min_size: int | None = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """Each image's client, as of `dirichlet.paper`; `options` are values of `arguments`, which have defaults."""
+        defaults = {name: argument.default for name, argument in self.arguments.items()}
+        return self.deal(groups, n_clients, alpha, rng, min_size, **defaults | options)
+
+
+def counts(text: str) -> list[int]:
+    """An argparse type: whole numbers with commas between them."""
+    return [number(int, least=0)(each) for each in text.split(",")]
+
+
+PARTITIONERS: Registry[Rule] = {
+    "paper": Rule(paper),
+    "equal_size": Rule(equal_size),
+    "dirichlet_hsu": Rule(dirichlet_hsu),
+    "dirichlet_per_class": Rule(dirichlet_per_class),
+    "shards": Rule(shards, {"shards_per_client": Argument(2, "pieces per client", POSITIVE_INT)}, uses_alpha=False),
+    "natural": Rule(natural, uses_alpha=False, client_per_group=True),
+    "by_building": Rule(natural, uses_alpha=False, client_per_group=True),  # its former name
+    "quantity_skew": Rule(quantity_skew),
+    "iid": Rule(iid, uses_alpha=False),
+    "one_group": Rule(one_group, uses_alpha=False),
+    "split_groups": Rule(
+        split_groups,
+        {
+            "clients_per_group": Argument(
+                None, "clients that share each group, such as 1,3,2,4; default: as many in all", counts
+            ),
+            "client_share": Argument(1.0, "most of its group that a client has", number(float, above=0, most=1)),
+        },
+        uses_alpha=False,
+    ),
+    "commonest_object": Rule(commonest_object, uses_alpha=False),
+}
+WITHOUT_ALPHA = frozenset(name for name, rule in PARTITIONERS.items() if not rule.uses_alpha)

@@ -13,16 +13,21 @@ from utils.errors import UserError
 
 
 def shards(
-    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
-    shards_per_client: int = 2,
-) -> np.ndarray:  # fmt: skip
+    groups: np.ndarray,
+    n_clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    min_size: int | None = None,
+    *,
+    shards_per_client: int,
+) -> np.ndarray:
     """Images sorted by group, cut into equal shards, some to each client: McMahan et al. 2017 (arXiv 1602.05629).
 
     A client of two shards has images of few groups. All images are dealt, in numbers that differ by a shard's
     rounding. Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
 
     >>> groups = np.repeat(np.arange(10), 100)
-    >>> client_of = shards(groups, 10, 1.0, np.random.default_rng(0))
+    >>> client_of = shards(groups, 10, 1.0, np.random.default_rng(0), shards_per_client=2)
     >>> max(len(set(groups[client_of == client])) for client in range(10))
     2
     """
@@ -127,21 +132,28 @@ def one_group(
 
 
 def split_groups(
-    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None,
-    clients_per_group: Sequence[int] | None = None, client_share: float = 1.0,
-) -> np.ndarray:  # fmt: skip
+    groups: np.ndarray,
+    n_clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    min_size: int | None = None,
+    *,
+    clients_per_group: Sequence[int] | None,
+    client_share: float,
+) -> np.ndarray:
     """Each client has a part of one group, drawn at random: clients of one domain, several to a domain.
 
     As FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, each a tenth of them.
 
     Args:
-        clients_per_group: how many clients share each group, in the order of the groups' numbers; without it all groups
-            have as many, but for one.
+        clients_per_group: how many clients share each group, in the order of the groups' numbers; None for as many in
+            all, but for one.
         client_share: of its group that a client has, or an equal share where that would be less.
 
     Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
 
-    >>> client_of = split_groups(np.repeat([0, 1], [60, 40]), 3, 1.0, np.random.default_rng(0), None, [2, 1], 0.25)
+    >>> groups, shares = np.repeat([0, 1], [60, 40]), {"clients_per_group": [2, 1], "client_share": 0.25}
+    >>> client_of = split_groups(groups, 3, 1.0, np.random.default_rng(0), **shares)
     >>> np.bincount(client_of[:60] + 1).tolist(), np.bincount(client_of[60:] + 1).tolist()
     ([30, 15, 15], [30, 0, 0, 10])
     """

@@ -36,12 +36,21 @@ def test_numbers_of_jobs() -> None:
 
 
 def test_arguments_of_some_methods_vary_these_alone() -> None:
-    reads = {"fedavg": {"clients_per_round"}, "fedamp": {"clients_per_round", "lam"}, "moon": {"mu"}}
+    of_methods = {"fedavg": {"clients_per_round"}, "fedamp": {"clients_per_round", "lam"}, "moon": {"mu"}}
+    reads = {"method": of_methods}
     jobs = grid(axes={"momentum": ["0", "0.9"], "lam": ["1", "2", "3"]}, reads=reads).federated()
     assert len(jobs) == 2 * 3 * 5 * (2 + 2 * 3) == len({job.name for job in jobs})
     assert {said(job).get("lam") for job in jobs if said(job)["method"] == "fedavg"} == {None}
     # What none of the sweep's methods reads is left for the script to refuse.
     assert {said(job).get("mu") for job in grid(axes={"mu": ["1"]}, reads=reads).federated()} == {"1"}
+
+
+def test_arguments_of_some_partition_rules_vary_these_alone() -> None:
+    reads = {"partition": {"paper": (), "shards": ("shards_per_client",)}}
+    axes = {"shards_per_client": ["2", "4"], "partition": ["paper", "shards"]}
+    jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], splits=["iid"]).federated()
+    found = [(said(job)["partition"], said(job).get("shards_per_client")) for job in jobs]
+    assert found == [("paper", None), ("shards", "2"), ("shards", "4")]
 
 
 @pytest.mark.parametrize("changes", [{}, {"n_clusters": [8, 16], "axes": {"init_lr": ["0.1", "1"]}}])

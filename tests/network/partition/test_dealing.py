@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.dealing import Partition, add_partition, deal, deal_as_asked, read_partition
+from network.partition.dealing import Partition, add_partition, deal, deal_as_asked, read_partition, settle_rule
 from network.partition.saved_partition import client_column, clients
 from utils.args import Parser
 from utils.errors import UserError
@@ -108,6 +108,17 @@ def test_arguments_reach_the_rule() -> None:
     args = parser.parse_args(["--partition", "equal_size", "--n_clients", "5", "--min_client_ds_len", "17"])
     with pytest.raises(UserError, match="fewer than 17"):
         deal_as_asked(Namespace(**vars(args), rand_seed=3), GROUPS, args.partition)
+
+
+def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refused() -> None:
+    parser = Parser("")
+    add_partition(parser)
+    args = parser.parse_args(["--partition", "split_groups"])
+    settle_rule(args)
+    assert (args.clients_per_group, args.client_share) == (None, 1.0) and "shards_per_client" not in args
+    args = parser.parse_args(["--partition", "split_groups", "--shards_per_client", "2"])
+    with pytest.raises(UserError, match="--shards_per_client is not an argument of --partition split_groups but of"):
+        settle_rule(args)
 
 
 def test_the_same_seed_deals_the_same_and_another_does_not() -> None:

@@ -66,8 +66,7 @@ def arguments(assignments: Path, **changes: object) -> Namespace:
     """Those of `test_fed.py` that bear on the partition."""
     given = {
         "type": "embedding_based", "task": "normal", "partition": "equal_size", "alpha": 0.5, "n_clients": 4,
-        "n_clusters": 5, "min_client_ds_len": None, "shards_per_client": 2, "rand_seed": 1, "partition_file": None,
-        "features": None,
+        "n_clusters": 5, "min_client_ds_len": None, "rand_seed": 1, "partition_file": None, "features": None,
         "assignment_files_path": assignments,
     }  # fmt: skip
     return Namespace(**given | changes)
@@ -187,6 +186,29 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
     assert [getattr(args, name) for name in names] == [getattr(first, name) for name in names]
     assert args.rand_seed == 9
     assert again.origin == {**made.origin, "partition_file": str(tmp_path / "run")}
+
+
+@pytest.mark.parametrize(
+    "rule, given, broken",
+    [
+        ("shards", {"shards_per_client": 3}, {"shards_per_client": 0}),
+        ("shards", {"shards_per_client": 3}, {"shards_per_client": "../3"}),
+        ("split_groups", {"clients_per_group": [2, 2, 0, 0, 0], "client_share": 0.5}, {"clients_per_group": [2, -2]}),
+        ("split_groups", {}, {"client_share": 2.0}),
+    ],
+)
+def test_a_saved_partition_brings_its_rules_arguments_along(
+    data: TaskData, assignments: Path, tmp_path: Path, rule: str, given: dict, broken: dict
+) -> None:
+    made = partition_of(arguments(assignments, partition=rule, **given), data)
+    made.save(tmp_path / "run")
+    args = arguments(assignments, partition_file=tmp_path / "run")
+    partition_of(args, data)
+    assert {name: getattr(args, name) for name in given} == given
+    [name] = broken
+    replace(made, origin={**made.origin, **broken}).save(tmp_path / "broken")
+    with pytest.raises(UserError, match=f"{name} .* is none; partition anew"):
+        partition_of(arguments(assignments, partition_file=tmp_path / "broken"), data)
 
 
 def test_a_partition_of_other_images_is_refused(data: TaskData, assignments: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from utils.errors import UserError
 def test_mcmahans_shards() -> None:
     # 60,000 digits in 200 shards of 300, two for each of 100 clients.
     groups = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 6000))
-    client_of = by_shards(groups, 100, 1.0, np.random.default_rng(0))
+    client_of = by_shards(groups, 100, 1.0, np.random.default_rng(0), shards_per_client=2)
     counts = group_counts(client_of, groups, 100)
     assert (counts.sum(axis=1) == 600).all()
     assert (counts > 0).sum(axis=1).max() == 2
@@ -74,7 +73,11 @@ def test_clients_of_one_group_and_one_of_all() -> None:
 
 def test_parts_of_groups_by_hand() -> None:
     groups = np.random.default_rng(0).permutation(np.repeat([3, 5, 9, 11], [100, 50, 40, 30]))
-    deal = partial(split_groups, groups, 10, 1.0, np.random.default_rng(1), None)
+    rng = np.random.default_rng(1)
+
+    def deal(clients_per_group: list[int] | None = None, client_share: float = 1.0) -> np.ndarray:
+        return split_groups(groups, 10, 1.0, rng, clients_per_group=clients_per_group, client_share=client_share)
+
     counts = group_counts(deal([3, 2, 2, 3], 0.2), groups, 10)[:, [3, 5, 9, 11]]
     assert counts.sum(axis=0).tolist() == [60, 20, 16, 18]
     assert counts.max(axis=1).tolist() == [20] * 3 + [10] * 2 + [8] * 2 + [6] * 3
