@@ -22,17 +22,14 @@ def parse_args() -> Namespace:
     from datasets.tasks import TASKS
     from models.features import features_kind
     from network.algorithms import ALGORITHMS
-    from network.batch_norm import BATCH_NORMS
     from network.partition.dealing import add_partition, settle_rule
     from network.partition.groups import split_type
-    from network.settings import add_local_settings, settle_local_work
+    from network.settings import add_federation, settle_local_work
     from utils.arguments import add_arguments_of, check_arguments
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     model, partition, output = (parser.group(title) for title in ("model", "partition", "output"))
-    model.add_argument("--batch_norm", choices=BATCH_NORMS, default="averaged",
-                       help="local: each client keeps its own; group: replaced by group norm")  # fmt: skip
     add_init_model(parser)
     model.add_flag("--start_warm", False, "start from the central model instead of the initial one")
     model.add_argument("--trained_model_dir", type=Path, default=Path("trained_models"),
@@ -48,12 +45,11 @@ def parse_args() -> Namespace:
     clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters that there must be")
     clusters.add_argument("--features", type=features_kind,
                           help="what the clusters must be of; default: whatever they are of")  # fmt: skip
-    add_local_settings(parser)
+    add_federation(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add_arguments_of(parser.group("method"), ALGORITHMS)
     add_data(parser)
     output.add_flag("--plot_distribution", True, "draw what each client has")
-    output.add_argument("--evaluate_every", type=POSITIVE_INT, default=1, help="rounds between evaluations of models")
     add_progress(parser, "rounds", "continue the newest run with these arguments")
     add_compute(parser)
     args = parser.parse_args()

@@ -4,45 +4,22 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from utils.args import (
-    POSITIVE,
-    POSITIVE_INT,
-    Parser,
-    add_compute,
-    add_data,
-    add_init_model,
-    add_model,
-    add_progress,
-    number,
-)
+from utils.args import Parser, add_compute, add_data, add_init_model, add_model, add_progress
 from utils.errors import UserError, run_script
 
 
 def parse_args() -> Namespace:
     """The command line."""
-    from datasets.augmentation import add_augment
     from datasets.tasks import TASKS
-    from models.parts import add_part
+    from models.settings import TrainSettings
+    from utils.settings import add_settings
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     add_init_model(parser)
     text = "folder for the trained models and their checkpoints"
     parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
-    group = parser.group("training")
-    add = group.add_argument
-    add("--n_epochs", type=POSITIVE_INT, default=100, help="number of epochs in all")
-    add("--batch_size", type=POSITIVE_INT, default=16, help="images per step")
-    add("--init_lr", type=POSITIVE, default=1e-1, help="initial learning rate")
-    add("--lr_schedule", choices=("plateau", "one_cycle"), default="plateau",
-        help="how the learning rate changes: on plateaus, as published, or up to --init_lr and down again")  # fmt: skip
-    add("--lr_decay_rate", type=number(float, above=0, most=1), default=0.95, help="decay per epoch on a plateau")
-    add("--no_improvement_tolerance", type=POSITIVE_INT, default=5, help="epochs without improvement before the decay")
-    group.add_flag("--use_adam", False, "Adam instead of SGD")
-    add_part(group)
-    add_augment(group)
-    add("--val_fraction", type=number(float, above=0, most=0.9), default=0.1,
-        help="share of the training images to validate on")  # fmt: skip
+    add_settings(parser, TrainSettings, "training")
     add_data(parser)
     add_progress(parser, "epochs", "continue from the checkpoint")
     add_compute(parser)
@@ -56,9 +33,10 @@ def main() -> None:
     from datasets.task_data import TaskData
     from models.precision import set_precision
     from models.report import measure_trivial, report_held_out
+    from models.settings import TrainSettings
     from models.task_model import ModelConfig, init_file, load_model, make_initial_model
     from models.threads import set_threads
-    from models.training import CentralTraining, TrainSettings, best_file, checkpoint_file, early_file
+    from models.training import CentralTraining, best_file, checkpoint_file, early_file
     from utils import plots
     from utils.files import locked
     from utils.runs import Run
@@ -79,13 +57,7 @@ def main() -> None:
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     set_threads(model, data, args.batch_size)
-    settings = TrainSettings(
-        n_epochs=2 if args.test_mode else args.n_epochs, batch_size=args.batch_size, init_lr=args.init_lr,
-        lr_decay_rate=args.lr_decay_rate, no_improvement_tolerance=args.no_improvement_tolerance,
-        use_adam=args.use_adam, val_fraction=args.val_fraction, rand_seed=args.rand_seed,
-        lr_schedule=args.lr_schedule, train=args.train, encoder_lr_factor=args.encoder_lr_factor,
-        augment=args.augment,
-    )  # fmt: skip
+    settings = TrainSettings.of(args)
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from utils.args import Group
+from utils.arguments import Argument
 from utils.registry import Registry
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 _MARGIN = 8  # of crop_flip: an eighth of the side, the 4 pixels of 32 that are usual for CIFAR
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of torchvision's RandomResizedCrop
-
-
-def add_augment(group: Group) -> None:
-    """`--augment`."""
-    text = "how images are changed in training, with their targets"
-    group.add_argument("--augment", choices=AUGMENTS, default="none", help=text)
 
 
 def _whole(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -65,6 +59,7 @@ def _resized(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 AUGMENTS: Registry[Callable[[int, int, np.random.Generator], np.ndarray] | None] = {
     "none": None, "flip": _whole, "crop_flip": _shifted, "resized_crop": _resized,
 }  # fmt: skip
+AUGMENT = Argument("none", "how images are changed in training, with their targets", choices=tuple(AUGMENTS))
 
 
 def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:

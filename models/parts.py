@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from utils.args import POSITIVE, Group
+from utils.args import POSITIVE
+from utils.arguments import Argument
 
 if TYPE_CHECKING:
     from torch import nn
@@ -14,14 +15,12 @@ if TYPE_CHECKING:
 # What `--train` trains, by the path of its module.
 PARTS = {"all": "", "decoder": "decoder", "head": "decoder.head"}
 _ENCODER = "encoder."
-
-
-def add_part(group: Group) -> None:
-    """`--train` and `--encoder_lr_factor`."""
-    text = "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged"
-    group.add_argument("--train", choices=tuple(PARTS), default="all", help=text)
-    text = "learning rate of the encoder over that of the rest"
-    group.add_argument("--encoder_lr_factor", type=POSITIVE, default=1.0, help=text)
+TRAIN = Argument(
+    "all",
+    "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged",
+    choices=tuple(PARTS),
+)
+ENCODER_LR_FACTOR = Argument(1.0, "learning rate of the encoder over that of the rest", POSITIVE)
 
 
 def is_within(part: str, name: str) -> bool:

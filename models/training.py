@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ from losses import LOSSES
 from models.costs import model_costs, peak_memory
 from models.evaluation import evaluate, mean_values
 from models.parts import PARTS, is_within, lr_factor, train_part
+from models.settings import TrainSettings
 from models.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -27,24 +28,6 @@ from utils.streams import derived_seed, generator
 
 # How long the model trains that is kept for measuring how far clients' gradients point apart.
 EARLY_STEPS = 200
-
-
-@dataclass(frozen=True)
-class TrainSettings:
-    """How a model is trained; the names are those of `train_centralized_task_model.py`'s arguments."""
-
-    n_epochs: int
-    batch_size: int
-    init_lr: float
-    lr_decay_rate: float
-    no_improvement_tolerance: int
-    use_adam: bool
-    val_fraction: float
-    rand_seed: int
-    lr_schedule: str = "plateau"
-    train: str = "all"
-    encoder_lr_factor: float = 1.0
-    augment: str = "none"
 
 
 def checkpoint_file(folder: Path, task: str, use_cbam: bool) -> Path:

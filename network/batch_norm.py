@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from utils.arguments import Argument
 from utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
 
     from models.task_model import TaskModel
 
-BATCH_NORMS = ("averaged", "local", "group")
+BATCH_NORM = Argument(
+    "averaged",
+    "local: each client keeps its own; group: replaced by group norm",
+    choices=("averaged", "local", "group"),
+)
 
 
 def batch_norm_tensors(model: nn.Module) -> frozenset[str]:

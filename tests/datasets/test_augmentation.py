@@ -17,8 +17,9 @@ from datasets.augmentation import AUGMENTS, augmented
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS, Task, get_task
+from models.settings import TrainSettings
 from models.task_model import ModelConfig, TaskModel
-from models.training import CentralTraining, TrainSettings
+from models.training import CentralTraining
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
 from network.federated_data import FederatedData
@@ -177,7 +178,7 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
 def test_central_training_draws_by_seed_epoch_and_step(data: TaskData, tmp_path: Path) -> None:
     ends = []
     for seed, kind in ((0, "flip"), (0, "flip"), (1, "flip"), (0, "none")):
-        settings = TrainSettings(1, 8, 0.05, 0.9, 5, False, 0.2, seed, augment=kind)
+        settings = TrainSettings(seed, n_epochs=1, batch_size=8, init_lr=0.05, val_fraction=0.2, augment=kind)
         files = [tmp_path / f"{len(ends)}{name}" for name in ("last", "best", "early")]
         training = CentralTraining(model_of(), data, settings, Accelerator(cpu=True), *files)
         training.run(lambda history: None)

@@ -15,8 +15,9 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.parts import PARTS, in_eval_mode, train_part
+from models.settings import TrainSettings
 from models.task_model import ModelConfig, TaskModel
-from models.training import CentralTraining, TrainSettings
+from models.training import CentralTraining
 from network.algorithms import ALGORITHMS
 from network.client import Phase
 from network.federated_data import FederatedData
@@ -169,7 +170,7 @@ def test_scaffold_finds_the_gradient_of_a_slower_encoder(tmp_path: Path, monkeyp
 # Central training
 
 
-SETTINGS = TrainSettings(1, 8, 0.05, 0.9, 5, False, 0.2, 0)
+SETTINGS = TrainSettings(0, n_epochs=1, batch_size=8, init_lr=0.05, val_fraction=0.2)
 
 
 def central(data: TaskData, folder: Path, settings: TrainSettings, model: TaskModel) -> CentralTraining:

@@ -22,10 +22,10 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models import training
+from models.settings import TrainSettings
 from models.task_model import ModelConfig, TaskModel, load_model
 from models.training import (
     CentralTraining,
-    TrainSettings,
     best_file,
     checkpoint_file,
     early_file,

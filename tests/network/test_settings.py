@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from network.settings import LocalSettings, settle_local_work
+from network.settings import LocalSettings, SimulationSettings, add_federation, settle_local_work
 from tests.network import quadratic as q
+from utils.args import Parser
 from utils.errors import UserError
 
 
@@ -35,3 +36,13 @@ def test_local_epochs_become_whole_batches() -> None:
     settings = replace(q.SETTINGS, local_epochs=3, batch_size=8)
     # 3 epochs of 8, 10 and 13 images are 3, 3.75 and 4.875 batches of 8, and of 2 images 3 of 2.
     assert [settings.steps(n) for n in (8, 10, 13, 2)] == [3, 4, 5, 3]
+
+
+def test_every_setting_is_an_argument_or_given_by_the_script() -> None:
+    parser = Parser("")
+    add_federation(parser)
+    args = parser.parse_args([])
+    settle_local_work(args)
+    args.test_mode, args.rand_seed, args.checkpoint_every = False, 7, 3
+    assert LocalSettings.of(args) == LocalSettings()
+    assert SimulationSettings.of(args) == SimulationSettings(7, checkpoint_every=3)

@@ -256,7 +256,7 @@ class ToyData(q.QuadraticData):
 
 def accuracy(data: ToyData, folder: Path, name: str, **more: object) -> float:
     """Of a federation of two clients on held-out points."""
-    settings = LocalSettings(16, 20, 1, 6, 0.1, 0.0, "none", 1.0, 5)
+    settings = LocalSettings(n_rounds=6, sgd_per_epoch=20, lr_schedule="none")
     clients, held_out = (np.array_split(part, 2) for part in (np.arange(N_TRAIN), data.test))
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.table), np.int64))
     algorithm, how = ALGORITHMS[name](Namespace(**more)), SimulationSettings(0, evaluate_every=6)
