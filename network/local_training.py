@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 class LocalTraining:
     """Takes clients through the phases of a method, all of them at once.
 
+    Each client's `local_update` runs up to its next `yield Phase(…)`; then all take the steps of that phase together:
+
+        client 0   local_update ┐              ┌ local_update ┐              ┌ local_update
+        client 1   local_update ┤ phase: steps ┤ local_update ┤ phase: steps ┤ local_update
+        client 2   local_update ┘              └ local_update ┘              └ local_update
+
     Clients that train side by side take as many steps as each other. Batches of different sizes are filled up to the
     largest with images that no loss counts; batch norm would see them, so that with it all must be of one size.
 
