@@ -122,7 +122,7 @@ class Condition:
         self._teacher = DiffusionTeacher(kept.settings, data.table, data.device, _PASSES)
         self._photographs = Photographs(
             data.table, kept.settings.diffusion_size, data.device, kept.settings.blank_images
-        )  # fmt: skip
+        )
 
     @torch.no_grad()
     def asked(self, local: ClientContext) -> dict[str, Tensor]:

@@ -57,9 +57,11 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
         raise UserError(f"{folder}: its server has no whole model to be probed; give another --run") from error
     commonest = np.bincount(labels[train]).argmax()
     return {
-        "accuracy": probe(model, data, train, test, inverse_penalty), "untrained": untrained,
-        "trivial": float((labels[test] == commonest).mean()), "n_test": len(test),
-    }  # fmt: skip
+        "accuracy": probe(model, data, train, test, inverse_penalty),
+        "untrained": untrained,
+        "trivial": float((labels[test] == commonest).mean()),
+        "n_test": len(test),
+    }
 
 
 def probe(model: TaskModel, data: TaskData, train: np.ndarray, test: np.ndarray, inverse_penalty: float) -> float:

@@ -30,9 +30,15 @@ _COLUMNS = {
 
 
 def report_partition(
-    partition: Partition, held_out: Sequence[np.ndarray], data: TaskData, uneven: Mapping[str, float], run: Run,
-    title: str, kind: str, draw: bool,
-) -> None:  # fmt: skip
+    partition: Partition,
+    held_out: Sequence[np.ndarray],
+    data: TaskData,
+    uneven: Mapping[str, float],
+    run: Run,
+    title: str,
+    kind: str,
+    draw: bool,
+) -> None:
     """Save the partition and its `heterogeneity.json`, print how uneven it is, and draw what each client has if asked.
 
     To be called by the main process.

@@ -99,10 +99,11 @@ class Simulation:
             if not self.rows:
                 self._finish_round(0, {LOSS: float("nan"), STEPS: 0, **dict.fromkeys(TRAFFIC, 0), "seconds": 0.0})
             with progress.bar(
-                range(len(self.rows) - 1, self.local_settings.n_rounds), unit="round",
+                range(len(self.rows) - 1, self.local_settings.n_rounds),
+                unit="round",
                 desc=f"{type(self.algorithm).__name__} {self.data.images.task.name}",
                 shown=self.accelerator.is_main_process,
-            ) as bar:  # fmt: skip
+            ) as bar:
                 for round in bar:
                     start = time.perf_counter()
                     row = self._train_round(round)

@@ -65,7 +65,7 @@ class ClientStates:
 
     def __init__(
         self, folder: Path, own: Collection[int], n_clients: int, device: torch.device, memory: int = MEMORY
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.own, self.n_clients = sorted(own), n_clients
         self._folder, self._device, self.memory = folder, device, memory
         self._version = 0

@@ -83,7 +83,7 @@ class Trainer:
 
     def train(
         self, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
-    ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:  # fmt: skip
+    ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:
         """A round of this process's clients: each one's upload with its mean loss, and the first step of infinite loss.
 
         That step, from 0, is a number on the device, -1 if there is none; a finite loss with an upload that is not
@@ -104,7 +104,7 @@ class Trainer:
 
     def _train(
         self, clients: Sequence[int], turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
-    ) -> list[ClientContext]:  # fmt: skip
+    ) -> list[ClientContext]:
         """Train clients at once."""
         space, at_work = self._workspace(len(clients)), []
         for client, tensors in zip(clients, space.tensors, strict=True):

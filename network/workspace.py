@@ -140,7 +140,7 @@ def set_training(module: nn.Module, n_images: int, part: str) -> None:
 
 def workspace(
     model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False, part: str = ""
-) -> Workspace:  # fmt: skip
+) -> Workspace:
     """The model itself for n = 1; else n copies, stacked where the network can be and by vmap where it cannot."""
     if n == 1:
         return OneCopy(model, compiled, part)

@@ -28,7 +28,7 @@ class Centralized(FedAvg):
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, ClientRound]:  # fmt: skip
+    ) -> dict[int, ClientRound]:
         """One turn with everything, in the place of the first client's."""
         n_steps = sum(turn.n_steps for turn in super().turns(clients, settings, rng).values())
         return {0: ClientRound(np.concatenate(clients), n_steps, 1.0, 1.0)}

@@ -56,9 +56,13 @@ class FedAMP(FedAvg):
         return False
 
     def start_round(
-        self, model: nn.Module, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], states: ClientStates,
+        self,
+        model: nn.Module,
+        turns: Mapping[int, ClientRound],
+        server: Mapping[str, Tensor],
+        states: ClientStates,
         total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:  # fmt: skip
+    ) -> dict[str, float]:
         """Make u_i, in the state of each client of the round; returns how much the clients count in their own."""
         import torch
 
@@ -97,7 +101,7 @@ class FedAMP(FedAvg):
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """The client's whole model, and u_i, which the processes here take from what they keep for clients."""
         whole = sum(server[name].nbytes for name in trained)
         return whole, whole
@@ -114,9 +118,11 @@ class FedAMP(FedAvg):
         weights /= others.clamp(min=1.0)[:, None]
         weights[own] = 1.0 - others.clamp(max=1.0)
         return weights, {
-            "squared_distance": mean, "own_weight": float(weights[own].mean()), "clients_mixed": len(clients),
+            "squared_distance": mean,
+            "own_weight": float(weights[own].mean()),
+            "clients_mixed": len(clients),
             "clients_capped": int((others > 1.0).sum()),
-        }  # fmt: skip
+        }
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
         """How much of other models there was in u_i, and how often the others' weights were scaled down."""
@@ -143,7 +149,7 @@ class FedAMP(FedAvg):
 
 def _squared_distances(
     models: Tensor, states: ClientStates, model_of: Callable[[int], Tensor], total: Callable[[Tensor], Tensor]
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """|w_i - w_j|^2 of B models (B, P) to those of all N clients, (B, N); each process looks at its own clients'."""
     distances = models.new_zeros(len(models), states.n_clients)
     apart = models.new_empty(models.shape)  # once for all: allocated for every model, it would fragment the memory

@@ -60,21 +60,23 @@ class FedAvg:
     arguments: ClassVar[dict[str, Argument]] = {
         "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
         "client_sampling": Argument(
-            None, "how the clients of a round are chosen; default: uniform, or systematic with --virtual_client_size",
+            None,
+            "how the clients of a round are chosen; default: uniform, or systematic with --virtual_client_size",
             choices=tuple(SAMPLERS),
         ),
         "virtual_client_size": Argument(
             None, "images of a client's turn, in place of its local epochs or steps; default: all it has", POSITIVE_INT
         ),
         "importance_reweighting": Argument(
-            NONE, "FedIR: images count by how much more often the target has their class, or cluster, than the client",
+            NONE,
+            "FedIR: images count by how much more often the target has their class, or cluster, than the client",
             choices=(NONE, CLASS, CLUSTER),
         ),
         "importance_target": Argument(
             POPULATION, "whose shares of classes or clusters it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
         ),
         "importance_bound": Argument(None, "the most an image can count; default: no bound", number(float, above=1)),
-    }  # fmt: skip
+    }
     personal: ClassVar[bool] = False
     title: ClassVar[str] = ""
     clients_per_round: int | None
@@ -148,7 +150,7 @@ class FedAvg:
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, ClientRound]:  # fmt: skip
+    ) -> dict[int, ClientRound]:
         """Who takes part in a round, and with what."""
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
@@ -164,9 +166,13 @@ class FedAvg:
         return turns
 
     def start_round(
-        self, model: nn.Module, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], states: ClientStates,
+        self,
+        model: nn.Module,
+        turns: Mapping[int, ClientRound],
+        server: Mapping[str, Tensor],
+        states: ClientStates,
         total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:  # fmt: skip
+    ) -> dict[str, float]:
         """What the server does before clients train; `total` adds a tensor up over all processes, which all call it.
 
         Returns what there is to tell of it, the same in all processes: further columns of the round's metrics.
@@ -215,7 +221,7 @@ class FedAvg:
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """Bytes that a client, whose upload has `sent`, sends and gets in a round.
 
         `shared` are the names that travel, of those that are `trained`. What the server keeps beside the model counts

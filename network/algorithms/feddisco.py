@@ -34,9 +34,10 @@ class FedDisco(ByKind):
     arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
         "discrepancy_weight": Argument(0.5, "how much less a client counts for its discrepancy", NON_NEGATIVE),
         "discrepancy_offset": Argument(0.1, "what is added to every client's weight", NON_NEGATIVE),
-        "discrepancy_target": Argument(UNIFORM, "shares that clients' are compared with",
-                                       choices=(UNIFORM, POPULATION)),
-    }  # fmt: skip
+        "discrepancy_target": Argument(
+            UNIFORM, "shares that clients' are compared with", choices=(UNIFORM, POPULATION)
+        ),
+    }
     discrepancy_weight: float
     discrepancy_offset: float
     discrepancy_target: str
@@ -51,7 +52,7 @@ class FedDisco(ByKind):
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, ClientRound]:  # fmt: skip
+    ) -> dict[int, ClientRound]:
         """FedAvg's turns with other weights, of the same sum."""
         turns = super().turns(clients, settings, rng)
         weights = np.array([turn.weight for turn in turns.values()], float)

@@ -86,7 +86,7 @@ class FedProto(ByKind):
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """Clients get the prototypes as well."""
         return super().traffic(sent, server, [*shared, SUMS, COUNTS], trained)
 

@@ -33,11 +33,12 @@ class FedRCL(ByKind):
 
     arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
         "temperature": Argument(0.05, "temperature of the contrast", POSITIVE),
-        "relaxation_threshold": Argument(0.7, "cosine above which images of a kind are pushed apart",
-                                         number(float, least=-1, most=1)),
+        "relaxation_threshold": Argument(
+            0.7, "cosine above which images of a kind are pushed apart", number(float, least=-1, most=1)
+        ),
         "contrast_weight": Argument(1.0, "weight of the contrast of kinds", NON_NEGATIVE),
         "relaxation_weight": Argument(1.0, "weight of what pushes images of a kind apart", NON_NEGATIVE),
-    }  # fmt: skip
+    }
     temperature: float
     relaxation_threshold: float
     contrast_weight: float

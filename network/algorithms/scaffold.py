@@ -91,7 +91,7 @@ class Scaffold(FedAvg):
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """Clients get c as well."""
         controls = [f"control.{name}" for name in shared if f"control.{name}" in server]
         return super().traffic(sent, server, [*shared, *controls], trained)

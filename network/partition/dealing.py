@@ -57,9 +57,7 @@ class Partition:
         """Images of each client, (clients,)."""
         return np.bincount(self.client_of[self.client_of >= 0], minlength=self.n_clients)
 
-    def save(
-        self, folder: Path, image_ids: Sequence[str] | None = None, classes: np.ndarray | None = None
-    ) -> None:  # fmt: skip
+    def save(self, folder: Path, image_ids: Sequence[str] | None = None, classes: np.ndarray | None = None) -> None:
         """Write the partition into a folder, which `read_partition` and `network.partition.saved_partition` read.
 
         `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client,
@@ -113,9 +111,14 @@ def read_partition(path: Path) -> Partition:
 
 
 def deal(
-    rule: str, groups: np.ndarray, n_clients: int, alpha: float, seed: int, min_size: int | None = None,
+    rule: str,
+    groups: np.ndarray,
+    n_clients: int,
+    alpha: float,
+    seed: int,
+    min_size: int | None = None,
     **options: Any,
-) -> Partition:  # fmt: skip
+) -> Partition:
     """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `dirichlet.paper`.
 
     `options` are of the rule's own arguments; those that are not given have their defaults.

@@ -21,7 +21,7 @@ _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 
 def paper(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use the data up.
 
     The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the
@@ -67,7 +67,7 @@ def paper(
 
 def equal_size(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """q_k ~ Dirichlet(alpha * group ratios) with equal sizes, so that only the mixture of groups varies.
 
     Clients have N // n_clients images each. The drawn q are fitted to the groups for all clients at once
@@ -84,7 +84,7 @@ def equal_size(
 
 def dirichlet_hsu(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Equal sizes, and every single image drawn from its client's q, as in the papers that the rule comes from.
 
     q ~ Dir(alpha * prior) and categorical labels from q: Hsu et al. 2019 (arXiv 1909.06335), section 3. Without
@@ -105,7 +105,7 @@ def dirichlet_hsu(
 
 def dirichlet_per_class(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """For each group p ~ Dir(alpha) over the clients, which get these shares of it: Li et al. 2022 (arXiv 2102.02079).
 
     As in the published code of NIID-Bench, a client that has an equal share of all images gets nothing of the groups
@@ -135,7 +135,7 @@ def dirichlet_per_class(
 
 def quantity_skew(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Sizes ~ Dir(alpha) and images at random: the quantity skew of Li et al. 2022 (arXiv 2102.02079).
 
     Drawn again, a bounded number of times, until each client has `min_size` images. All images are dealt. Arguments
@@ -157,9 +157,7 @@ def quantity_skew(
     return hand_out(groups, order, owners_of(counts, capacity))
 
 
-def _least_sizes(
-    total: int, n_clients: int, min_size: int | None, published: int, numbers: int
-) -> Iterator[int]:  # fmt: skip
+def _least_sizes(total: int, n_clients: int, min_size: int | None, published: int, numbers: int) -> Iterator[int]:
     """The least client size that each of a bounded number of draws, of so many `numbers` each, has to meet.
 
     That is `min_size`; without one it is the `published` size or half of an equal share, whichever is less, and half
@@ -179,7 +177,7 @@ def _least_sizes(
 
 def _large_enough(
     draw: Callable[[], np.ndarray], capacity: np.ndarray, n_clients: int, alpha: float, min_size: int | None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The first counts (clients, groups) drawn in which every client has enough images; UserError without any."""
     best = 0
     for least in _least_sizes(capacity.sum(), n_clients, min_size, _NIID_MIN_SIZE, n_clients * len(capacity)):
@@ -195,9 +193,13 @@ def _large_enough(
 
 
 def _of_equal_size(
-    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None,
+    groups: np.ndarray,
+    n_clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    min_size: int | None,
     counted: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Clients of N // n_clients images, q ~ Dir(alpha * group ratios), with counts (clients, groups) by `counted`."""
     order, capacity = shuffled(groups, n_clients, rng)
     log_shares = log_dirichlet(alpha * capacity / capacity.sum(), n_clients, rng)

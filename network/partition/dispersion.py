@@ -29,7 +29,7 @@ _CHUNK = 64
 
 def gradient_dispersion(
     model: nn.Module, data: TaskData, clients: Sequence[np.ndarray], accelerator: Accelerator
-) -> float:  # fmt: skip
+) -> float:
     """V = sum_k p_k |g_k - g|^2 / |g|^2 from each client's mean gradient g_k of the task's loss at `model`.
 
     p_k are the clients' shares of the images and g = sum_k p_k g_k the gradient of all of them: FedAvg's weights.

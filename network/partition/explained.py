@@ -99,8 +99,10 @@ def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> N
     """Say and draw the shares of `target_explained`, with a warning where the clusters know little of their task."""
     clusters, ceiling = found[CLUSTERS], found[CEILING]
     beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
-    print(f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
-          f"{ceiling:.2f}")  # fmt: skip
+    print(
+        f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
+        f"{ceiling:.2f}"
+    )
     if clusters < ENOUGH * ceiling:
         print("The clusters explain less than half of what is possible; a split by them follows the task little.\n"
               "Train the central model longer, or cluster --features target.")  # fmt: skip

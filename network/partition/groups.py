@@ -116,9 +116,14 @@ def within(groups: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def save_assignments(
-    folder: Path, data: TaskData, features: str, assignments: np.ndarray, centres: np.ndarray, n_clusters: int,
+    folder: Path,
+    data: TaskData,
+    features: str,
+    assignments: np.ndarray,
+    centres: np.ndarray,
+    n_clusters: int,
     reduced: Path,
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Write a task's clusters as `read_assignments` takes them; returns the arrays' files.
 
     Args:
@@ -150,9 +155,13 @@ def save_assignments(
 
 
 def read_assignments(
-    task: str, table: Table, folder: Path, n_clusters: int | None = None, for_test: bool = False,
+    task: str,
+    table: Table,
+    folder: Path,
+    n_clusters: int | None = None,
+    for_test: bool = False,
     features: str | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
     Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters

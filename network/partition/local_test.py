@@ -18,7 +18,7 @@ from utils.streams import generator
 
 def deal_held_out(
     clients: Sequence[np.ndarray], groups: np.ndarray, held_out_groups: np.ndarray, seed: int
-) -> list[np.ndarray]:  # fmt: skip
+) -> list[np.ndarray]:
     """Deal the held-out images of each group over the clients, in proportion to their training images of the group.
 
     Within a group the shares are rounded by largest remainder, with ties and the images themselves drawn by the

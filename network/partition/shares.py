@@ -77,7 +77,7 @@ def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.n
 
 def fill(
     log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, whole: Callable[[int, np.ndarray], np.ndarray]
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Whole counts (clients, groups) with the row sums `sizes` and no column sum above `capacity`.
 
     Clients take turns, because what one finds depends on what those before it left; `whole(n, shares)` splits n images
@@ -91,9 +91,7 @@ def fill(
     return counts
 
 
-def fit(
-    log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:  # fmt: skip
+def fit(log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Whole counts as of `fill`, with no client before another; which images are left over is left to chance.
 
     A Dirichlet draw is a row of independent Beta draws in whatever order its parts are taken: the share of the first
@@ -144,7 +142,7 @@ def _with_sum(n: int, log_odds: np.ndarray, lacking: np.ndarray) -> np.ndarray:
 
 def _split(
     n: int, log_shares: np.ndarray, left: np.ndarray, whole: Callable[[int, np.ndarray], np.ndarray]
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Whole numbers with the sum n, none above `left`; what is above it is split among the others in their shares."""
     counts = np.zeros(len(left), np.int64)
     while n > 0:

@@ -54,9 +54,7 @@ def similarity_tables(clusterings: Mapping[str, np.ndarray]) -> tuple[pd.DataFra
     return _table(clusterings, adjusted_mutual_info_score), _table(clusterings, transport_distance)
 
 
-def _table(
-    clusterings: Mapping[str, np.ndarray], measure: Callable[[np.ndarray, np.ndarray], float]
-) -> pd.DataFrame:  # fmt: skip
+def _table(clusterings: Mapping[str, np.ndarray], measure: Callable[[np.ndarray, np.ndarray], float]) -> pd.DataFrame:
     names = list(clusterings)
     values = np.zeros((len(names), len(names)))
     for i, first in enumerate(clusterings.values()):

@@ -44,7 +44,7 @@ def shards(
 
 def natural(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Whole groups: what belongs to one building, point, user or place by nature stays with one client.
 
     With as many clients as groups each gets one, in their order. Where there are more groups, they go in random order
@@ -69,7 +69,7 @@ def natural(
 
 def commonest_object(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The first group to the first client, the next to the second, and all that is left to the last.
 
     FedCV's rule for detection (arXiv 2111.11066) on the groups of `--type object_based`, which are numbered from the
@@ -91,7 +91,7 @@ def commonest_object(
 
 def iid(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """All images at random, in equal numbers (up to one); alpha has no part in it. Errors as for `dirichlet.paper`.
 
     >>> np.bincount(iid(np.zeros(11, int), 2, 1.0, np.random.default_rng(0))).tolist()
@@ -103,7 +103,7 @@ def iid(
 
 def one_group(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """All clients but the last have one group each, and the last one has the population's mixture: equal sizes.
 
     The second setting of FedDifRC (arXiv 2507.06482), six clients of one class and one of all; which classes these are
