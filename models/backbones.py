@@ -67,9 +67,13 @@ class StagedEncoder(Encoder):
     """
 
     def __init__(
-        self, stages: Sequence[nn.Module], map_channels: Sequence[int], statistics: Sequence[Sequence[float]],
-        vector: nn.Module | None = None, out_features: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        stages: Sequence[nn.Module],
+        map_channels: Sequence[int],
+        statistics: Sequence[Sequence[float]],
+        vector: nn.Module | None = None,
+        out_features: int | None = None,
+    ) -> None:
         super().__init__(nn.Sequential(*stages), out_features or map_channels[-1], statistics)
         self.map_channels = tuple(map_channels)
         self.vector = vector or _mean_of_map()

@@ -161,9 +161,7 @@ def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
     return 1 - inner / (union + _EPSILON) + (outer - union) / (outer + _EPSILON)
 
 
-def mean_detections(
-    targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, image_size: int
-) -> Tensor:  # fmt: skip
+def mean_detections(targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, image_size: int) -> Tensor:
     """An output (1, A, C + 8) that ignores the image, from batches of targets and their validity.
 
     Each point predicts how often it belonged to an object of each class, and the mean box and centredness that it then

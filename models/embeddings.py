@@ -145,9 +145,11 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
         runs = [fit_kmeans(points[s], number, seed, i).predict(points) for i, s in enumerate(samples, start=1)]
         agreement = [adjusted_rand_score(*pair) for pair in combinations(runs, 2)]
         silhouette = silhouette_score(
-            points, found.labels_, sample_size=min(len(points), _SILHOUETTES),
+            points,
+            found.labels_,
+            sample_size=min(len(points), _SILHOUETTES),
             random_state=derived_seed("silhouette", seed),
-        )  # fmt: skip
+        )
         rows.append(
             {
                 "n_clusters": number,

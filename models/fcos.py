@@ -38,7 +38,7 @@ class FCOSDecoder(nn.Module):
 
     def __init__(
         self, skip_channels: Sequence[int], n_classes: int, image_size: int, channels: int = 64, n_convs: int = 4
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         finest = finest_stride(image_size)
         self._used = slice(finest.bit_length() - 2, None)  # skip map i has the stride 2 << i

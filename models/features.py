@@ -132,8 +132,10 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
             torch.manual_seed(derived_seed("random_network", 0))
             network: Any = timm.create_model(name, pretrained=pretrained, num_classes=0).eval().to(device)
     except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know
-        raise UserError(f"--features {kind}: timm has no such network or its weights could not be downloaded "
-                        f"({' '.join(str(error).split())[:200]})") from error  # fmt: skip
+        raise UserError(
+            f"--features {kind}: timm has no such network or its weights could not be downloaded "
+            f"({' '.join(str(error).split())[:200]})"
+        ) from error
     size = int(
         getattr(network, "head_hidden_size", network.num_features)
     )  # some have a layer between pooling and classes

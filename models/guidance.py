@@ -50,7 +50,7 @@ class Photographs:
 
     def __init__(
         self, table: Table, size: int, device: torch.device, blank: bool = False, few: int | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         packed, unreadable = load_packed(table, RGB, size)
         self.table, self.few, self._packed, self._device, self._blank = table, few, packed, device, blank
         self.rows = np.arange(len(table)) if few is None else evenly(np.arange(len(table)), few)
@@ -178,7 +178,7 @@ def _components(total: Tensor, products: Tensor, n: int, k: int) -> tuple[Tensor
 
 def _passes(
     teacher: Teacher, photographs: Photographs, rows: np.ndarray, columns: np.ndarray, title: str
-) -> Iterator[tuple[list[Tensor], Tensor]]:  # fmt: skip
+) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Batch after batch the maps of these columns (n, m) of the images at `rows`, and which of them are their own."""
     for at in progress.bar(_blocks(np.arange(len(rows))), desc=title, unit="batch"):
         own, start = columns[at].ravel() == teacher.columns - 1, 0
@@ -188,9 +188,13 @@ def _passes(
 
 
 def vectors_of(
-    teacher: Teacher, basis: Basis, images: Tensor, rows: np.ndarray, columns: np.ndarray,
+    teacher: Teacher,
+    basis: Basis,
+    images: Tensor,
+    rows: np.ndarray,
+    columns: np.ndarray,
     condition: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The vectors (B, n, d) of some columns (B, n) of images; arguments as for `Teacher.maps`."""
     own = torch.from_numpy((columns == teacher.columns - 1).ravel().astype(np.int64)).to(images.device)
     parts, start = [], 0
@@ -201,7 +205,7 @@ def vectors_of(
 
 def make_guidance(
     folder: Path, teacher: Teacher, settings: TeacherSettings, photographs: Photographs, accelerator: Accelerator
-) -> tuple[np.ndarray, Basis]:  # fmt: skip
+) -> tuple[np.ndarray, Basis]:
     """Fill a folder with the vectors of all images, or go on where that was stopped; returns them and the basis.
 
     Several processes take turns with the blocks of images; each finds the same basis, and so the same numbers come out

@@ -19,7 +19,7 @@ _JUDGED, _NEIGHBOURS = 2000, 5  # training and held-out images at most, and neig
 
 def report_guidance(
     features: np.ndarray, basis: Basis, teacher: Teacher, photographs: Photographs, folder: Path
-) -> dict[str, float]:  # fmt: skip
+) -> dict[str, float]:
     """Draw what the teacher sees, and how its vectors lie; returns and prints the values.
 
     Args:
@@ -59,7 +59,7 @@ def cosines(features: np.ndarray, positive: np.ndarray, rows: np.ndarray) -> tup
 
 def neighbours(
     features: np.ndarray, basis: Basis, teacher: Teacher, photographs: Photographs
-) -> dict[str, dict[str, float]]:  # fmt: skip
+) -> dict[str, dict[str, float]]:
     """How often the nearest training images name a held-out image's class, by kind of vector and layer.
 
     An image's own vector may have been made with the text of its class, and then contains the answer; the vector with

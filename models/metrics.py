@@ -129,7 +129,7 @@ def _ssim(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     seen, true = (torch.where(valid, values.float(), 0.0) for values in (output, target))
     _, similarity = structural_similarity_index_measure(
         seen, true, data_range=1.0, reduction="none", return_full_image=True
-    )  # fmt: skip
+    )
     masked = F.max_pool2d((~valid).float(), _SSIM_WINDOW, stride=1, padding=_SSIM_WINDOW // 2)
     return _counted_sums(masked == 0, similarity)
 

@@ -83,9 +83,7 @@ def _fit(embeddings: np.ndarray, fit_on: np.ndarray, n_components: int) -> tuple
     return Projection(mean, components.astype(dtype, copy=False)), total
 
 
-def _eigenvectors(
-    blocks: Callable[[], Iterable[np.ndarray]], side: int, n_vectors: int, total: float
-) -> np.ndarray:  # fmt: skip
+def _eigenvectors(blocks: Callable[[], Iterable[np.ndarray]], side: int, n_vectors: int, total: float) -> np.ndarray:
     """The leading eigenvectors (side, n_vectors) of the sum of block @ block.T, whose trace is `total`.
 
     Exact where that matrix is small. A large one is never formed: LOBPCG (Knyazev 2001, SIAM Journal on Scientific

@@ -33,9 +33,15 @@ class MapDecoder(nn.Module):
     """
 
     def __init__(
-        self, decoder: nn.Module, embedding_shape: tuple[int, int, int], out_channels: int, image_size: int,
-        kernel_size: int, norm: str, activation: str,
-    ) -> None:  # fmt: skip
+        self,
+        decoder: nn.Module,
+        embedding_shape: tuple[int, int, int],
+        out_channels: int,
+        image_size: int,
+        kernel_size: int,
+        norm: str,
+        activation: str,
+    ) -> None:
         super().__init__()
         if norm == "group":
             with_group_norms(decoder)
@@ -57,7 +63,7 @@ class UNet(MapDecoder):
 
     def __init__(
         self, map_channels: Sequence[int], out_channels: int, image_size: int, norm: str, activation: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         widths = _UNET[-len(map_channels) :]
         decoder = UnetDecoder((3, *map_channels), widths, len(widths))
         super().__init__(decoder, (widths[-1], image_size, image_size), out_channels, image_size, 3, norm, activation)
@@ -71,7 +77,7 @@ class DeepLabV3Plus(MapDecoder):
 
     def __init__(
         self, map_channels: Sequence[int], out_channels: int, image_size: int, norm: str, activation: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         depth = len(map_channels)
         if depth < 3:
             raise UserError("--decoder deeplabv3plus needs maps at strides 2, 4 and 8 at least; give another --encoder")

@@ -78,8 +78,7 @@ def add_teacher(parser: Parser) -> None:
     add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
     add("--timestep", type=number(int, least=0, most=_STEPS - 1), default=150,
         help="step of the noise in an image's own features")  # fmt: skip
-    add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4],
-        help="blocks of the decoder, the deepest is 1")  # fmt: skip
+    add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4], help="blocks of the decoder, the deepest is 1")
     add("--prompts", choices=PROMPTS, default="class",
         help="what the teacher is asked: the classes' names, or neutral texts that know no class")  # fmt: skip
     add("--n_negatives", type=POSITIVE_INT,
@@ -224,10 +223,12 @@ def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...]
     own = np.where(labels >= 0, labels, n_classes)[:, None]
     if n_negatives is None or n_negatives >= n_classes - 1:
         return texts, np.hstack([np.tile(np.arange(n_classes), (n, 1)), own]), labels.copy()
-    drawn = np.stack([
-        generator("negatives", seed, name).permutation(np.delete(np.arange(n_classes), max(label, 0)))[:n_negatives]
-        for name, label in zip(table.image_ids, labels.tolist(), strict=True)
-    ])  # fmt: skip
+    drawn = np.stack(
+        [
+            generator("negatives", seed, name).permutation(np.delete(np.arange(n_classes), max(label, 0)))[:n_negatives]
+            for name, label in zip(table.image_ids, labels.tolist(), strict=True)
+        ]
+    )
     return texts, np.hstack([np.maximum(labels, 0)[:, None], drawn, own]), np.where(labels >= 0, 0, -1)
 
 
