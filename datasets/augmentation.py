@@ -97,9 +97,7 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
     return Batch(images, target, nearest(batch.valid))
 
 
-def _moved_boxes(
-    boxes: Tensor, valid: Tensor, frames: Tensor, mirrored: Tensor, size: int
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+def _moved_boxes(boxes: Tensor, valid: Tensor, frames: Tensor, mirrored: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Boxes (B, M, 5) within frames (B, 4), and which (B, M) count."""
     import torch
 

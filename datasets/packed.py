@@ -252,7 +252,7 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
 
 def _packer(
     table: Table, encoding: Encoding, size: int
-) -> tuple[tuple[int, ...], Callable[[int], np.ndarray], BoxPacker | None]:  # fmt: skip
+) -> tuple[tuple[int, ...], Callable[[int], np.ndarray], BoxPacker | None]:
     """The shape of an image's packed values, what makes them of its row, and what knows of boxes, if they are these."""
     if encoding.boxes:
         boxes = BoxPacker(table, size)

@@ -33,12 +33,8 @@ _INATURALIST = "https://ml-inat-competition-datasets.s3.amazonaws.com/2017"
 # By the source that reads them. `landmarks` and `office_caltech` are no plain downloads; see docs/data.md.
 # The authors of COCO, NYUv2 and iNaturalist 2017's metadata publish no sums: these are the ones several projects check.
 PUBLIC: dict[str, tuple[File, ...]] = {
-    "cifar10": (
-        File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
-    ),
-    "cifar100": (
-        File("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
-    ),
+    "cifar10": (File("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+    "cifar100": (File("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
     "arrays": (  # HAM10000 as DermaMNIST
         File("https://zenodo.org/records/10519652/files/dermamnist.npz", "0744692d530f8e62ec473284d019b0c7", False),
     ),
@@ -61,10 +57,11 @@ PUBLIC: dict[str, tuple[File, ...]] = {
     "nyu": (
         File(
             "http://horatio.cs.nyu.edu/mit/silberman/nyu_depth_v2/nyu_depth_v2_labeled.mat",
-            "520609c519fba3ba5ac58c8fefcc3530", archive=False,
+            "520609c519fba3ba5ac58c8fefcc3530",
+            archive=False,
         ),
     ),
-}  # fmt: skip
+}
 
 
 def fetch(source: str, data_path: Path, dry_run: bool = False) -> None:

@@ -165,7 +165,7 @@ ROLES = {
     "board": Role((0.3, 0.5), (0.0, 0.45), (0.06, 0.95)),
     "screen": Role((0.5, 0.7), (0.1, 0.6), (0.03, 0.3), "plain checker noise", (0.1, 0.3), (0.0, 0.5)),
     "glow": Role((0.08, 0.16), (0.05, 0.3), (0.85, 1.0), emission=(2.0, 4.0)),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,20 @@ class Cifar10(Source):
 
     arguments: ClassVar[dict[str, Argument]] = {
         "long_tail": Argument(
-            None, "rho of the long-tailed set: the largest class of the training part has rho times the images of the "
-            "smallest", number(float, least=1)
+            None,
+            "rho of the long-tailed set: the largest class of the training part has rho times the images of the "
+            "smallest",
+            number(float, least=1),
         ),
         "split_file": replace(SPLIT_ARGUMENTS["split_file"], text="csv of the training images' clients, of v1.1"),
-    }  # fmt: skip
+    }
     long_tail: float | None
     split_file: str | None
     subfolder: ClassVar[str] = "cifar-10-batches-bin"
     records: ClassVar[Mapping[str, int]] = {
-        **{f"data_batch_{batch}.bin": 10_000 for batch in range(1, 6)}, "test_batch.bin": 10_000
-    }  # fmt: skip
+        **{f"data_batch_{batch}.bin": 10_000 for batch in range(1, 6)},
+        "test_batch.bin": 10_000,
+    }
     # The bytes before a record's pixels, with the files of their names; the last one is the class, others are groups.
     names: ClassVar[Mapping[str, str]] = {CLASS: "batches.meta.txt"}
 

@@ -19,7 +19,7 @@ from datasets.sources.labels import (
     class_set,
     groups_of_names,
     read_categories,
-)  # fmt: skip
+)
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import PLACE, mask_of
 from datasets.sources.source import Source
@@ -99,7 +99,7 @@ class Coco(Source):
         boxes = boxes[boxes["image"].isin(rows[RGB.domain])].reset_index(drop=True)
         amounts = pd.crosstab(boxes["image"], boxes[CLASS]).reindex(
             index=rows[RGB.domain], columns=range(len(classes.names)), fill_value=0
-        )  # fmt: skip
+        )
         groups = groups_of_names(rows[RGB.domain], self.group_pattern)
         rows[CLASS] = [class_of_image(row, classes.names, self.class_of_image) for row in amounts.to_numpy()]
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
@@ -144,9 +144,7 @@ class Coco(Source):
             yield photograph
 
 
-def _from_instances(
-    path: Path, folder: Path, part: str, names: dict[int, str], faults: list[str]
-) -> list[_Photograph]:  # fmt: skip
+def _from_instances(path: Path, folder: Path, part: str, names: dict[int, str], faults: list[str]) -> list[_Photograph]:
     """The photographs of an instances file; adds its categories to `names`."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -44,10 +44,12 @@ class INaturalist(Source):
             None, "keep classes with so many training images at least, and so many of each", POSITIVE_INT
         ),
         "max_cell": Argument(
-            None, "most images of a cell of the natural groups cell_<number>: the training images by place",
-            POSITIVE_INT, nargs="+",
+            None,
+            "most images of a cell of the natural groups cell_<number>: the training images by place",
+            POSITIVE_INT,
+            nargs="+",
         ),
-    } | SPLIT_ARGUMENTS  # fmt: skip
+    } | SPLIT_ARGUMENTS
     image_folder: str
     year: str
     images_per_class: int | None

@@ -18,10 +18,11 @@ from utils.errors import UserError
 
 CLASS_OF_IMAGE = {
     "class_of_image": Argument(
-        "commonest", "an image's class: its commonest category, or the one with the lowest id as in FedCV",
+        "commonest",
+        "an image's class: its commonest category, or the one with the lowest id as in FedCV",
         choices=("commonest", "lowest"),
     )
-}  # fmt: skip
+}
 MASK_CLASSES = {
     "mask_classes": Argument(None, "file of the masks' categories: a name per line, `id: name` lines, or a .yaml"),
     "void_ids": Argument((), "ids of the masks that count nowhere", number(int, least=0, most=65535), nargs="+"),

@@ -39,10 +39,11 @@ class Landmarks(Source):
         "clean_file": Argument("train_clean.csv", "csv of the columns landmark_id and images"),
         "attribution_file": Argument("train_attribution.csv", "csv of the columns id and author"),
         "filtering": Argument(
-            "none", "keep large landmarks and users only, by filters run until nothing changes, or once",
+            "none",
+            "keep large landmarks and users only, by filters run until nothing changes, or once",
             choices=("none", "fixed_point", "once"),
         ),
-    } | SPLIT_ARGUMENTS  # fmt: skip
+    } | SPLIT_ARGUMENTS
     image_folder: str
     clean_file: str
     attribution_file: str

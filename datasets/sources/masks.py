@@ -18,7 +18,7 @@ from datasets.sources.labels import (
     class_set,
     groups_of_names,
     read_categories,
-)  # fmt: skip
+)
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.source import Source
 from datasets.table import PART, PARTS, Found
@@ -85,9 +85,7 @@ class Masks(Source):
         rows = pd.concat([rows, groups], axis=1)
         if set(rows[PART]) == {""}:
             rows = rows.drop(columns=PART)
-        about = self.about(
-            domains=(RGB.domain, MASK), groups=tuple(groups), classes={CLASS: classes, MASK: classes}
-        )  # fmt: skip
+        about = self.about(domains=(RGB.domain, MASK), groups=tuple(groups), classes={CLASS: classes, MASK: classes})
         return Found(rows, about, faults)
 
     def _voc(self) -> Iterator[tuple[str, str, str]]:

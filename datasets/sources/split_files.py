@@ -37,16 +37,14 @@ def read_split(path: Path, part: str, client_column: str = USER) -> pd.DataFrame
         rows = rows.assign(user_id=users)[[USER, "image_id", CLASS]]
         if not rows[CLASS].str.fullmatch(r"\d{1,9}").all():
             raise ValueError("class must be a whole number")
-        if (twice := rows["image_id"][rows["image_id"].duplicated()].tolist()):  # fmt: skip
+        if twice := rows["image_id"][rows["image_id"].duplicated()].tolist():
             raise ValueError(f"image {twice[0]} stands there twice")
     except (OSError, KeyError, ValueError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a split file with image_id and class ({error})") from error
     return rows.assign(**{CLASS: rows[CLASS].astype(int), PART: part})
 
 
-def read_splits(
-    data_path: Path, split_file: str, test_file: str | None, client_column: str = USER
-) -> pd.DataFrame:  # fmt: skip
+def read_splits(data_path: Path, split_file: str, test_file: str | None, client_column: str = USER) -> pd.DataFrame:
     """Both files' rows, without images that are in both (those are trained on: they would leak into the test)."""
     train = read_split(data_path / split_file, "train", client_column)
     if test_file is None:
@@ -63,7 +61,7 @@ def check_classes(rows: pd.DataFrame, known: Mapping[str, str], split_file: str)
     """
     found = pd.DataFrame({"name": rows["image_id"].map(known), CLASS: rows[CLASS]}).dropna().drop_duplicates()
     for column, other in ((CLASS, "name"), ("name", CLASS)):
-        if (twice := found[column][found[column].duplicated()].tolist()):  # fmt: skip
+        if twice := found[column][found[column].duplicated()].tolist():
             values = ", ".join(map(str, found[other][found[column] == twice[0]].tolist()[:3]))
             raise UserError(
                 f"{split_file}: its {column} {twice[0]} stands for several of the data's ({values}); "

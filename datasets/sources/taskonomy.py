@@ -175,9 +175,7 @@ def depth_limit(metres: float = 20.0) -> dict[str, float]:
     return {DEPTH.domain: DEPTH_METRE * metres}
 
 
-def find_views(
-    data_path: Path, buildings: Sequence[str], domains: Sequence[str]
-) -> tuple[pd.DataFrame, list[str]]:  # fmt: skip
+def find_views(data_path: Path, buildings: Sequence[str], domains: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """The views of `buildings` that have a scene class and a file of each domain, and the files that fail them.
 
     Returns a table (a column for each domain, `place`, `building`, `point`) and the missing or unreadable files.
@@ -223,9 +221,7 @@ def needed_domains(tasks: Sequence[str]) -> list[str]:
 
 def available_tasks(data_path: Path) -> list[str]:
     """The tasks whose folders lie in the data folder."""
-    return [
-        name for name in TASKS if all((data_path / d / "taskonomy").is_dir() for d in needed_domains([name]))
-    ]  # fmt: skip
+    return [name for name in TASKS if all((data_path / d / "taskonomy").is_dir() for d in needed_domains([name]))]
 
 
 def scene_classes(data_path: Path, building: str) -> tuple[dict[View, int], list[str]]:
