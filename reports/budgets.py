@@ -59,7 +59,7 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
 
 def budget_tables(
     result_path: Path, metric: str, at_rounds: Sequence[int], at_batches: Sequence[int]
-) -> dict[str, pd.DataFrame]:  # fmt: skip
+) -> dict[str, pd.DataFrame]:
     """`acc_at_round`, `acc_at_batch` and `rounds_to`, without those that would be empty; none without the metric."""
     try:
         progress = read_progress(result_path, metric)
@@ -151,7 +151,7 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
 
 def _table(
     progress: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, float]], text: Callable[[pd.Series], str]
-) -> pd.DataFrame:  # fmt: skip
+) -> pd.DataFrame:
     """A row per task, setting and alpha: `cells` of each seed's run, put into words by `text`."""
     rows = []
     for (task, setting, alpha), part in progress.groupby(["task", "setting", "alpha"], sort=False, dropna=False):

@@ -61,9 +61,11 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     arguments = differing(part, [name for name in part if name.startswith(_ARGUMENT)], ["model"])
     order = {name: rank for rank, name in enumerate([*SPLITS, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
-        _ROW, key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),
-        na_position="first", kind="stable",
-    )  # fmt: skip
+        _ROW,
+        key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),
+        na_position="first",
+        kind="stable",
+    )
     rows = []
     for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
         row = dict(zip([*_ROW, *arguments], setting, strict=True))
@@ -84,9 +86,15 @@ def _federated_rows(args: Mapping[str, Any], last: Mapping[str, float], names: l
 
 
 def _row(
-    args: Mapping[str, Any], values: Mapping[str, float], *, data: str, model: str, split: str = "",
-    alpha: float | None = None, others: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    args: Mapping[str, Any],
+    values: Mapping[str, float],
+    *,
+    data: str,
+    model: str,
+    split: str = "",
+    alpha: float | None = None,
+    others: bool = False,
+) -> dict[str, Any]:
     said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
     further = {f"{_ARGUMENT}{name}": str(value) for name, value in args.items() if others and name not in said}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}

@@ -139,8 +139,10 @@ def report_page(result_path: Path) -> str:
 def _tables(result_path: Path) -> list[Path]:
     """The CSV files of `tables/`, those that `make_tables.py` writes first and in the order of `_TABLES`."""
     ranks = list(_TABLES)
-    return sorted((result_path / "tables").glob("*.csv"),
-                  key=lambda path: (ranks.index(kind) if (kind := _kind(path)) else len(ranks), path.name))  # fmt: skip
+    return sorted(
+        (result_path / "tables").glob("*.csv"),
+        key=lambda path: (ranks.index(kind) if (kind := _kind(path)) else len(ranks), path.name),
+    )
 
 
 def _kind(path: Path) -> str | None:
@@ -196,9 +198,10 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
         first = min(run.args.get("rand_seed", 0) for run in members)
         figures = [
             _figure(path, f"{run.name}: {path.stem}", _RUN_FIGURE)
-            for run in members if run.args.get("rand_seed", 0) == first
+            for run in members
+            if run.args.get("rand_seed", 0) == first
             for path in sorted(run.path.glob("figures/*.png"))
-        ]  # fmt: skip
+        ]
         if figures:
             title = f"{stage} {task}".strip()
             yield Part(title, _id("run-figures", title), figures=figures)

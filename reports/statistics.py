@@ -45,7 +45,7 @@ def bootstrap(values: ArrayLike) -> tuple[float, float]:
         return np.nan, np.nan
     found = stats.bootstrap(
         (numbers,), np.mean, confidence_level=_CONFIDENCE, method="percentile", n_resamples=9999, rng=0
-    ).confidence_interval  # fmt: skip
+    ).confidence_interval
     return float(found.low), float(found.high)
 
 

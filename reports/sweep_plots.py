@@ -309,8 +309,10 @@ def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:
     handles: list[Artist] = [
         Patch(color=colour, label=_named(task)) for task, colour in zip(tasks, palette(len(tasks)), strict=True)
     ]
-    handles += [Line2D([], [], color="grey", ls="", marker=marker, label=f"{kind}-based split")
-                for kind, marker in (("class", "o"), ("embedding", "^"))]  # fmt: skip
+    handles += [
+        Line2D([], [], color="grey", ls="", marker=marker, label=f"{kind}-based split")
+        for kind, marker in (("class", "o"), ("embedding", "^"))
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
     figure.suptitle("What a split costs on the clients' own data, against measures of its partition before training")
     return save(figure, path)

@@ -183,15 +183,19 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
 
 def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Losses and skew of the same seeds' runs under the three kinds of partition, a row per split that has losses."""
-    skew = {f"{kind}_{name}": runs[name].mean()
-            for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), SKEW)}  # fmt: skip
+    skew = {
+        f"{kind}_{name}": runs[name].mean()
+        for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), SKEW)
+    }
     for split in SPLITS:
         column = f"{split}_loss"
         if embedding[column].notna().any():
             losses = {
-                "class": of_class[column], "embedding": embedding[column], "iid": iid[column].reindex(embedding.index),
+                "class": of_class[column],
+                "embedding": embedding[column],
+                "iid": iid[column].reindex(embedding.index),
                 "trivial": embedding[f"{split}_trivial"],
-            }  # fmt: skip
+            }
             about = {"split": split, "model": embedding[f"{split}_model"].iloc[0]}
             yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
 

@@ -17,9 +17,14 @@ _BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of the progress
 
 
 def fill(
-    path: Path, shape: tuple[int, ...], dtype: DTypeLike, inputs: str, blocks: Sequence[np.ndarray],
-    work: Callable[[np.memmap, np.ndarray], Any], title: str,
-) -> list[Any]:  # fmt: skip
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    inputs: str,
+    blocks: Sequence[np.ndarray],
+    work: Callable[[np.memmap, np.ndarray], Any],
+    title: str,
+) -> list[Any]:
     """Make the `.npy` file `path` by `work(array, rows)` for each block of rows; other rows are 0.
 
     Until it is complete the array lies in `<name>.part.npy`; `<name>.filled.json` says from what and how far it is

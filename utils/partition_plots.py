@@ -106,8 +106,9 @@ def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], title: str, path:
     n = len(next(iter(tables.values()))[0])
     figure = Figure((len(tables) * (2.6 + 0.55 * n), 2.0 + 0.5 * n), layout="constrained")
     figure.suptitle(title)
-    for axes, (measure, (table, colours)) in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables.items(),
-                                               strict=True):  # fmt: skip
+    for axes, (measure, (table, colours)) in zip(
+        figure.subplots(1, len(tables), squeeze=False)[0], tables.items(), strict=True
+    ):
         values = table.to_numpy()
         off = values[~np.eye(n, dtype=bool)]
         image = axes.imshow(np.where(np.eye(n, dtype=bool), np.nan, values), cmap=colours, vmin=off.min(),

@@ -58,9 +58,7 @@ def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> 
     return save(figure, path)
 
 
-def loss_curve(
-    history: Sequence[Mapping[str, float]], trivial: float, title: str, measure: str, path: Path
-) -> Path:  # fmt: skip
+def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: str, measure: str, path: Path) -> Path:
     """Training and validation loss over epochs, with the trivial predictor's held-out loss.
 
     `measure` is what the loss is called, with its unit.
@@ -150,9 +148,14 @@ def predictions(
 
 
 def detections(
-    task: Task, images: np.ndarray, targets: Sequence[np.ndarray], found: Sequence[np.ndarray], title: str, path: Path,
+    task: Task,
+    images: np.ndarray,
+    targets: Sequence[np.ndarray],
+    found: Sequence[np.ndarray],
+    title: str,
+    path: Path,
     least_score: float = 0.3,
-) -> Path:  # fmt: skip
+) -> Path:
     """Images with their true boxes, and below them with the detected ones as well, one image per column.
 
     Args:
@@ -328,8 +331,9 @@ def cosines(positive: np.ndarray, negative: np.ndarray, title: str, path: Path) 
     axes = figure.subplots()
     bins = np.histogram_bin_edges(np.concatenate([positive, negative]), 50).tolist()
     for values, label, colour in (
-        (negative, "text of another class", COLOURS["embedding"]), (positive, "text of its class", COLOURS["class"])
-    ):  # fmt: skip
+        (negative, "text of another class", COLOURS["embedding"]),
+        (positive, "text of its class", COLOURS["class"]),
+    ):
         axes.hist(values, bins, density=True, alpha=0.55, color=colour, label=f"{label}, mean {values.mean():.3f}")
     axes.set(xlabel=title, ylabel="density", yticks=[])
     axes.legend()

@@ -230,7 +230,7 @@ def load_newest(
 
 def _try(
     path: Path, check: Callable[[dict[str, Any]], None]
-) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, UserError | None]:  # fmt: skip
+) -> tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, UserError | None]:
     try:
         loaded = load_checkpoint(path)
         check(loaded[1])
