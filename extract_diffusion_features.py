@@ -48,14 +48,14 @@ def main() -> None:
         photographs = Photographs(table, settings.diffusion_size, accelerator.device, settings.blank_images, few)
     name = f"{settings.features.replace(':', '_').replace('/', '_')}_t{settings.timestep}_seed{settings.rand_seed}"
     made_with = provenance(args, table.fingerprint)
-    run = shared_run(
-        accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with)
-    )  # fmt: skip
+    run = shared_run(accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with))
     features, basis = make_guidance(args.guidance_path, teacher, settings, photographs, accelerator)
     if not accelerator.is_main_process:
         return
-    print(f"{len(features)} images with {features.shape[1]} vectors of {features.shape[2]} numbers each, "
-          f"of the layers {', '.join(teacher.layers)}")  # fmt: skip
+    print(
+        f"{len(features)} images with {features.shape[1]} vectors of {features.shape[2]} numbers each, "
+        f"of the layers {', '.join(teacher.layers)}"
+    )
     values = report_guidance(features, basis, teacher, photographs, run.figures)
     run.write_summary(asdict(settings) | values, digests([args.guidance_path / ABOUT], args.result_path))
     print(f"features in {args.guidance_path}, figures in {run.figures}")

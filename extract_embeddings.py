@@ -25,8 +25,9 @@ def parse_args() -> Namespace:
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     model, clusters, output, running = (parser.group(title) for title in ("model", "clusters", "output", "running"))
-    model.add_argument("--load_model_dir", type=Path, default=Path("trained_models"),
-                       help="folder of the central models")  # fmt: skip
+    model.add_argument(
+        "--load_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
+    )
     model.add_flag("--from_checkpoint", False, "take the last checkpoint instead of the best model")
     add_init_model(parser)
     add = clusters.add_argument
@@ -90,8 +91,10 @@ def main() -> None:
         args.assignment_files_path, data, args.features, assignments, centres, args.n_clusters, projection
     )
 
-    print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image, of whose variance "
-          f"{reduced.shape[1]} components keep {kept:.1%}")  # fmt: skip
+    print(
+        f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image, of whose variance "
+        f"{reduced.shape[1]} components keep {kept:.1%}"
+    )
     print(
         "images per cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0])))
     )

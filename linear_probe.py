@@ -25,8 +25,10 @@ def main() -> None:
 
     values = probe_run(args.run, args.data_path, args.inverse_penalty)
     write_json(args.run / "linear_probe.json", values)
-    print(f"{args.run}: accuracy {values['accuracy']:.4f} on {values['n_test']} held-out images; "
-          f"untrained {values['untrained']:.4f}, the commonest class {values['trivial']:.4f}")  # fmt: skip
+    print(
+        f"{args.run}: accuracy {values['accuracy']:.4f} on {values['n_test']} held-out images; "
+        f"untrained {values['untrained']:.4f}, the commonest class {values['trivial']:.4f}"
+    )
 
 
 if __name__ == "__main__":

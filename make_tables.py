@@ -124,9 +124,10 @@ def compare_tasks(args: Namespace, folder: Path) -> None:
     panels = {
         label: (table.loc[order, order].rename(index=task_label, columns=task_label), colours)
         for label, table, colours in (
-            ("adjusted mutual information", information, "Blues"), ("transport distance", transport, "Blues_r"),
+            ("adjusted mutual information", information, "Blues"),
+            ("transport distance", transport, "Blues_r"),
         )
-    }  # fmt: skip
+    }
     title = "How alike the tasks' clusters are, to each other and to the classes"
     print(f"how alike clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
 

@@ -32,8 +32,9 @@ def parse_args() -> Namespace:
     model, partition, output = (parser.group(title) for title in ("model", "partition", "output"))
     add_init_model(parser)
     model.add_flag("--start_warm", False, "start from the central model instead of the initial one")
-    model.add_argument("--trained_model_dir", type=Path, default=Path("trained_models"),
-                       help="folder of the central models")  # fmt: skip
+    model.add_argument(
+        "--trained_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
+    )
     add = partition.add_argument
     add("--type", type=split_type, default="embedding_based",
         help="what is dealt: embedding_based, class_based, object_based (what boxes hold), <column>_based for natural "
@@ -43,8 +44,9 @@ def parse_args() -> Namespace:
     add_assignments(parser)
     clusters = parser.group("clusters")
     clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters that there must be")
-    clusters.add_argument("--features", type=features_kind,
-                          help="what the clusters must be of; default: whatever they are of")  # fmt: skip
+    clusters.add_argument(
+        "--features", type=features_kind, help="what the clusters must be of; default: whatever they are of"
+    )
     add_federation(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add_arguments_of(parser.group("method"), ALGORITHMS)

@@ -8,9 +8,12 @@ import numpy as np
 
 
 def check_weights(
-    name: str, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray],
+    name: str,
+    found: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
     tolerance: float,
-) -> None:  # fmt: skip
+) -> None:
     """AssertionError if a model is farther from the expected one than `tolerance` times the way from the start.
 
     Distances are Euclidean, over all tensors together; `name` says whose model it is.

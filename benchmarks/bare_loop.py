@@ -141,7 +141,7 @@ def check(simulation: Simulation, bare: BareLoop, start: Mapping[str, np.ndarray
 
 def measure(
     name: str, scale: Scale, at_once: int | None, args: Namespace, accelerator: Accelerator
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     """A row of the table."""
     device, n_steps = accelerator.device, scale.n_clients * scale.n_steps
     with tempfile.TemporaryDirectory() as folder:

@@ -63,9 +63,13 @@ class NoiseData(TaskData):
 
 
 def simulation_of(
-    scale: Scale, n_rounds: int, accelerator: Accelerator, folder: Path, precision: str = "fp32",
+    scale: Scale,
+    n_rounds: int,
+    accelerator: Accelerator,
+    folder: Path,
+    precision: str = "fp32",
     clients_per_batch: int | None = 1,
-) -> Simulation:  # fmt: skip
+) -> Simulation:
     """FedAvg at this scale as `test_fed.py` makes it, before its first round."""
     torch.manual_seed(0)
     model = TaskModel(ModelConfig(scale.task, scale.encoder, scale.image_size, scale.norm))

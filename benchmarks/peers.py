@@ -76,9 +76,11 @@ class System:
             listener.settimeout(_PATIENCE)
             self._process = subprocess.Popen(
                 [*command_of(name, federation), federation.text(), str(folder / program), str(self._weights)],
-                cwd=ROOT if ours else folder, env=os.environ | quiet | {"PYTHONPATH": str(ROOT) if ours else ""},
-                stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                cwd=ROOT if ours else folder,
+                env=os.environ | quiet | {"PYTHONPATH": str(ROOT) if ours else ""},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
             try:
                 self._connection = listener.accept()[0]
             except OSError as error:
@@ -133,7 +135,7 @@ def installed() -> list[str]:
 
 def run(
     federation: Federation, systems: Collection[str], repeats: int, rounds: int
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:  # fmt: skip
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """Rounds in turn: the seconds per round of each system and turn, (repeats,), and the weights at the end."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         at_work = [stack.enter_context(System(name, federation, Path(folder))) for name in systems]

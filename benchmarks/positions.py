@@ -27,12 +27,14 @@ CLIENTS, SIZE, GROUPS, ALPHAS = (10, 100), 200, 16, (0.1, 1.0, 100.0)
 Ways = dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, np.random.Generator], np.ndarray]]
 WAYS: Ways = {
     "the Dirichlet's own": lambda logs, sizes, capacity, rng: np.exp(logs) * sizes[:, None],
-    "one after another, drawn (`dirichlet_hsu`)":
-        lambda logs, sizes, capacity, rng: fill(logs, sizes, capacity, rng.multinomial),
-    "one after another, rounded":
-        lambda logs, sizes, capacity, rng: fill(logs, sizes, capacity, partial(rounded, rng=rng)),
+    "one after another, drawn (`dirichlet_hsu`)": lambda logs, sizes, capacity, rng: fill(
+        logs, sizes, capacity, rng.multinomial
+    ),
+    "one after another, rounded": lambda logs, sizes, capacity, rng: fill(
+        logs, sizes, capacity, partial(rounded, rng=rng)
+    ),
     "all at once (`equal_size`)": fit,
-}  # fmt: skip
+}
 
 
 def measure(way: str, n_clients: int, alpha: float, deals: int) -> dict[str, object]:

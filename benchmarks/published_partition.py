@@ -42,11 +42,9 @@ class Setting:
         return np.arange(self.n_images) % self.n_groups
 
 
-SETTINGS = [
-    Setting(6000, 10, 25, alpha, min_size)
-    for min_size in (16, 64)
-    for alpha in (0.1, 1.0, 10.0, 100.0)
-] + [Setting(641, 16, 10, alpha, 16) for alpha in (0.1, 10.0)]  # fmt: skip
+SETTINGS = [Setting(6000, 10, 25, alpha, min_size) for min_size in (16, 64) for alpha in (0.1, 1.0, 10.0, 100.0)] + [
+    Setting(641, 16, 10, alpha, 16) for alpha in (0.1, 10.0)
+]
 
 
 def published(setting: Setting, rng: np.random.Generator) -> tuple[np.ndarray | None, int]:

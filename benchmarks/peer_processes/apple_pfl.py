@@ -73,7 +73,9 @@ def main() -> None:
     data = FederatedDataset(of_user.__getitem__, MinimizeReuseUserSampler(list(of_user)))
     FederatedAveraging().run(
         NNAlgorithmParams(
-            central_num_iterations=NEVER, evaluation_frequency=NEVER, train_cohort_size=federation.n_clients,
+            central_num_iterations=NEVER,
+            evaluation_frequency=NEVER,
+            train_cohort_size=federation.n_clients,
             val_cohort_size=None,
         ),
         SimulatedBackend(training_data=data, val_data=data),
@@ -84,7 +86,7 @@ def main() -> None:
         NNEvalHyperParams(local_batch_size=None),
         [Paced(pace)],
         send_metrics_to_platform=False,
-    )  # fmt: skip
+    )
     pace.finish(arrays_of(network.model))
 
 

@@ -44,12 +44,14 @@ def main() -> None:
     os.environ[SPECIFICATION] = sys.argv[1]
     strategy = Paced(pace, arrays_of(federation.initial_model()), federation.n_clients)
     start_simulation(
-        client_fn=client_fn, num_clients=federation.n_clients, strategy=strategy,
-        client_resources={"num_cpus": 1, "num_gpus": 0.0}, config=ServerConfig(num_rounds=10**9),
-        ray_init_args=RAY | {
-            "num_cpus": federation.cores, "runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}
-        },
-    )  # fmt: skip
+        client_fn=client_fn,
+        num_clients=federation.n_clients,
+        strategy=strategy,
+        client_resources={"num_cpus": 1, "num_gpus": 0.0},
+        config=ServerConfig(num_rounds=10**9),
+        ray_init_args=RAY
+        | {"num_cpus": federation.cores, "runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}},
+    )
 
 
 if __name__ == "__main__":
