@@ -100,9 +100,12 @@ def run_forked(folder: Path, command: str) -> subprocess.CompletedProcess:
 
 
 def start_in(
-    folder: Path, command: str, hook: Callable[[], None] | None = None, environment: Mapping[str, str] | None = None,
+    folder: Path,
+    command: str,
+    hook: Callable[[], None] | None = None,
+    environment: Mapping[str, str] | None = None,
     errors: str = "output.txt",
-) -> BaseProcess:  # fmt: skip
+) -> BaseProcess:
     """Start a script like `run_forked`; its output goes to output.txt in `folder`, and its errors to the file named.
 
     `hook` is called first, there.

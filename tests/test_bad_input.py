@@ -70,9 +70,7 @@ def snapshot(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def refused(
-    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> str:  # fmt: skip
+def refused(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
     """The line that a script ends with; fails unless all is as this file promises."""
     before = snapshot(folder)
     script, *arguments = command.split()
@@ -267,7 +265,7 @@ ARGUMENTS = [
     ("datasets/rooms/make.py --seed -1", "--seed -1: must lie between 0"),
     ("datasets/rooms/make.py --data_path results", "holds no complete sample rooms (sample_rooms.json): give anothe"),
     ("datasets/rooms/make.py --data_path data --image_size 64", "holds sample rooms with"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("command", "text"), ARGUMENTS)
@@ -495,9 +493,13 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     ],
 )
 def test_full_disk(
-    work: Path, tiny_disk: Callable[[int], Path], command: str, kilobytes: int, monkeypatch: pytest.MonkeyPatch,
+    work: Path,
+    tiny_disk: Callable[[int], Path],
+    command: str,
+    kilobytes: int,
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     disk = tiny_disk(kilobytes)
     if "{disk}/data" in command:  # with room for the files, and none for the packed arrays
         shutil.copytree(work / "data", disk / "data", ignore=shutil.ignore_patterns("packed", "contact_sheet.png"))
@@ -545,9 +547,13 @@ def test_no_permission(
 )
 @pytest.mark.parametrize("command", [f"{TRAIN} --init_lr 0.01", f"{FED} --rand_seed 4"])
 def test_too_little_memory_names_the_argument_to_lower(
-    work: Path, command: str, error: BaseException, what: str, monkeypatch: pytest.MonkeyPatch,
+    work: Path,
+    command: str,
+    error: BaseException,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     def backward(*args: object, **kwargs: object) -> None:
         raise error
 

@@ -83,9 +83,7 @@ def test_methods_train_the_detector(
         }
 
 
-def test_interrupted_it_resumes_to_the_last_bit_and_two_processes_find_the_same(
-    prepared: Path, tmp_path: Path
-) -> None:  # fmt: skip
+def test_interrupted_it_resumes_to_the_last_bit_and_two_processes_find_the_same(prepared: Path, tmp_path: Path) -> None:
     command = f"{FED.format(prepared / 'data')} --method scaffold"
     whole, stopped, spread = (begin(prepared, tmp_path / name) for name in ("whole", "stopped", "spread"))
     finish(start_in(whole, command), whole)

@@ -152,8 +152,9 @@ def test_wrong_commands_are_found(command: str, monkeypatch: pytest.MonkeyPatch)
 
 def anchors(path: Path) -> set[str]:
     """The names that a page's headings get."""
-    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL),
-                          re.MULTILINE)  # fmt: skip
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

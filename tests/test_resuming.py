@@ -213,11 +213,12 @@ def _interrupt_in_step(step: int, number: signal.Signals) -> None:
 @pytest.mark.parametrize(
     ("command", "step", "number"),
     [  # in the second epoch, and in the third round
-        (TRAIN, 15, signal.SIGINT), (FEDERATIONS["ditto"], 18, signal.SIGTERM),
+        (TRAIN, 15, signal.SIGINT),
+        (FEDERATIONS["ditto"], 18, signal.SIGTERM),
         (FEDERATIONS["fedamp"], 10, signal.SIGINT),
     ],
     ids=["central", "ditto", "fedamp"],
-)  # fmt: skip
+)
 def test_an_interrupted_training_says_how_to_go_on(
     prepared: Path, tmp_path: Path, command: str, step: int, number: signal.Signals
 ) -> None:

@@ -19,9 +19,13 @@ SCENES = ClassSet(tuple(f"scene {i}" for i in range(16)))
 
 
 def select_views(
-    data_path: Path, buildings: Sequence[str], tasks: Sequence[str], test_fraction: float = 0.2, seed: int = 0,
+    data_path: Path,
+    buildings: Sequence[str],
+    tasks: Sequence[str],
+    test_fraction: float = 0.2,
+    seed: int = 0,
     **more: object,
-) -> Table:  # fmt: skip
+) -> Table:
     """The table that stage 1 makes of some buildings' views, with `more` of its arguments; it lies in `data_path`."""
     (data_path / "chosen.csv").write_text("\n".join(["id", *buildings]), encoding="utf-8")
     args = {

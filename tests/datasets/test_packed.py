@@ -214,10 +214,12 @@ def test_palette_reads_as_ids(tmp_path: Path) -> None:
 def test_ids_of_any_depth_are_read(tmp_path: Path, kind: str) -> None:
     ids = np.random.default_rng(0).integers(0, 2, (8, 8))
     images = {
-        "8 bits": Image.fromarray(ids.astype(np.uint8)), "16 bits": Image.fromarray(ids.astype(np.uint16)),
-        "32 bits": Image.fromarray(ids.astype(np.int32)), "one bit": Image.fromarray(ids.astype(bool)),
+        "8 bits": Image.fromarray(ids.astype(np.uint8)),
+        "16 bits": Image.fromarray(ids.astype(np.uint16)),
+        "32 bits": Image.fromarray(ids.astype(np.int32)),
+        "one bit": Image.fromarray(ids.astype(bool)),
         "equal channels": Image.fromarray(np.repeat(ids[..., None], 3, axis=2).astype(np.uint8)),
-    }  # fmt: skip
+    }
     images[kind].save(tmp_path / "mask.tif")
     read = read_image(tmp_path, "mask.tif", SEGMENTS)
     np.testing.assert_array_equal(class_numbers(read, ClassSet(("off", "on")))[0], ids)
@@ -256,7 +258,7 @@ def test_16_bit_values_are_kept(tmp_path: Path) -> None:
         (Image.new("I", (4, 4), 70000), DEPTH, "int32 values from 70000 to 70000 where depth_euclidean has uint16"),
         (Image.new("I", (4, 4), -1), DEPTH, "int32 values from -1 to -1 where depth_euclidean has uint16"),
     ],
-)  # fmt: skip
+)
 def test_wrong_pixel_format_is_said(tmp_path: Path, image: Image.Image, encoding: Encoding, reason: str) -> None:
     image.save(tmp_path / "image.tif")
     with pytest.raises(ValueError, match=reason):
@@ -267,13 +269,14 @@ def test_wrong_pixel_format_is_said(tmp_path: Path, image: Image.Image, encoding
     "array, encoding, reason",
     [
         (np.full((1, 4, 4), 0.5), DEPTH, "float64 values from 0.5 to 0.5 where depth_euclidean has uint16"),
-        (np.full((1, 4, 4), np.nan), DEPTH, "float64 values"), (np.zeros((1, 4, 4), np.uint8), DEPTH, "uint8 values"),
+        (np.full((1, 4, 4), np.nan), DEPTH, "float64 values"),
+        (np.zeros((1, 4, 4), np.uint8), DEPTH, "uint8 values"),
         (np.full((1, 4, 4), 65536), DEPTH, "int64 values from 65536 to 65536"),
         (np.full((1, 2, 4, 8), 3, np.uint8), NORMAL, "2 channels where normal has 3"),
         (np.stack([np.zeros((1, 4, 8)), np.ones((1, 4, 8))], 1).astype(np.uint16), DEPTH, "colour picture"),
     ],
     ids=["fractions", "nan", "few bits", "many bits", "few channels", "unequal channels"],
-)  # fmt: skip
+)
 def test_rows_of_other_numbers_are_refused(tmp_path: Path, array: np.ndarray, encoding: Encoding, reason: str) -> None:
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(ValueError, match=reason):

@@ -74,7 +74,7 @@ def header(shape: tuple[int, ...]) -> bytes:
         (header((10**6, 10**6, 3)) + bytes(3000), "mmap|length"),
         (header((0, 8, 8)), "empty|mmap|out of bounds"),
     ],
-)  # fmt: skip
+)
 def test_broken_members_are_said(tmp_path: Path, content: bytes | None, reason: str) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("y.npy" if content is None else "x.npy", content or b"")

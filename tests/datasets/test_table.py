@@ -340,10 +340,11 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
         ({"rgb": ["a.png", "b\nc.png"]}, "is not a path within the data folder"),
         ({"rgb": ["a.png", "../b.png"]}, "is not a path within the data folder"),
         ({"rgb": ["a.png", "a.png"]}, r"a\.png stands there twice"),
-        ({"user": ["x", "y\nz"]}, "user 'y\\\\nz' has a line break"), ({"user": ["x", "y\r"]}, "has a line break"),
+        ({"user": ["x", "y\nz"]}, "user 'y\\\\nz' has a line break"),
+        ({"user": ["x", "y\r"]}, "has a line break"),
         ({"part": ["train", "validation"]}, "part 'validation' is not one of train, val, test"),
     ],
-)  # fmt: skip
+)
 def test_what_could_not_be_read_again_is_not_written(columns: dict[str, list[str]], text: str) -> None:
     with pytest.raises(UserError, match=text):
         parts_of(found_with(**columns))

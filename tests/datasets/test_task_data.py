@@ -161,9 +161,7 @@ def test_image_with_nothing_valid_has_neither_target_nor_nan(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("resident", [True, False])
-def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
-    table: Table, resident: bool
-) -> None:  # fmt: skip
+def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(table: Table, resident: bool) -> None:
     data = TaskData(table, table.bind(get_task("normal")), 16, torch.device("cpu"))
     data._resident = resident  # as where the arrays do not fit on the device
     plan = [data.train[:4], data.train[2:3], data.train[::-1][:5], data.test[:2]]
@@ -179,7 +177,7 @@ def test_batches_are_those_of_their_positions_also_when_they_are_read_ahead(
 @pytest.mark.parametrize("task", ["normal", "depth_euclidean", "segment_semantic", "class_scene"])
 def test_images_that_are_decoded_once_are_those_decoded_each_time(
     table: Table, monkeypatch: pytest.MonkeyPatch, task: str
-) -> None:  # fmt: skip
+) -> None:
     once = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))
     monkeypatch.setattr("datasets.task_data._DECODED_BYTES", 0)
     each = TaskData(table, table.bind(get_task(task)), 16, torch.device("cpu"))

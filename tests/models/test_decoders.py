@@ -84,11 +84,12 @@ def test_segmentation_networks_of_fedcv(
 
 # Every encoder with each decoder that can use it.
 PAIRS = [
-    (encoder, decoder) for encoder in [*ENCODERS, "timm:test_efficientnet", "timm:test_vit"]
+    (encoder, decoder)
+    for encoder in [*ENCODERS, "timm:test_efficientnet", "timm:test_vit"]
     for decoder, entry in DECODERS.items()
     if not (entry.most_stride and encoder in ("vit_b16", "clip_vit_b32", "timm:test_vit"))
     and (encoder, decoder) != ("lenet", "deeplabv3plus")
-]  # fmt: skip
+]
 # Those that are small, and relatives in timm of those that are not.
 SMALL = [
     *(("tiny", decoder) for decoder in DECODERS), ("lenet", "linear"), ("resnet10", "linear"),

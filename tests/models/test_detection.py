@@ -188,16 +188,18 @@ def test_noisy_detections_have_the_precision_of_pycocotools() -> None:
         for i, boxes in zip(images, BOXES, strict=True) for b in boxes
     ]  # fmt: skip
     truth.dataset = {
-        "images": [{"id": i} for i in images], "categories": [{"id": k} for k in range(CLASSES)],
+        "images": [{"id": i} for i in images],
+        "categories": [{"id": k} for k in range(CLASSES)],
         "annotations": [each | {"id": number} for number, each in enumerate(annotations, start=1)],
-    }  # fmt: skip
+    }
     truth.createIndex()
     detected = truth.loadRes(
         [
             {"image_id": i, "category_id": int(d[0]), "score": float(d[1]), "bbox": box(d[2:])}
-            for i, each in zip(images, found, strict=True) for d in each
+            for i, each in zip(images, found, strict=True)
+            for d in each
         ]
-    )  # fmt: skip
+    )
     judged = evaluation.COCOeval(truth, detected, "bbox")
     judged.evaluate(), judged.accumulate(), judged.summarize()
     assert values.tolist() == pytest.approx([judged.stats[1], judged.stats[0]], abs=1e-6)

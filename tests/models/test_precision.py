@@ -39,7 +39,7 @@ def test_the_processor_is_asked_for_its_features() -> None:
 )  # fmt: skip
 def test_auto_takes_bf16_where_it_pays(
     monkeypatch: pytest.MonkeyPatch, model: TaskModel, features: tuple[str, ...], asked: str, used: bool
-) -> None:  # fmt: skip
+) -> None:
     with_features(monkeypatch, *features)
     set_precision(model, asked, CPU)
     assert model.bf16 is used

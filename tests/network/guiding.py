@@ -19,9 +19,14 @@ SETTINGS = TeacherSettings(
 
 
 def save_guidance(
-    folder: Path, fingerprint: str, n: int, n_texts: int, size: int, vectors: np.ndarray | None = None,
+    folder: Path,
+    fingerprint: str,
+    n: int,
+    n_texts: int,
+    size: int,
+    vectors: np.ndarray | None = None,
     positive: np.ndarray | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write vectors (n, n_texts + 1, size), random ones unless given, for a table of this fingerprint."""
     rng = np.random.default_rng(7)
     drawn, chosen = rng.normal(size=(n, n_texts + 1, size)), rng.integers(0, max(n_texts, 1), n)

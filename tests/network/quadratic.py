@@ -87,9 +87,13 @@ class QuadraticData:
 
 
 def local_of(
-    settings: LocalSettings = SETTINGS, round: int = 0, state: dict[str, Tensor] | None = None,
-    model: nn.Module | None = None, images: np.ndarray = CLIENTS[1], client: int = 0,
-) -> ClientContext:  # fmt: skip
+    settings: LocalSettings = SETTINGS,
+    round: int = 0,
+    state: dict[str, Tensor] | None = None,
+    model: nn.Module | None = None,
+    images: np.ndarray = CLIENTS[1],
+    client: int = 0,
+) -> ClientContext:
     """A client at work on a model of its own, which starts from that model's weights."""
     model = model or Quadratic()
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -134,7 +138,7 @@ def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS,
 
 def long_run(
     algorithm: FedAvg, folder: Path, n_rounds: int, settings: LocalSettings = SETTINGS, **more: object
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The server's [w, h] after many rounds, without evaluation and checkpoints."""
     federation = simulation(algorithm, folder, settings, **more)
     for round in range(n_rounds):
@@ -168,9 +172,11 @@ def loss(x: np.ndarray, images: np.ndarray) -> float:
 
 
 def descend(
-    x: np.ndarray, client: int | np.ndarray, n_steps: int = STEPS,
+    x: np.ndarray,
+    client: int | np.ndarray,
+    n_steps: int = STEPS,
     more: Callable[[np.ndarray], np.ndarray | float] = lambda y: 0.0,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Plain gradient descent on a client's loss, with further terms of the gradient at the current point."""
     y = np.array(x, float)
     for _ in range(n_steps):

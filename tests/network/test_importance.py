@@ -91,7 +91,7 @@ def test_clients_without_a_class_shift_the_aggregate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_target_like_the_clients_changes_no_bit_of_any_method_and_another_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:  # fmt: skip
+) -> None:
     guide_here(tmp_path, monkeypatch, "quadratic", 11)
     labels = [[0, 1, 1], [0, 0, 1, 1, 1, 1]]
     more = {"scaffold_option": 1} if name == "scaffold" else {}

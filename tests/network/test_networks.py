@@ -31,7 +31,7 @@ RANDOM = ("tiny", "deeplabv3plus")  # drops out half of a layer
 
 def federation(
     table: Table, folder: Path, network: tuple[str, str], n_rounds: int = 2, norm: str = "batch", **more: object
-) -> Simulation:  # fmt: skip
+) -> Simulation:
     """Two clients, before the first round."""
     encoder, decoder = network
     torch.manual_seed(0)

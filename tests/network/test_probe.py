@@ -38,7 +38,7 @@ def steady(times: dict[int, float], tried: list[int]) -> Callable[[int], Callabl
 )
 def test_the_number_is_doubled_while_that_helps(
     times: dict[int, float], most: int, best: int, tried: list[int]
-) -> None:  # fmt: skip
+) -> None:
     ready: list[int] = []
     assert fastest(most, steady(times, ready)) == Choice(best, times, {})
     assert ready == tried

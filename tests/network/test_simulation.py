@@ -138,7 +138,7 @@ def test_two_rounds_are_the_weighted_mean_of_clients_trained_by_hand(
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_clients_side_by_side_do_what_they_do_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, schedule: str, adam: bool
-) -> None:  # fmt: skip
+) -> None:
     guide_here(tmp_path, monkeypatch, "quadratic", 11)
     # Three clients of different size, two at once and one alone; three rounds, so that what they keep is used.
     settings = replace(
@@ -163,7 +163,7 @@ def test_clients_side_by_side_do_what_they_do_one_by_one(
 @pytest.mark.parametrize("norm, use_cbam, size", [("group", False, 32), ("batch", False, 16), ("batch", True, 16)])
 def test_networks_side_by_side_are_those_one_by_one(
     simulate: Callable, data: TaskData, norm: str, use_cbam: bool, size: int
-) -> None:  # fmt: skip
+) -> None:
     # Batches of 5 and, of the second client, 3: filled up with group norm, not side by side with batch norm.
     clients = [data.train[:8], data.train[8:11], data.train[11:20]]
     settings = replace(SETTINGS, batch_size=5, n_rounds=1, momentum=0.9)
@@ -173,8 +173,9 @@ def test_networks_side_by_side_are_those_one_by_one(
     servers = []
     for n in (1, 3):
         torch.manual_seed(0)
-        run = simulate(method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n,
-                       run=f"run{n}")  # fmt: skip
+        run = simulate(
+            method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n, run=f"run{n}"
+        )
         client_batches = sorted(
             run.trainer.client_batches(run.algorithm.turns(clients, settings, np.random.default_rng(0)))
         )
@@ -351,7 +352,7 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_learns_dense_tasks_and_classes(
     table: Table, simulate: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, name: str
-) -> None:  # fmt: skip
+) -> None:
     guide_here(tmp_path, monkeypatch, table.fingerprint, len(table))
     network = model("batch", task=table.bind(TASKS[task]))
     data = TaskData(table, network.task, 32, torch.device("cpu"))
@@ -398,9 +399,7 @@ def test_the_columns_follow_the_splits(simulate: Callable, data: TaskData) -> No
 
 
 def test_states_beyond_the_memory_change_nothing(simulate: Callable) -> None:
-    roomy, tight = (
-        simulate(method("ditto"), run=str(memory), memory=memory, norm="group") for memory in (1 << 30, 1)
-    )  # fmt: skip
+    roomy, tight = (simulate(method("ditto"), run=str(memory), memory=memory, norm="group") for memory in (1 << 30, 1))
     rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in run.train()[1:]] for run in (roomy, tight)]
     assert rows[0] == rows[1]
     assert len(tight.states._held) == 1
@@ -507,9 +506,10 @@ def test_checkpoints_come_every_so_many_rounds_and_at_the_end(tmp_path: Path, mo
     saved: list[int] = []
     keep = simulation_module.save_checkpoint
     monkeypatch.setattr(
-        simulation_module, "save_checkpoint",
+        simulation_module,
+        "save_checkpoint",
         lambda path, tensors, state: (saved.append(len(state["rows"]) - 1), keep(path, tensors, state)),
-    )  # fmt: skip
+    )
     for every, rounds in ((1, [0, 1, 2, 3]), (2, [0, 2, 3]), (9, [0, 3])):
         saved.clear()
         federation("ditto", tmp_path / str(every), checkpoint_every=every).train()

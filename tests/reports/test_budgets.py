@@ -93,8 +93,9 @@ def test_a_split_in_which_alpha_has_no_part_has_none(write: Write, tmp_path: Pat
     progress = read_progress(tmp_path)
     assert progress["alpha"].isna().all() and set(at_budgets(progress, "round")["α"]) == {""}
     assert set(progress["setting"]) == {
-        "fedavg, type user_id_based, partition natural", "fedavg, type iid, partition dirichlet_hsu"
-    }  # fmt: skip
+        "fedavg, type user_id_based, partition natural",
+        "fedavg, type iid, partition dirichlet_hsu",
+    }
     assert "rounds_to" not in budget_tables(tmp_path, "accuracy", [], [])  # without a central run
 
 

@@ -16,14 +16,17 @@ SHARES = {"class_based": {0.1: 0.16, 10.0: 0.04}, "embedding_based": {0.1: 0.32,
 def make_runs(slopes: dict[str, float], n_seeds: int = 5) -> pd.DataFrame:
     """Runs whose loss is 2 (1 + slope * share), as `reports.tables.read_runs` makes them; all seeds alike."""
     fixed = {"task": "normal", "method": "fedavg"}
-    rows = [fixed | {"type": "iid", "alpha": 0.1, "rand_seed": seed, "train_loss": 2.0, "target_variance_share": 0.0}
-            for seed in range(n_seeds)]  # fmt: skip
+    rows = [
+        fixed | {"type": "iid", "alpha": 0.1, "rand_seed": seed, "train_loss": 2.0, "target_variance_share": 0.0}
+        for seed in range(n_seeds)
+    ]
     for (kind, shares), seed in product(SHARES.items(), range(n_seeds)):
         rows += [
-            fixed | {"type": kind, "alpha": alpha, "rand_seed": seed, "target_variance_share": share}
+            fixed
+            | {"type": kind, "alpha": alpha, "rand_seed": seed, "target_variance_share": share}
             | {"train_loss": 2 * (1 + slopes[kind] * share)}
             for alpha, share in shares.items()
-        ]  # fmt: skip
+        ]
     return pd.DataFrame(rows)
 
 

@@ -22,7 +22,7 @@ def write(tmp_path: Path) -> Write:
 
     def write_run(
         code: str | dict | None, data: str | None = "d", *, stage: str = "test_federated", **args: object
-    ) -> Path:  # fmt: skip
+    ) -> Path:
         nonlocal number
         number += 1
         path = tmp_path / stage / f"run{number}"

@@ -32,9 +32,15 @@ def write(tmp_path: Path) -> Write:
 
 
 def federated(
-    write: Write, kind: str, own: float, *, seed: int = 0, method: str = "fedavg", personal: float | None = None,
+    write: Write,
+    kind: str,
+    own: float,
+    *,
+    seed: int = 0,
+    method: str = "fedavg",
+    personal: float | None = None,
     **others: object,
-) -> None:  # fmt: skip
+) -> None:
     """A run with a loss on the clients' own data and half of it as `mae`; one more of each held out."""
     last = {"round": 3, "train_loss_mean": own, "train_mae_mean": own / 2, "train_loss_std": 9}
     last |= {"test_loss": own + 1, "test_mae": own / 2 + 1}
@@ -109,5 +115,6 @@ def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, 
     metrics = read_metrics(tmp_path)
     assert "miou" not in metric_table(metrics, "normal")
     assert metric_table(metrics, "segment_semantic")[["model", "miou"]].values.tolist() == [
-        ["trivial predictor", "0.1000"], ["central", "0.5000"],
-    ]  # fmt: skip
+        ["trivial predictor", "0.1000"],
+        ["central", "0.5000"],
+    ]

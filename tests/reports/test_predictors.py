@@ -48,8 +48,10 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
     )  # fmt: skip
     first, second = predictors(table).to_dict("records")
     assert (first["measure"], first["rank correlation"], first["without one task"]) == (
-        "target share", "1.00", "1.00 to 1.00",
-    )  # fmt: skip
+        "target share",
+        "1.00",
+        "1.00 to 1.00",
+    )
     assert (first["runs"], first["tasks"], first["within tasks"]) == (24, 3, "1.00")
     assert float(first["p"]) <= 2 / 10000 and second["measure"] == "EMD" and float(second["p"]) > 0.05
 

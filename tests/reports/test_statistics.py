@@ -18,7 +18,7 @@ from reports.statistics import (
     verdict,
     with_interval,
     with_spread,
-)  # fmt: skip
+)
 
 
 def test_t_interval_by_hand() -> None:
@@ -43,7 +43,7 @@ def test_coverage_with_five_seeds_is_that_of_the_docstrings() -> None:
     for method in ("percentile", "BCa"):
         found = stats.bootstrap(
             (samples,), np.mean, axis=1, vectorized=True, n_resamples=999, method=method, rng=0
-        ).confidence_interval  # fmt: skip
+        ).confidence_interval
         assert ((found.low <= 1) & (found.high >= 1)).mean() == pytest.approx(0.83, abs=0.025)
 
 
@@ -84,8 +84,10 @@ def test_no_difference_is_what_two_one_sided_tests_say() -> None:
     said = set()
     for _ in range(300):
         values = rng.normal(rng.normal(0, 1.5), rng.uniform(0.2, 3), 5)
-        above, below = (stats.ttest_1samp(values, of, alternative=side).pvalue < 0.025
-                        for of, side in ((-MARGIN, "greater"), (MARGIN, "less")))  # fmt: skip
+        above, below = (
+            stats.ttest_1samp(values, of, alternative=side).pvalue < 0.025
+            for of, side in ((-MARGIN, "greater"), (MARGIN, "less"))
+        )
         word = verdict(values)
         said.add(word)
         if p_value(values) > 0.05:

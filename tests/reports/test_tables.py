@@ -166,8 +166,10 @@ def test_rows_are_in_order_and_the_own_data_comes_first(tmp_path: Path, write_ru
         write_three(write_run, 0, (1.0, 1.1, 1.5), task=task, alpha=alpha)
     rows = table_of(tmp_path)
     assert list(zip(rows["task"], rows["alpha"], strict=True))[::2] == [
-        ("normal", 0.1), ("normal", 10.0), ("reshading", 0.1),
-    ]  # fmt: skip
+        ("normal", 0.1),
+        ("normal", 10.0),
+        ("reshading", 0.1),
+    ]
     assert rows["data"].tolist() == ["clients' own", "held out"] * 3
 
 
@@ -223,9 +225,10 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
     ]  # fmt: skip
     own = {(row["split"], row["n_clients"]): row for row in rows if row["data"] == "clients' own"}
     assert {key: (row["alpha"], row["seeds"], row["IID"], row["over IID, %"]) for key, row in own.items()} == {
-        ("class", "4"): ("10", 1, "2.0000", "+50.0"), ("class", "8"): ("10", 1, "–", "–"),
+        ("class", "4"): ("10", 1, "2.0000", "+50.0"),
+        ("class", "8"): ("10", 1, "–", "–"),
         ("domain", "4"): ("", 2, "1.5000 ± 0.7071", "+20.0 ± 0.0"),
-    }  # fmt: skip
+    }
     assert own["domain", "4"]["EMD"] == "0.25" and own["domain", "4"]["partition"] == "natural"
     assert rows[-1]["over IID, %"] == "+100.0 ± 0.0"
 
@@ -350,5 +353,6 @@ def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_
     write_run("embedding_based", 2.0, features="target")
     found = over_iid(read_runs(tmp_path))
     assert found[found["data"] == SPLITS["train"]].set_index("split")["over IID, %"].to_dict() == {
-        "embedding": "+50.0", "target": "+100.0",
-    }  # fmt: skip
+        "embedding": "+50.0",
+        "target": "+100.0",
+    }

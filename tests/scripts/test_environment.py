@@ -51,7 +51,7 @@ class Checkout:
         environment = {"PATH": f"{self.path}/programs:/usr/bin:/bin"} | variables
         return subprocess.run(
             ["bash", "-c", command], cwd=self.path, env=environment, capture_output=True, text=True, check=False
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture

@@ -67,8 +67,9 @@ def test_each_job_has_its_own_name_and_needs_what_is_there(changes: dict) -> Non
         (training,) = (by_name[name] for name in clusters.needs)
         assert said(training)["checkpoint_path"] == of_clusters["load_model_dir"] == own["trained_model_dir"]
         assert [command[0] for command in training.commands] == [
-            "model_initialization.py", "train_centralized_task_model.py",
-        ]  # fmt: skip
+            "model_initialization.py",
+            "train_centralized_task_model.py",
+        ]
         assert names.index(training.name) < names.index(clusters.name) < names.index(job.name)
 
 
@@ -132,13 +133,16 @@ def test_features_vary_the_embedding_based_splits_alone() -> None:
     clusters = [said(job) for job in of_one.central()[1:]]
     folders = {each["features"]: Path(each["assignment_files_path"]).name for each in clusters}
     assert folders == {
-        "model": "assignments_K16", "target": "assignments_target_K16", "timm:a/b": "assignments_timm_a_b_K16",
-    }  # fmt: skip
+        "model": "assignments_K16",
+        "target": "assignments_target_K16",
+        "timm:a/b": "assignments_timm_a_b_K16",
+    }
     assert [each.get("observe_performance") for each in clusters] == ["True", None, None]
     dealt = [said(job) for job in of_one.federated()]
     found = [(each["type"], each.get("features"), Path(each["assignment_files_path"]).name) for each in dealt]
     assert found == [
-        ("iid", None, "assignments_K16"), ("class_based", None, "assignments_K16"),
+        ("iid", None, "assignments_K16"),
+        ("class_based", None, "assignments_K16"),
         *(("embedding_based", *each) for each in folders.items()),
-    ]  # fmt: skip
+    ]
     assert len({job.name for job in of_one.federated()}) == 5

@@ -16,9 +16,13 @@ from tests.datasets.sources.finding import save_image, select
      ("folder", False, True), ("folder", True, True)],
 )  # fmt: skip
 def test_tables_that_this_list_has_not_made_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], source: str | None,
-    listed: bool, stays: bool,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    source: str | None,
+    listed: bool,
+    stays: bool,
+) -> None:
     if source:
         for label in ("cat", "dog"):
             for number in range(4):

@@ -18,8 +18,10 @@ N = 40
 def folders(data: Path) -> None:
     """Two domains of two classes."""
     for number in range(N):
-        save_image(data / ("photo", "sketch")[number % 2] / ("cat", "dog")[number // 2 % 2] / f"{number}.png",
-                   noise(number, 8, 12, 3))  # fmt: skip
+        save_image(
+            data / ("photo", "sketch")[number % 2] / ("cat", "dog")[number // 2 % 2] / f"{number}.png",
+            noise(number, 8, 12, 3),
+        )
 
 
 def table(data: Path) -> None:

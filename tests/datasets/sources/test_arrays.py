@@ -104,7 +104,7 @@ X, Y = noise(0, 5, 8, 8), np.arange(5)
         ({"x": X, "y": Y, "place": np.array(["a\nb"] * 5)}, "place 'a.*b' has a line break"),
         ({"x": X, "y": Y, "x#": X, "bad#_x": X, "bad#_y": Y}, "a name that the table cannot hold"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, np.ndarray], reason: str) -> None:
     np.savez(tmp_path / "train.npz", allow_pickle=True, **arrays)
     with pytest.raises(UserError, match=reason) as caught:

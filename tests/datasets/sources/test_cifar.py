@@ -137,8 +137,10 @@ def test_what_is_missing_or_of_another_kind_is_named(tmp_path: Path) -> None:
 def test_the_real_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert {file: n * 3073 for file, n in Cifar10.records.items()} == {
-        **{f"data_batch_{i}.bin": 30_730_000 for i in range(1, 6)}, "test_batch.bin": 30_730_000
-    }  # fmt: skip
+        **{f"data_batch_{i}.bin": 30_730_000 for i in range(1, 6)},
+        "test_batch.bin": 30_730_000,
+    }
     assert {file: n * 3074 for file, n in Cifar100.records.items()} == {
-        "train.bin": 153_700_000, "test.bin": 30_740_000
-    }  # fmt: skip
+        "train.bin": 153_700_000,
+        "test.bin": 30_740_000,
+    }

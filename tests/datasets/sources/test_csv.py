@@ -32,14 +32,17 @@ def test_columns_are_classes_parts_and_natural_groups(tmp_path: Path) -> None:
         tmp_path,
         "image,user_id,class,lat,split,lon\n0.jpg,ann,dog,1.50,train,-7\n./1.jpg,bob,cat,,Validation,\n"
         "a//2.jpg,,cat,3,TEST,8\n",
-        "0.jpg", "1.jpg", "a/2.jpg",
-    )  # fmt: skip
+        "0.jpg",
+        "1.jpg",
+        "a/2.jpg",
+    )
     found = find("csv", tmp_path)
     assert found.about.groups == ("user_id", "lat", "lon") and found.about.classes["class"].names == ("cat", "dog")
     assert rows_of(found, "user_id", "lat", "lon", "part") == {
-        ("0.jpg", "dog", "ann", "1.50", "-7", "train"), ("1.jpg", "cat", "bob", "", "", "val"),
+        ("0.jpg", "dog", "ann", "1.50", "-7", "train"),
+        ("1.jpg", "cat", "bob", "", "", "val"),
         ("a/2.jpg", "cat", "", "3", "8", "test"),
-    }  # fmt: skip
+    }
     table = select("csv", tmp_path)
     assert table.groups["user_id"].tolist() == ["ann", "bob", ""]
     assert [part.tolist() for part in (table.train, table.val, table.test)] == [[0], [1], [2]]
@@ -53,7 +56,7 @@ def test_columns_are_classes_parts_and_natural_groups(tmp_path: Path) -> None:
         (["3.5", "1.0", "3.5", "1.0"], ("1.0", "3.5"), [1, 0, 1, 0]),
         (["b", "1", "a", "b"], ("1", "a", "b"), [2, 0, 1, 2]),
     ],
-)  # fmt: skip
+)
 def test_classes_are_names_or_numbers(
     tmp_path: Path, cells: list[str], names: tuple[str, ...], labels: list[int]
 ) -> None:
@@ -70,8 +73,10 @@ def test_whatever_a_spreadsheet_writes(tmp_path: Path, separator: str, line_end:
     text = line_end.join([separator.join(row) for row in rows] + ["", ""])
     write(tmp_path, text.encode(encoding), "größe 1.jpg", "1.jpg", "2.jpg")
     assert rows_of(find("csv", tmp_path)) == {
-        ("größe 1.jpg", 'a "big" one'), ("1.jpg", f"x{separator} y"), ("2.jpg", "é"),
-    }  # fmt: skip
+        ("größe 1.jpg", 'a "big" one'),
+        ("1.jpg", f"x{separator} y"),
+        ("2.jpg", "é"),
+    }
 
 
 def test_it_reads_what_pandas_writes(tmp_path: Path) -> None:
@@ -88,8 +93,9 @@ def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
         tmp_path,
         "image,class,split\n0.jpg,a,train\ngone.jpg,a,train\n1.jpg,,train\n2.jpg,a,\n,a,train\n0.jpg,b,test\n"
         '1.jpg,a\n1.jpg,"two\nlines",test\n\nempty.jpg,a,train\nfolder,a,train\n3.jpg,a,test\n',
-        *FOUR, "folder/x.jpg",
-    )  # fmt: skip
+        *FOUR,
+        "folder/x.jpg",
+    )
     (tmp_path / "empty.jpg").touch()
     found = find("csv", tmp_path)
     assert rows_of(found) == {("0.jpg", "a"), ("3.jpg", "a")}
@@ -132,7 +138,7 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ("image,mask\n0.jpg,1.jpg\n", "the column mask holds ids of classes: give --mask_classes"),
         ("image,class\n7.jpg,a\n", "no image is left; the first file left out is images.csv, line 2: 7.jpg"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str | bytes, reason: str) -> None:
     write(tmp_path, text, *FOUR)
     with pytest.raises(UserError, match=reason) as caught:

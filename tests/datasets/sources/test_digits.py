@@ -34,8 +34,9 @@ def test_arrays_of_different_sizes(tmp_path: Path) -> None:
 
 def test_a_domain_without_a_part_has_images_of_all_held_out(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     x, y = noise(0, 10, 8, 8), np.arange(10)
-    np.savez(tmp_path / "d.npz", usps_train_x=x, usps_train_y=y, usps_test_x=x, usps_test_y=y, mnist_t10k_x=x,
-             mnist_t10k_y=y)  # fmt: skip
+    np.savez(
+        tmp_path / "d.npz", usps_train_x=x, usps_train_y=y, usps_test_x=x, usps_test_y=y, mnist_t10k_x=x, mnist_t10k_y=y
+    )
     table = select("digits", tmp_path, test_fraction=0.5)
     assert "mnist: not in two parts, so images of all domains are held out at random" in capsys.readouterr().out
     assert len(table.test) == 15
@@ -67,8 +68,9 @@ def test_folders_with_the_part_first(tmp_path: Path) -> None:
     for cell in ("train/mnist/3/a.png", "test/mnist/4/b.png"):
         write_image(tmp_path / cell)
     assert rows_of(find("digits", tmp_path), "domain", "part") == {
-        ("train/mnist/3/a.png", "3", "mnist", "train"), ("test/mnist/4/b.png", "4", "mnist", "test"),
-    }  # fmt: skip
+        ("train/mnist/3/a.png", "3", "mnist", "train"),
+        ("test/mnist/4/b.png", "4", "mnist", "test"),
+    }
 
 
 @pytest.mark.parametrize("what", ["images", "labels", "header", "missing"])

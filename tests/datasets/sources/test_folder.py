@@ -60,10 +60,11 @@ PARTS = {"train": "train", "Training": "train", "val": "val", "valid": "val", "t
 
 @settings(max_examples=40, deadline=None)
 @given(
-    order=st.sampled_from([["class"], ["part", "class"], ["domain", "class"], ["part", "domain", "class"],
-                           ["domain", "part", "class"]]),
+    order=st.sampled_from(
+        [["class"], ["part", "class"], ["domain", "class"], ["part", "domain", "class"], ["domain", "part", "class"]]
+    ),
     picks=st.lists(st.tuples(*(st.integers(0, 4) for _ in range(3))), min_size=1, max_size=12),
-)  # fmt: skip
+)
 def test_every_level_is_told_apart(
     tmp_path_factory: pytest.TempPathFactory, order: list[str], picks: list[tuple[int, int, int]]
 ) -> None:
@@ -89,8 +90,10 @@ def test_hidden_and_empty_files_and_images_of_no_class(tmp_path: Path) -> None:
     found = find("folder", tmp_path)
     assert rows_of(found) == {("a/1.jpg", "a"), ("b/1.jpg", "b")}
     assert found.faults == [
-        "'a/empty.jpg': an empty file", "'b/gone.jpg': no such file", "'preview.png': lies in no folder of a class",
-    ]  # fmt: skip
+        "'a/empty.jpg': an empty file",
+        "'b/gone.jpg': no such file",
+        "'preview.png': lies in no folder of a class",
+    ]
 
 
 def test_an_image_beside_the_classes_of_a_part_is_of_no_class(tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
         (["train/1.jpg", "test/2.jpg"], "train/1.jpg|test/2.jpg: a class is called like a part"),
         (["dog/train/1.jpg", "cat/test/2.jpg"], "a class is called like a part"),
     ],
-)  # fmt: skip
+)
 def test_unclear_folders_are_refused(tmp_path: Path, names: list[str], reason: str) -> None:
     touch(tmp_path, *names)
     with pytest.raises(UserError, match=reason):
@@ -146,9 +149,11 @@ def test_table_and_pixels(tmp_path: Path) -> None:
     packed, unreadable = load_packed(table, RGB, 4)
     seen = {cell: packed[row, :, 0, 0].tolist() for row, cell in enumerate(table.image_ids) if row not in unreadable}
     assert seen == {
-        "train/a/grey.png": [90, 90, 90], "train/b/colour.png": [1, 2, 3], "train/b/palette.gif": [9, 9, 9],
+        "train/a/grey.png": [90, 90, 90],
+        "train/b/colour.png": [1, 2, 3],
+        "train/b/palette.gif": [9, 9, 9],
         "test/b/alpha.png": [200, 100, 50],
-    }  # fmt: skip
+    }
     listing = (tmp_path / "packed/4/unreadable_rgb.txt").read_text()
     assert listing.startswith("test/a/broken.jpg: not a readable image") and listing.count("\n") == 1
     assert [len(part) for part in (table.train, table.val, table.test)] == [3, 0, 2]

@@ -87,17 +87,13 @@ def test_filters_leave_the_most_that_satisfies_them(monkeypatch: pytest.MonkeyPa
     assert differs and 0 in sizes and max(sizes) > 10
 
 
-def test_filtered_landmarks_are_tested_with_others_photographs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_filtered_landmarks_are_tested_with_others_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.sources.landmarks._LANDMARK", (3, 2))
     monkeypatch.setattr("datasets.sources.landmarks._USER", (3, 2))
     monkeypatch.setattr("datasets.sources.landmarks._TEST_IMAGES", 2)
     of = [(n, author) for author in "ab" for n in (1, 1, 2)] + [(1, "c")] * 4 + [(2, "d")] + [(3, "d"), (1, "")]
     ids = [f"{number:016x}" for number in range(len(of))]
-    clean = "".join(
-        f"{n},{' '.join(i for i, (m, _) in zip(ids, of, strict=True) if m == n)}\n" for n in (1, 2, 3)
-    )  # fmt: skip
+    clean = "".join(f"{n},{' '.join(i for i, (m, _) in zip(ids, of, strict=True) if m == n)}\n" for n in (1, 2, 3))
     (tmp_path / "train_clean.csv").write_text(f"landmark_id,images\n{clean}")
     authors = "".join(f"{i},http://x,{author},CC-BY,t\n" for i, (_, author) in zip(ids, of, strict=True))
     (tmp_path / "train_attribution.csv").write_text("id,url,author,license,title\n" + authors)

@@ -35,9 +35,10 @@ def test_other_classes_and_domains_are_left_out_by_folder(tmp_path: Path) -> Non
     found = find("office_caltech", tmp_path)
     assert rows_of(found, "domain") == {("amazon/mug/1.jpg", "mug", "Amazon")}
     assert found.faults == [
-        "'amazon/mug/2.jpg': an empty file", "amazon/bottle/: 2 images of another class or domain",
+        "'amazon/mug/2.jpg': an empty file",
+        "amazon/bottle/: 2 images of another class or domain",
         "clipart/mug/: 1 images of another class or domain",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,7 @@ def cloud(models: list[np.ndarray], i: int, sigma: float, alpha: float) -> tuple
     [(5.0, 1.0, 1.0, False), (1.0, 2.0, 0.5, True), (2.0, 0.3, 2.0, False), (3.0, None, 1.0, False),
      (8.0, 10.0, 0.2, True)],
 )  # fmt: skip
-def test_three_rounds_by_hand(
-    tmp_path: Path, sigma: float, alpha: float | None, lam: float, ever_capped: bool
-) -> None:  # fmt: skip
+def test_three_rounds_by_hand(tmp_path: Path, sigma: float, alpha: float | None, lam: float, ever_capped: bool) -> None:
     algorithm = q.method("fedamp", sigma=sigma, alpha_k=alpha, lam=lam)
     federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=3))
     models, capped = [q.START.astype(float)] * 2, 0
@@ -92,7 +90,7 @@ def test_models_that_are_all_the_same_are_mixed_evenly() -> None:
 
 def test_little_memory_mixes_fewer_clients_at_once_to_the_same_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     clients, held_out = [np.arange(2), np.arange(2, 4), np.arange(4, 6), np.arange(6, 8)], [np.arange(8, 10)] * 4
     one_client = 2 * 8 * 2 * q.DIM  # bytes: its model and the difference from another, in double precision
     models: dict[int, list[np.ndarray]] = {}

@@ -194,8 +194,10 @@ def test_shuffled_guidance_is_that_of_other_images(folder: Path, tmp_path: Path)
         return q.server_of(q.trained(q.method("feddifrc", **arguments(folder, **more)), tmp_path / name))
 
     shuffled, again, own = (
-        trained("a", guidance="shuffled"), trained("b", guidance="shuffled"), trained("c"),
-    )  # fmt: skip
+        trained("a", guidance="shuffled"),
+        trained("b", guidance="shuffled"),
+        trained("c"),
+    )
     assert np.array_equal(shuffled, again) and not q.close(shuffled, own)
 
 

@@ -69,7 +69,7 @@ def test_the_relaxation_pushes_apart_and_the_contrast_pulls_together() -> None:
     for weights, sign in (((1.0, 0.0), -1), ((0.0, 1.0), 1)):
         loss, features = loss_of(
             angles, kinds, temperature=0.5, contrast_weight=weights[0], relaxation_weight=weights[1]
-        )  # fmt: skip
+        )
         loss.backward()
         with torch.no_grad():
             moved = features - 1e-3 * features.grad

@@ -15,9 +15,11 @@ from network.partition.dealing import Partition, deal
 
 # Hugging Face's package is hidden here by the project's own folder, and can only be looked for elsewhere.
 HAS_FLOWER = not subprocess.run(
-    [sys.executable, "-c", "import datasets.arrow_dataset, flwr_datasets"], cwd=Path(__file__).parent,
-    capture_output=True, check=False,
-).returncode  # fmt: skip
+    [sys.executable, "-c", "import datasets.arrow_dataset, flwr_datasets"],
+    cwd=Path(__file__).parent,
+    capture_output=True,
+    check=False,
+).returncode
 needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason="flwr-datasets (requirements-flower.txt) is not installed")
 
 
