@@ -77,9 +77,8 @@ def main() -> None:
     emb.check_n_clusters(args.n_clusters, data)
     set_threads(model, data, emb.BATCH)
     made_with = provenance(args, data.version, [path])
-    run = Run.take_up(
-        args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}", origin=made_with
-    )
+    name = f"K{args.n_clusters}_seed{args.rand_seed}"
+    run = Run.take_up(args, "extract_embeddings", args.task, name, origin=made_with)
 
     full = run.path / "embeddings.npy"
     embeddings = emb.extract_embeddings(model, data, full, args.features)
@@ -87,17 +86,13 @@ def main() -> None:
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
     projection, centres = run.path / "reduced.npy", emb.centres(kmeans, pca)
     write_array(projection, reduced)
-    made = save_assignments(
-        args.assignment_files_path, data, args.features, assignments, centres, args.n_clusters, projection
-    )
+    folder = args.assignment_files_path
+    made = save_assignments(folder, data, args.features, assignments, centres, args.n_clusters, projection)
 
-    print(
-        f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image, of whose variance "
-        f"{reduced.shape[1]} components keep {kept:.1%}"
-    )
-    print(
-        "images per cluster: " + " ".join(map(str, np.bincount(assignments[data.train][assignments[data.train] >= 0])))
-    )
+    of_variance = f"of whose variance {reduced.shape[1]} components keep {kept:.1%}"
+    print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image, {of_variance}")
+    of_train = assignments[data.train]
+    print("images per cluster:", *np.bincount(of_train[of_train >= 0]))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
     report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
@@ -110,10 +105,9 @@ def main() -> None:
     if not args.keep_embeddings:
         full.unlink()
         full.with_suffix(".filled.json").unlink()
-    summary = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
-    summary["target_explained"] = explained
-    run.write_summary(summary, digests([*made, projection], args.result_path))
-    print(f"assignments and centres in {args.assignment_files_path}, figures in {run.figures}")
+    found = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
+    run.write_summary(found | {"target_explained": explained}, digests([*made, projection], args.result_path))
+    print(f"assignments and centres in {folder}, figures in {run.figures}")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Write the tables of central models, of metrics, of what splits cost, and of how alike clusters are."""
     args = parse_args()
+    from datasets.table import read_table
+    from network.partition.similarity import read_clusterings
     from reports.budgets import budget_tables
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
@@ -40,6 +42,8 @@ def main() -> None:
     from reports.metric_tables import metric_table, read_metrics
     from reports.predictors import predictors, split_costs
     from reports.tables import compare, over_iid, read_central, read_clusters, read_runs
+    from reports.task_similarity import report_similarity
+    from utils.runs import data_path_or_default
 
     folder = args.table_path or args.result_path / "tables"
     notes = check_versions(args.result_path, args.mixed_versions)
@@ -57,7 +61,9 @@ def main() -> None:
     for task in dict.fromkeys(metrics.get("task", [])):
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
     if any(args.assignment_files_path.glob("assignments_*.npy")):
-        compare_tasks(args, folder)
+        images = read_table(data_path_or_default(args.data_path, args.result_path))
+        figure = report_similarity(read_clusterings(args.assignment_files_path, images), folder)
+        print(f"how alike clusters are: {figure}")
     spent = read_costs(args.result_path)
     if not spent.empty:
         write_table(costs_table(spent), folder / "costs")
@@ -67,9 +73,8 @@ def main() -> None:
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
-        comparison, splits, told = compare(runs), over_iid(runs), predictors(split_costs(runs))
-        alike = equal_skew(runs)
-        if not told.empty:
+        comparison, splits, alike = compare(runs), over_iid(runs), equal_skew(runs)
+        if not (told := predictors(split_costs(runs))).empty:
             write_table(told, folder / "predictors")
             print(f"which measure of a partition tells what it costs\n{narrow(told, ['measure'])}\n")
         if not alike.empty:
@@ -104,32 +109,6 @@ def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
         print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
     print(f"({wrapped(WORDS)})\nfigure in {sweep_plots.comparison(comparison, folder / 'comparison.png')}\n")
     print("On clients' own data:", *map(wrapped, sentences(said)), sep="\n")
-
-
-def compare_tasks(args: Namespace, folder: Path) -> None:
-    """Write how alike the clusters of the tasks are to each other and to the classes, and draw it."""
-    from datasets.table import read_table
-    from network.partition.similarity import read_clusterings, similarity_tables
-    from reports.files import write_table
-    from reports.labels import in_order, task_label
-    from utils import partition_plots
-    from utils.runs import data_path_or_default
-
-    images = read_table(data_path_or_default(args.data_path, args.result_path))
-    information, transport = similarity_tables(read_clusterings(args.assignment_files_path, images))
-    for table, name in ((information, "ami"), (transport, "transport")):
-        rows = table.round(4).rename_axis("clusters of").reset_index()
-        write_table(rows, folder / f"task_similarity_{name}")
-    order = in_order(information)
-    panels = {
-        label: (table.loc[order, order].rename(index=task_label, columns=task_label), colours)
-        for label, table, colours in (
-            ("adjusted mutual information", information, "Blues"),
-            ("transport distance", transport, "Blues_r"),
-        )
-    }
-    title = "How alike the tasks' clusters are, to each other and to the classes"
-    print(f"how alike clusters are: {partition_plots.similarity(panels, title, folder / 'task_similarity.png')}")
 
 
 if __name__ == "__main__":

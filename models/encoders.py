@@ -86,6 +86,7 @@ def _resnet10(wanted: Wanted) -> Encoder:
 
 def _resnet(name: str, *map_channels: int) -> Callable[[Wanted], Encoder]:
     def build(wanted: Wanted) -> Encoder:
+        """Torchvision's network of this name, cut into its stem and four layers."""
         from torch import nn
 
         from models.backbones import IMAGENET, StagedEncoder
@@ -104,6 +105,7 @@ def _mobile(name: str, ends: Sequence[int], *map_channels: int, **settings: floa
     """
 
     def build(wanted: Wanted) -> Encoder:
+        """The network as wanted, in these stages."""
         from torch import nn
 
         from models.backbones import IMAGENET, StagedEncoder
@@ -141,6 +143,7 @@ def _clip_vit_b32(wanted: Wanted) -> Encoder:
 
 def _timm(name: str) -> Callable[[Wanted], Encoder]:
     def build(wanted: Wanted) -> Encoder:
+        """Timm's network of this name, at the wanted size."""
         import timm  # takes seconds to import
 
         from models.backbones import TimmEncoder

@@ -89,6 +89,7 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
     loss_of = LOSSES[data.task.loss]
 
     def rows(at: np.ndarray) -> np.ndarray:
+        """The gradients at the output of these images, a row each."""
         parts = []
         for positions in torch.from_numpy(at).split(_CHUNK):
             batch = data.batch(positions)

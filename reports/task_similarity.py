@@ -1,0 +1,31 @@
+"""How alike the clusters of the tasks are to each other and to the classes: tables and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from network.partition.similarity import similarity_tables
+from reports.files import write_table
+from reports.labels import in_order, task_label
+from utils import partition_plots
+
+
+def report_similarity(clusterings: Mapping[str, np.ndarray], folder: Path) -> Path:
+    """Write `task_similarity_ami` and `task_similarity_transport` of clusterings (N,) by task; returns the figure."""
+    information, transport = similarity_tables(clusterings)
+    for table, name in ((information, "ami"), (transport, "transport")):
+        rows = table.round(4).rename_axis("clusters of").reset_index()
+        write_table(rows, folder / f"task_similarity_{name}")
+    order = in_order(information)
+    panels = {
+        label: (table.loc[order, order].rename(index=task_label, columns=task_label), colours)
+        for label, table, colours in (
+            ("adjusted mutual information", information, "Blues"),
+            ("transport distance", transport, "Blues_r"),
+        )
+    }
+    title = "How alike the tasks' clusters are, to each other and to the classes"
+    return partition_plots.similarity(panels, title, folder / "task_similarity.png")
