@@ -74,9 +74,13 @@ def fastest(most: int, prepare: Callable[[int], Callable[[], float]]) -> Choice:
 
 
 def measure(
-    most: int, build: Callable[[int], Workspace], model: nn.Module, data: TaskData, settings: LocalSettings,
+    most: int,
+    build: Callable[[int], Workspace],
+    model: nn.Module,
+    data: TaskData,
+    settings: LocalSettings,
     groups: Tensor,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The choice of `clients_per_batch`, and the milliseconds per client and step that it rests on.
 
     `build` makes the workspace of so many clients, each number of which is measured on as many threads as it would be
@@ -84,8 +88,9 @@ def measure(
     """
     start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     before = torch.get_num_threads()
-    choice = fastest(most, partial(_turns, build=build, model=model, start=start, data=data, settings=settings,
-                                   groups=groups))  # fmt: skip
+    choice = fastest(
+        most, partial(_turns, build=build, model=model, start=start, data=data, settings=settings, groups=groups)
+    )
     torch.set_num_threads(before)
     copy_into(model.state_dict(), start)
     return {
@@ -105,9 +110,14 @@ def print_pace(pace: Mapping[str, Any]) -> None:
 
 
 def _turns(
-    n: int, build: Callable[[int], Workspace], model: nn.Module, start: Mapping[str, Tensor], data: TaskData,
-    settings: LocalSettings, groups: Tensor,
-) -> Callable[[], float]:  # fmt: skip
+    n: int,
+    build: Callable[[int], Workspace],
+    model: nn.Module,
+    start: Mapping[str, Tensor],
+    data: TaskData,
+    settings: LocalSettings,
+    groups: Tensor,
+) -> Callable[[], float]:
     """What trains n clients at once for a few steps, by FedAvg, and returns the seconds per client and step."""
     space, threads = build(n), threads_for(model, data, n * settings.batch_size)
     training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)

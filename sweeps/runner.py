@@ -157,9 +157,7 @@ def _give_up(queue: list[Job], failed: str) -> list[str]:
     return sorted(lost - {failed})
 
 
-def _progress(
-    running: Sequence[_Running], queue: Sequence[Job], durations: dict[str, list[float]], n_jobs: int
-) -> str:  # fmt: skip
+def _progress(running: Sequence[_Running], queue: Sequence[Job], durations: dict[str, list[float]], n_jobs: int) -> str:
     """How many jobs run, and the time that is left, as soon as one has ended to tell it by; nothing at the end."""
     if not queue and not running:
         return ""
@@ -175,7 +173,7 @@ def _note(durations: dict[str, list[float]], job: Job, seconds: float) -> None:
 
 def _seconds_left(
     queue: Sequence[Job], running: Sequence[_Running], durations: dict[str, list[float]], n_jobs: int
-) -> float:  # fmt: skip
+) -> float:
     """The time that what is left takes: that of all work spread over the processes, or of the longest chain of needs.
 
     A job is expected to take the mean of its kind, of the most alike that have ended; and one that has overrun that,
