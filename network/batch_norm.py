@@ -31,7 +31,7 @@ def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
     if not layers:
         raise UserError(
             "--batch_norm local: the model has no batch norm; "
-            "make one with model_initialization.py --norm batch, or leave --batch_norm away"
+            "make one with model_initialization.py --norm batch, or omit --batch_norm"
         )
     return frozenset(f"{layer}.{name}" for layer, module in layers.items() for name in module.state_dict())
 

@@ -213,6 +213,6 @@ def test_a_part_in_which_nothing_counts_is_named(accelerator: Accelerator, tmp_p
     measured_parts = measure_trivial(data, parts, accelerator)
     assert measured_parts == evaluate_trivial(data, *parts.values(), accelerator=accelerator)
     with pytest.raises(
-        UserError, match=r"segmentation: .* nan, for nothing counts in the 2 validation images; .* mask"
+        UserError, match=r"segmentation: .* nan, because nothing counts in the 2 validation images; .* mask"
     ):
         measure_trivial(data, parts | {"validation": np.array([2, 3])}, accelerator)
