@@ -6,7 +6,7 @@ Error bars and bands have one meaning in all of them: the 95 % interval of the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
@@ -41,7 +41,7 @@ _PANEL = (2.5, 1.9)  # inches
 _LETTERS_AN_INCH = 10  # of a title, at least
 _MOST_MARKERS = 30  # of a line; more would hide it
 _MOST_IN_LEGEND = 24
-_LINEAR = 10.0  # per cent, beyond which costs are drawn on a logarithmic scale
+_FAR = 100.0  # per cent, beyond which costs are drawn on a logarithmic scale
 _WIDE = 3.0  # a measure that goes further is drawn on a logarithmic axis
 
 
@@ -289,29 +289,31 @@ def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:
     """What each run of a split costs against each measure of its partition, a panel per measure, a colour per task.
 
     `costs` comes from `reports.predictors.split_costs`; measures that no run has are left out. The cost is drawn on a
-    scale that is linear up to 10 % and logarithmic beyond.
+    scale that is logarithmic beyond 100 %.
     """
     names = [name for name in CANDIDATES if costs[name].notna().any()]
     tasks = list(dict.fromkeys(costs["task"]))
+    markers = dict(zip(sorted(set(costs["type"])), cycle("o^sDvP"), strict=False))
     figure = Figure((2.7 * len(names) + 0.6, 3.6), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for axis, name in zip(axes, names, strict=True):
         for task, colour in zip(tasks, palette(len(tasks)), strict=True):
-            for kind, marker in (("class_based", "o"), ("embedding_based", "^")):
+            for kind, marker in markers.items():
                 part = costs[(costs["task"] == task) & (costs["type"] == kind)]
                 axis.plot(part[name], part["increase"], marker, color=colour, ms=4, alpha=0.7)
         axis.axhline(0, color="black", lw=0.8)
         axis.set(xlabel=CANDIDATES[name], xscale="log" if costs[name].max() > _WIDE else "linear")
         axis.xaxis.set_minor_formatter(NullFormatter())
         axis.grid(alpha=0.25, lw=0.6)
-    axes[0].set_yscale("symlog", linthresh=_LINEAR)
-    axes[0].set(ylabel="increase over IID, %", ylim=(min(-_LINEAR, costs["increase"].min()), None))
+    if costs["increase"].max() > _FAR:
+        axes[0].set_yscale("symlog", linthresh=_FAR)
+    axes[0].set_ylabel("increase over IID, %")
     handles: list[Artist] = [
         Patch(color=colour, label=_named(task)) for task, colour in zip(tasks, palette(len(tasks)), strict=True)
     ]
     handles += [
-        Line2D([], [], color="grey", ls="", marker=marker, label=f"{kind}-based split")
-        for kind, marker in (("class", "o"), ("embedding", "^"))
+        Line2D([], [], color="grey", ls="", marker=marker, label=f"{kind.replace('_', '-')} split")
+        for kind, marker in markers.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
     figure.suptitle("What a split costs on the clients' own data, against measures of its partition before training")
