@@ -3,7 +3,7 @@
 # clusters its embeddings, simulates federated learning on embedding-based, class-based and random splits with five seeds,
 # and makes tables, a figure and a report; the last lines answer.
 #
-#   bash run_pipeline.sh               about twelve minutes on two cores
+#   bash run_pipeline.sh               about nine minutes on two cores
 #   bash run_pipeline.sh --data nyu    the same on the photographs of NYUv2, or of any folder with a table of images
 #   bash run_pipeline.sh --test_mode   the same in about a minute, with too little training to mean anything
 TASKS=${TASKS:-depth_euclidean reshading class_scene} METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
