@@ -243,7 +243,7 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
         with write_atomically(listing) as temporary:
             temporary.write_text("".join(f"{reasons[position]}\n" for position in unreadable), encoding="utf-8")
         print(f"left out {len(unreadable)} unreadable {encoding.domain} images, listed in {listing}")
-    left_out = {} if boxes is None else boxes.left_out(np.load(target, mmap_mode="r"), unreadable)
+    left_out = {} if boxes is None else boxes.left_out(np.load(target, mmap_mode="r", allow_pickle=False), unreadable)
     return {
         "domain": encoding.domain, "images": len(cells), "size": size, "unreadable": unreadable,
         "sha256": file_digest(target), **left_out,
