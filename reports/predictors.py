@@ -7,6 +7,7 @@ judges by the finished runs of several result folders together: tasks of differe
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -92,14 +93,18 @@ def _of(part: pd.DataFrame, name: str) -> float:
     return rank_correlation(part[name], part["increase"])
 
 
-def main() -> None:
-    """Read the runs of all result folders, and write the table and its figure."""
+def parse_args() -> Namespace:
+    """The command line."""
     parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
-    parser.add_argument(
-        "--table_path", type=Path, default=Path("results/predictors"), help="folder for table and figure"
-    )
-    args = parser.parse_args()
+    text = "folder for table and figure"
+    parser.add_argument("--table_path", type=Path, default=Path("results/predictors"), help=text)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Read the runs of all result folders, and write the table and its figure."""
+    args = parse_args()
     from reports.sweep_plots import costs_by_measure
 
     costs = together(args.result_path)
