@@ -117,10 +117,16 @@ def main() -> None:
 
 
 def together(folders: Sequence[Path]) -> pd.DataFrame:
-    """The `split_costs` of several result folders; of more than one, tasks are named after their folder, too."""
+    """The `split_costs` of several result folders; of more than one, tasks are named after their folder, too.
+
+    UserError for a folder without finished runs.
+    """
     parts = []
     for folder in folders:
-        costs = split_costs(read_runs(folder))
+        runs = read_runs(folder)
+        if runs.empty:
+            raise UserError(f"no finished run of test_fed.py in {folder}")
+        costs = split_costs(runs)
         if len(folders) > 1:
             costs["task"] = f"{folder.name}: " + costs["task"]
         parts.append(costs)

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from reports.predictors import CANDIDATES, predictors, rank_correlation, split_costs, together
 from reports.sweep_plots import costs_by_measure
 from tests.utils.figures import check_figure
+from utils.errors import UserError
 
 
 def run(kind: str, loss: float, share: float, seed: int = 0, **more: object) -> dict[str, object]:
@@ -67,6 +68,11 @@ def test_several_folders_have_tasks_of_their_own(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("reports.predictors.read_runs", lambda folder: runs)
     assert together([tmp_path / "rooms"])["task"].tolist() == ["normal"]
     assert together([tmp_path / "rooms", tmp_path / "nyu"])["task"].tolist() == ["rooms: normal", "nyu: normal"]
+
+
+def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"no finished run of test_fed.py in {tmp_path}"):
+        together([tmp_path])
 
 
 def test_figure_of_costs(tmp_path: Path) -> None:
