@@ -86,8 +86,9 @@ def check_shell(script: str, *arguments: str) -> None:
         return
     assert (ROOT / script).is_file(), f"{script}: no such script"
     if "scale.sh" in (ROOT / script).read_text():
-        taken = {"--scale", "builtin", "paper", "--test_mode"}
-        assert set(arguments) <= taken, f"{script} does not take {set(arguments) - taken}"
+        taken = {"--scale", "builtin", "paper", "--test_mode", "--data"}
+        given = {word for before, word in pairwise(("", *arguments)) if before != "--data"}
+        assert given <= taken, f"{script} does not take {given - taken}"
 
 
 def check_requirements(arguments: list[str]) -> None:
