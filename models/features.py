@@ -90,15 +90,15 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
 def image_features(kind: str, device: torch.device) -> ImageFeatures:
     """The features of a kind that looks at images alone: "image", or a network of timm."""
     if kind == "image":
-        return ImageFeatures(3 * GRID**2, f"image {GRID}", thumbnails)
+        return ImageFeatures(3 * GRID**2, f"image {GRID}", shrunk)
     return _network(kind, device)
 
 
-def thumbnails(images: Tensor) -> Tensor:
-    """The images shrunk to 8 by 8 pixels, (B, 3 * 64) float32."""
+def shrunk(values: Tensor) -> Tensor:
+    """Maps or images (B, C, H, W) as means in a grid of 8 by 8 cells, (B, C * 64); anything else (B, …) flattened."""
     import torch.nn.functional as F
 
-    return F.adaptive_avg_pool2d(images, GRID).flatten(1)
+    return (F.adaptive_avg_pool2d(values, GRID) if values.ndim == 4 else values).flatten(1)
 
 
 def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
@@ -136,9 +136,8 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
             f"--features {kind}: timm has no such network or its weights could not be downloaded "
             f"({' '.join(str(error).split())[:200]})"
         ) from error
-    size = int(
-        getattr(network, "head_hidden_size", network.num_features)
-    )  # some have a layer between pooling and classes
+    # Some have a layer between pooling and classes.
+    size = int(getattr(network, "head_hidden_size", network.num_features))
     return ImageFeatures(size, f"{kind} {timm.__version__}", _Scaled(network).of)
 
 

@@ -82,17 +82,13 @@ class FedAMP(FedAvg):
             return _squared_distances(total(torch.stack(mine)), states, partial(model_of, names=parameters), total)
 
         at_once, clients = max(1, states.memory // (2 * 8 * sum(sizes))), list(turns)
-        client_batches = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
-        weights, told = self.attention(
-            torch.cat([distances_of(client_batch) for client_batch in client_batches]), clients
-        )
-        for client_batch, rows in zip(
-            client_batches, weights.split([len(client_batch) for client_batch in client_batches]), strict=True
-        ):
-            mixed = rows.new_zeros(len(client_batch), sum(sizes))
+        batches = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
+        weights, told = self.attention(torch.cat([distances_of(batch) for batch in batches]), clients)
+        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
+            mixed = rows.new_zeros(len(batch), sum(sizes))
             for other in states.own:
                 mixed.addr_(rows[:, other], model_of(other).to(rows.dtype))
-            for client, u in zip(client_batch, total(mixed), strict=True):
+            for client, u in zip(batch, total(mixed), strict=True):
                 if client in states.own:
                     parts = zip(names, u.split(sizes), strict=True)
                     cloud = {name: cast_like(flat.view_as(server[name]), server[name]) for name, flat in parts}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from models.features import GRID
+from models.features import shrunk
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from utils.args import POSITIVE
@@ -116,10 +116,7 @@ class FedDifRC(FedAvg):
 
     def _z(self, local: ClientContext) -> Tensor:
         """The representation (B, F) of a batch; a map's cells side by side."""
-        import torch.nn.functional as F
-
-        z = getattr(local.batch, self.representation)
-        return (F.adaptive_avg_pool2d(z, GRID) if z.ndim == 4 else z).flatten(1)
+        return shrunk(getattr(local.batch, self.representation))
 
 
 def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> Tensor:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
-from models.features import GRID
+from models.features import shrunk
 from models.task_model import load_model
 from models.training import early_file
 from network.aggregation import sum_type
@@ -97,8 +96,7 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
                 output = model(batch.images).output
             output.requires_grad_()
             (gradient,) = torch.autograd.grad(loss_of(output, batch.target, batch.valid).sum(), output)
-            shrunk = F.adaptive_avg_pool2d(gradient, GRID) if gradient.ndim == 4 else gradient
-            parts.append(shrunk.flatten(1).cpu().numpy())
+            parts.append(shrunk(gradient).cpu().numpy())
         return np.concatenate(parts)
 
     return share_between(rows, client_of, n_clients)

@@ -60,9 +60,8 @@ def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndar
         return partition.groups, "cluster"
     if table.class_names and (kind == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
         return (partition.groups if kind == RANDOM else table.labels), CLASS
-    return partition.groups, "image" if kind == RANDOM else kind.removesuffix(
-        _BASED
-    )  # in a random split, all one group
+    # In a random split all images are one group.
+    return partition.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)
 
 
 def split_label(kind: str) -> str:

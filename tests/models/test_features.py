@@ -16,7 +16,7 @@ from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import get_task
 from models.embeddings import extract_embeddings
-from models.features import features_kind, features_of, shrunk_target, thumbnails
+from models.features import features_kind, features_of, shrunk, shrunk_target
 from models.task_model import ModelConfig, TaskModel
 from utils.errors import UserError
 
@@ -61,7 +61,7 @@ def test_cells_without_anything_have_the_mean_of_their_image() -> None:
 def test_thumbnails_are_means_of_squares() -> None:
     images = torch.rand(2, 3, 32, 32)
     expected = images.unfold(2, 4, 4).unfold(3, 4, 4).mean((-1, -2)).flatten(1)
-    torch.testing.assert_close(thumbnails(images), expected)
+    torch.testing.assert_close(shrunk(images), expected)
 
 
 def test_a_public_network_sees_images_as_it_was_trained_on(
