@@ -27,8 +27,8 @@ from PIL import Image
 from datasets.captures import encode
 from datasets.packed import class_numbers, read_image, surface
 from datasets.rooms.kinds import KINDS, Style
+from datasets.rooms.layout import Room, make_room
 from datasets.rooms.rendering import Camera, RayCaster, render
-from datasets.rooms.scenes import Room, make_room
 from datasets.sources.taskonomy import (
     INSTANCES,
     N_PLACES,

@@ -17,9 +17,10 @@ from datasets.packed import read_image, surface
 from datasets.rooms import make as sample_rooms
 from datasets.rooms.furniture import PIECES
 from datasets.rooms.kinds import KINDS, Material, Style
+from datasets.rooms.layout import Room, make_room
 from datasets.rooms.make import BUILDING_LIST, CONTACT_SHEET, DOMAINS, MANIFEST, make_sample_rooms
 from datasets.rooms.rendering import PATTERNS, Camera, RayCaster, render
-from datasets.rooms.scenes import Room, SceneBuilder, make_room
+from datasets.rooms.scenes import SceneBuilder
 from datasets.sources.taskonomy import SEGMENTS, View, list_views, read_buildings, read_class_names, read_scene_class
 from datasets.tasks import get_task
 from utils.errors import UserError
