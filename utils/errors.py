@@ -8,6 +8,7 @@ import re
 import select
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from utils import interrupt
 
@@ -85,16 +86,27 @@ def _reader_has_gone() -> bool:
 def explained(error: Exception, smaller: str = "") -> str | None:
     """What the user can fix about an error, and how, in a line; None for a fault of the program.
 
-    That is a `UserError`, a full or protected disk, a name that is too long, or too little memory, for which `smaller`
-    names the arguments that can be lowered.
+    That is a `UserError`, a package that is not installed, a full or protected disk, a name that is too long, or too
+    little memory, for which `smaller` names the arguments that can be lowered.
     """
     if isinstance(error, UserError):
         return str(error)
+    if isinstance(error, ModuleNotFoundError) and (package := _absent(error)):
+        return (
+            f"no package {package} in {sys.executable}; enter the environment that has it (source .venv/bin/activate), "
+            "or install it: python -m pip install -r requirements.txt"
+        )
     if _is_memory(error):
         return _memory_advice(error, smaller)
     if isinstance(error, OSError) and error.errno in _REMEDIES:
         return f"{error.filename or 'a file'}: {error.strerror}; {_REMEDIES[error.errno]}"
     return None
+
+
+def _absent(error: ModuleNotFoundError) -> str:
+    """The package that is not there; empty where it is, and only a module of it is missing."""
+    package = (error.name or "").partition(".")[0]
+    return package if package and find_spec(package) is None else ""
 
 
 def _short(text: str) -> str:

@@ -56,3 +56,18 @@ def test_a_pipe_of_the_scripts_own_is_a_fault_of_the_program() -> None:
     body = "import os; reader, writer = os.pipe(); os.close(reader); os.write(writer, b'x')"
     done = subprocess.run([sys.executable, "-c", SCRIPT.format(body=body)], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1 and "BrokenPipeError" in done.stderr
+
+
+def test_a_package_that_is_not_installed_is_named_with_the_remedy() -> None:
+    """As in a shell that is not in the environment; `-S` hides all packages that are installed."""
+    arguments = ["-S", "extract_datapoints_for_experiments.py", "--data_path", "photos"]
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: no package ") and "requirements.txt" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["utils.nothing", "torch.nothing"])
+def test_a_module_that_an_installed_package_lacks_is_a_fault_of_the_program(module: str) -> None:
+    code = SCRIPT.format(body=f"import {module}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1 and "ModuleNotFoundError" in done.stderr
