@@ -1,4 +1,4 @@
-"""What methods have in common that tell images of one class, or of one cluster, from those of another."""
+"""The base class of methods that distinguish images by their class, or by their cluster."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 class ByKind(FedAvg):
-    """FedAvg that knows of what kind each image is, by `--kinds`: its class, as in the papers, or its cluster.
+    """FedAvg that knows the kind of each image, by `--kinds`: its class, as in the papers, or its cluster.
 
-    Clusters are those of the task's own embeddings, so that methods which were made for classification work for every
-    task.
+    Clusters are those of the task's own embeddings, so that methods made for classification work for every task.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "kinds": Argument(CLASS, "what images are told apart by", choices=(CLASS, CLUSTER))
+        "kinds": Argument(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
     }
     kinds: str
 

@@ -1,4 +1,4 @@
-"""Everybody's images in one place."""
+"""Centralised training."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Centralized(FedAvg):
-    """No federation: one worker trains on all clients' images, the line that federated methods aim at.
+    """No federation: one worker trains on all clients' images, the baseline that federated methods aim at.
 
-    In a round it takes as many steps as the clients that would have taken part, together, and like theirs its
-    optimiser starts afresh. Losses are still reported by client.
+    Per round, it takes as many steps as all clients that would have taken part take together, and its optimiser starts
+    afresh, as theirs do. Losses are still reported per client.
     """
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
-        """All images are one client's."""
+        """Treat all images as those of one client."""
         super().prepare(data, groups, [np.concatenate(clients)])
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """One turn with everything, in the place of the first client's."""
+        """One turn with all images and all steps, under the first client's number."""
         n_steps = sum(turn.n_steps for turn in super().turns(clients, settings, rng).values())
         return {0: ClientRound(np.concatenate(clients), n_steps, 1.0, 1.0)}

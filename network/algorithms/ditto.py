@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ditto(FedAvg):
-    """FedAvg, and beside it a personal model per client: Li et al. 2021 (arXiv 2012.04221), algorithm 1.
+    """FedAvg with an additional personal model per client: Li et al. 2021 (arXiv 2012.04221), algorithm 1.
 
     | symbol | argument |
     |---|---|
@@ -30,8 +30,8 @@ class Ditto(FedAvg):
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "lam": Argument(1.0, "lambda, the pull on personal models", NON_NEGATIVE),
-        "personal_steps": Argument(None, "steps of the personal model; default: as many as the global", POSITIVE_INT),
+        "lam": Argument(1.0, "lambda, the strength of the pull on personal models", NON_NEGATIVE),
+        "personal_steps": Argument(None, "steps of the personal model; default: as the global one's", POSITIVE_INT),
     }
     personal: ClassVar[bool] = True
     lam: float
@@ -51,5 +51,5 @@ class Ditto(FedAvg):
             local.pull(gradients, local.start, self.lam)
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """v_k, whose frozen part is everybody's."""
+        """v_k; its frozen part, which nobody trains, is the common one."""
         return {**start, **strip_prefix("personal", state)}

@@ -21,31 +21,32 @@ class FedAMP(FedAvg):
 
     | symbol | argument |
     |---|---|
-    | sigma, of A(x) = 1 - exp(-x / sigma) | `--sigma` (the mean squared distance of a round's clients to all others) |
+    | sigma in A(x) = 1 - exp(-x / sigma) | `--sigma` (the mean squared distance of a round's clients to all others) |
     | alpha_k | `--alpha_k` (sigma / N, N being the number of clients) |
     | lambda / alpha_k, the pull towards u_i | `--lam` (1) |
 
-    Before it trains, client i gets u_i = sum_j xi_ij w_j over all clients' models as they last were, with
-    xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i and xi_ii the rest; then it minimises F_i(w) + lambda / (2 alpha_k)
-    |w - u_i|^2 from w_i on. Distances are between parameters; buffers are mixed with the same weights. There is no
-    global model.
+    Before training, client i receives u_i = sum_j xi_ij w_j over the latest models of all clients, with
+    xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i, and xi_ii such that the weights sum to 1. It then minimises
+    F_i(w) + lambda / (2 alpha_k) |w - u_i|^2, starting from w_i. Distances are between parameters; buffers are mixed
+    with the same weights. There is no global model.
 
-    What the weights are is a matter of sigma: with one far above the distances they are those of a plain mean, with one
-    far below every client is alone. Distances go with the square of learning rate and steps, so that no number suits
-    all; where sigma is not given it follows them from round to round (the paper's is one for the run). With alpha_k =
-    sigma / N another model counts exp(-|w_i - w_j|^2 / sigma) / N, at most what it does in a plain mean. The paper
-    needs alpha_k sum_j A' <= 1. Where an alpha_k that is given exceeds that, the others' weights are scaled down to 1
-    together, and the end of the run says how often. Where few clients take part in a round, models are apart by how
-    often they were trained as well as by what on.
+    Sigma decides the weights: if it is far above the distances, they are those of a plain mean; if it is far below,
+    every client is alone. Distances grow with the square of the learning rate and of the number of steps, so no single
+    sigma suits all settings; unless it is given, it follows the distances from round to round (the paper has one for
+    the whole run). With alpha_k = sigma / N, another model has the weight exp(-|w_i - w_j|^2 / sigma) / N, at most its
+    weight in a plain mean. The paper needs alpha_k sum_j A' <= 1. Where a given alpha_k exceeds that, the others'
+    weights are scaled down to a sum of 1, and the end of the run says how often. Where few clients take part in a
+    round, models differ in how often they were trained as well as in the data that they were trained on.
 
-    As many clients of the round are looked at together as two models in double precision for each fit into the memory
-    that a process has for states, one at least. For them all, the process that has it reads each model twice.
+    The round's clients are processed in batches: as many as fit into the memory that a process has for states, with two
+    models in double precision each, and at least one. For each batch, every model is read twice, by the process that
+    keeps it.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "sigma": Argument(None, "squared distance at which attention falls to 1/e; default: their mean", POSITIVE),
-        "alpha_k": Argument(None, "step of the message passing; default: sigma over the number of clients", POSITIVE),
-        "lam": Argument(1.0, "lambda / alpha_k, the pull on personal models", NON_NEGATIVE),
+        "sigma": Argument(None, "squared distance where attention falls to 1/e; default: the mean", POSITIVE),
+        "alpha_k": Argument(None, "step size of message passing; default: sigma / number of clients", POSITIVE),
+        "lam": Argument(1.0, "lambda / alpha_k, the strength of the pull towards u_i", NON_NEGATIVE),
     }
     sigma: float | None
     alpha_k: float | None
@@ -63,7 +64,7 @@ class FedAMP(FedAvg):
         states: ClientStates,
         total: Callable[[Tensor], Tensor],
     ) -> dict[str, float]:
-        """Make u_i, in the state of each client of the round; returns how much the clients count in their own."""
+        """Put u_i into the state of each of the round's clients; returns the metrics of `attention`, over the round."""
         import torch
 
         parameters = [name for name, _ in model.named_parameters()]
@@ -98,12 +99,12 @@ class FedAMP(FedAvg):
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
     ) -> tuple[int, int]:
-        """The client's whole model, and u_i, which the processes here take from what they keep for clients."""
+        """The client's whole model, and u_i of the same size, which here is made from the states of all clients."""
         whole = sum(server[name].nbytes for name in trained)
         return whole, whole
 
     def attention(self, distances: Tensor, clients: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
-        """xi (B, N) of these B clients from their models' squared distances to all N, and what the run tells of it."""
+        """The weights xi (B, N) of B clients, from their models' squared distances to all N (B, N), and metrics."""
         n_clients = distances.shape[1]
         own = range(len(clients)), clients
         mean = float(distances.sum()) / (len(clients) * max(1, n_clients - 1))
@@ -121,18 +122,18 @@ class FedAMP(FedAvg):
         }
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
-        """How much of other models there was in u_i, and how often the others' weights were scaled down."""
+        """The weight of a client's own model in u_i, and how often the others' weights were scaled down."""
         rounds = [row for row in rows if "clients_mixed" in row]
         mixed = sum(row["clients_mixed"] for row in rounds)
         own = sum(row["own_weight"] * row["clients_mixed"] for row in rounds) / mixed
-        lines = [f"in the mixture of models that it was pulled to, a client's own counted {own:.2f} of 1 on average"]
+        lines = [f"a client's own model had a weight of {own:.2f}, on average, in the mixture that it was pulled to"]
         if capped := sum(row["clients_capped"] for row in rounds):
             often = f"{capped:.0f} of {mixed:.0f} client-rounds ({capped / mixed:.0%})"
-            lines.append(f"in {often} the others' weights came to more than 1 and were scaled down; lower --alpha_k")
+            lines.append(f"in {often}, the others' weights summed to more than 1 and were scaled down; lower --alpha_k")
         return lines
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Train towards u_i, which is not kept."""
+        """Train towards u_i, which does not stay in the state."""
         local.scratch["cloud"] = strip_prefix("cloud", local.state)
         for name in local.scratch["cloud"]:
             del local.state[f"cloud.{name}"]
@@ -146,9 +147,9 @@ class FedAMP(FedAvg):
 def _squared_distances(
     models: Tensor, states: ClientStates, model_of: Callable[[int], Tensor], total: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """|w_i - w_j|^2 of B models (B, P) to those of all N clients, (B, N); each process looks at its own clients'."""
+    """|w_i - w_j|^2 between B models (B, P) and those of all N clients: (B, N); each process does its own clients."""
     distances = models.new_zeros(len(models), states.n_clients)
-    apart = models.new_empty(models.shape)  # once for all: allocated for every model, it would fragment the memory
+    apart = models.new_empty(models.shape)  # reused: an allocation per model would fragment the memory
     for other in states.own:
         distances[:, other] = apart.copy_(models).sub_(model_of(other)).square_().sum(1)
     return total(distances)

@@ -1,4 +1,4 @@
-"""FedAvg, and the hooks in which other methods differ from it."""
+"""FedAvg, and the hooks that other methods override."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from datasets.task_data import TaskData
 
-_LEAST = 1e-30  # of a mean weight
+_LEAST = 1e-30  # mean weight that weights are divided by
 
 
 class FedAvg:
@@ -42,19 +42,20 @@ class FedAvg:
     The server's model becomes the mean of the clients' models, weighted by their numbers of images. Buffers (batch
     norm's running statistics) are averaged like weights, as in the published code.
 
-    With `--virtual_client_size` it is FedVC, which Hsu, Qi and Brown 2020 (arXiv 2003.08082, section 5.3) made for
-    clients of different size, and so is every method that inherits it: a turn uses N_VC images, a random subset of the
-    client's or, where it has fewer, draws with replacement, once, in N_VC / B steps. Clients are then drawn in
-    proportion to their size (`--client_sampling systematic`, unless another is given), and all draws count the same.
-    Large clients are drawn several times a round; two virtual clients of one would train on two subsets, but here it
-    trains once and counts twice, which is as unbiased. With clients of N_VC images each that all take part, and one
-    local epoch, it is FedAvg to the bit.
+    `--virtual_client_size` makes it, and every method that inherits from it, FedVC: Hsu, Qi and Brown 2020
+    (arXiv 2003.08082, section 5.3), for clients of different sizes. In a turn, a client goes once over N_VC images, in
+    N_VC / B steps: a random subset of its images or, where it has fewer, draws with replacement. Clients are drawn in
+    proportion to their size (by `--client_sampling systematic`, unless another is given), and all draws count the same.
+    A large client may be drawn several times per round. In the paper, its virtual clients then train on different
+    subsets; here it trains once and counts as often as it was drawn, which is unbiased, too. If each client has N_VC
+    images and all take part, it is FedAvg with one local epoch, to the bit.
 
-    With `--importance_reweighting` it is that paper's FedIR, section 5.2: see `network/importance.py`, which also says
-    what that can do and what not.
+    `--importance_reweighting` makes it FedIR, section 5.2 of that paper; `network/importance.py` says what that can do
+    and what it cannot.
 
-    `arguments` are the method's own; each becomes an attribute. `personal` says that clients have models of their own
-    though all tensors travel. `title` is what figures call it where that is not the class's name.
+    `arguments` declares the method's command-line arguments; each becomes an attribute. `personal` is True where
+    clients have personal models although all tensors travel. `title` is the name in figures, where that is not the
+    class's name.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -65,17 +66,17 @@ class FedAvg:
             choices=tuple(SAMPLERS),
         ),
         "virtual_client_size": Argument(
-            None, "images of a client's turn, in place of its local epochs or steps; default: all it has", POSITIVE_INT
+            None, "images per client and round, in place of local epochs or steps; default: all it has", POSITIVE_INT
         ),
         "importance_reweighting": Argument(
             NONE,
-            "FedIR: images count by how much more often the target has their class, or cluster, than the client",
+            "FedIR: weight images by the share of their class, or cluster, in the target over that in the client",
             choices=(NONE, CLASS, CLUSTER),
         ),
         "importance_target": Argument(
-            POPULATION, "whose shares of classes or clusters it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
+            POPULATION, "FedIR's target: the shares that it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
         ),
-        "importance_bound": Argument(None, "the most an image can count; default: no bound", number(float, above=1)),
+        "importance_bound": Argument(None, "largest weight of an image; default: no bound", number(float, above=1)),
     }
     personal: ClassVar[bool] = False
     title: ClassVar[str] = ""
@@ -88,7 +89,7 @@ class FedAvg:
 
     @classmethod
     def label(cls) -> str:
-        """Its name in figures; a method that inherits from another does not inherit that."""
+        """The method's name in figures; a subclass does not inherit its parent's."""
         return vars(cls).get("title") or cls.__name__
 
     def __init__(self, args: Namespace) -> None:
@@ -100,24 +101,24 @@ class FedAvg:
         if self.virtual_client_size and self.virtual_client_size % args.batch_size:
             raise UserError(
                 f"--virtual_client_size {self.virtual_client_size} is not a multiple of --batch_size "
-                f"{args.batch_size}; give one of whole batches"
+                f"{args.batch_size}; give a multiple"
             )
 
     def check_clients(self, n_clients: int) -> None:
-        """UserError if the arguments do not fit a federation of so many clients."""
+        """Raise UserError if the arguments do not fit a federation of this many clients."""
         if (self.clients_per_round or 0) > n_clients:
             raise UserError(
                 f"--clients_per_round {self.clients_per_round} is more than the {n_clients} clients; see --n_clients"
             )
 
     def reads(self) -> list[Path]:
-        """The files that the method's numbers depend on beside the run's data and models."""
+        """The files that the method's results depend on, besides the run's data and models."""
         return []
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
-        """Look, once and before anything else, at what the rounds will be about; all processes do.
+        """Prepare what the rounds need of the data; called once, before all other hooks, in every process.
 
-        A method that does more than this one calls it, too: FedIR's weights are made here.
+        An override calls this one as well, because FedIR's weights are computed here.
 
         Args:
             data: the task's images, with their labels, table and positions held out.
@@ -133,25 +134,25 @@ class FedAvg:
             self._importance = torch.from_numpy(weights).to(data.device, torch.float32)
 
     def is_shared(self, name: str) -> bool:
-        """Whether the parameter or buffer of this name travels; what does not, each client keeps for itself."""
+        """Whether the parameter or buffer of this name travels; of the others, each client keeps its own."""
         return True
 
     def is_summed(self, name: str) -> bool:
-        """Whether uploads of this name are added up as they are, where others are averaged by the turns' weights."""
+        """Whether uploads of this name are summed; the others are averaged by the turns' weights."""
         return False
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
-        """What the server keeps beside the model, under names of its own; it is part of `server` from then on."""
+        """What the server keeps besides the model, at first: tensors under names of their own, which `server` gains."""
         return {}
 
     def client_state(self, start: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a client keeps between rounds, at its first turn, which it starts from these tensors."""
+        """A client's state before its first turn, which starts from the tensors `start`."""
         return {}
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """Who takes part in a round, and with what."""
+        """The turns of the clients that take part in a round, by client."""
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
         everything = sum(sizes)
@@ -159,7 +160,7 @@ class FedAvg:
         for i, weight in chosen.items():
             images, n_steps = clients[i], settings.steps(sizes[i])
             if virtual := self.virtual_client_size:
-                # In the order that they have, so that all of a client's images are what they are without.
+                # Sorted, so that a draw of all of a client's images changes nothing.
                 images = images[np.sort(rng.choice(sizes[i], virtual, replace=sizes[i] < virtual))]
                 n_steps = virtual // settings.batch_size
             turns[i] = ClientRound(images, n_steps, weight, sizes[i] / everything)
@@ -173,31 +174,32 @@ class FedAvg:
         states: ClientStates,
         total: Callable[[Tensor], Tensor],
     ) -> dict[str, float]:
-        """What the server does before clients train; `total` adds a tensor up over all processes, which all call it.
+        """What the server does before clients train, in all processes.
 
-        Returns what there is to tell of it, the same in all processes: further columns of the round's metrics.
+        `total` sums a tensor over the processes; all of them must call it. Returns further columns of the round's
+        metrics, the same in all processes.
         """
         return {}
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
-        """Lines for the end of the run's report, made of the metrics of all rounds."""
+        """Lines for the end of the run's report, from the metrics of all rounds."""
         return []
 
     def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Which of its own images a client sees at each step, (n_steps, B)."""
+        """The images that a client trains on at each step: (n_steps, B) indices among its own."""
         return shuffled_epochs(n_images, batch_size, n_steps, rng)
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """What a client does in a round, its tensors holding `local.start`: it yields each phase to be trained.
+        """A client's work in a round, which begins with `local.start` in its tensors; yields each phase to be trained.
 
         Clients that train side by side must yield the same phases.
         """
         yield Phase(local.turn.n_steps)
 
     def image_weights(self, positions: Tensor) -> Tensor | None:
-        """What images (their positions, (B,)) count in their mean loss, 1 on average; None where all count the same.
+        """The weights (B,) of the images at these positions (B,) in their mean loss; None if all count the same.
 
-        Images that the target has nothing of count nothing, all together too.
+        They are 1 on average; those of images whose class or cluster the target lacks are 0, even if all are such.
         """
         if self._importance is None:
             return None
@@ -205,37 +207,37 @@ class FedAvg:
         return weights / weights.mean().clamp(min=_LEAST)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The scalar to minimise, from the loss per example (B,): their mean, by `image_weights`.
+        """The scalar to minimise: the mean of the loss per example (B,), weighted by `image_weights`.
 
-        A method that adds to the loss of an example hands the sum to this.
+        An override that adds terms to an example's loss passes their sum to this one.
         """
         weights = self.image_weights(local.batch.positions)
         return (loss if weights is None else loss * weights).mean()
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
-        """Change the gradients of a step (of `local.parameters`) in place, before the optimiser takes them."""
+        """Change a step's gradients, those of `local.parameters`, in place before the optimiser uses them."""
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
-        """What a client sends when it is done: by default its model, as far as it travels."""
+        """What a client sends at the end of its turn: by default, the tensors of its model that travel."""
         return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
     ) -> tuple[int, int]:
-        """Bytes that a client, whose upload has `sent`, sends and gets in a round.
+        """The bytes that a client sends and receives in a round; its upload has `sent` bytes.
 
-        `shared` are the names that travel, of those that are `trained`. What the server keeps beside the model counts
-        where clients read it.
+        `shared` are those of the `trained` names that travel. What the server keeps besides the model counts where
+        clients read it.
         """
         return sent, sum(server[name].nbytes for name in shared)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The server's next tensors, from its own and the weighted mean, or sum, of the uploads (float64).
+        """The server's next tensors, from its present ones and the weighted mean, or sum, of the uploads (float64).
 
-        Clients whose loss was not finite have no part in either.
+        Clients whose loss was not finite are left out of both.
         """
         return dict(server) | {name: cast_like(value, server[name]) for name, value in mean.items()}
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """The model that a client is evaluated with, from what it would start a round from and what it keeps."""
+        """A client's model for evaluation, from the tensors that it would start a round from and its state."""
         return start

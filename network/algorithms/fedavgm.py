@@ -24,7 +24,7 @@ class FedAvgM(FedAvg):
     | beta | `--beta1` (0.9) |
     | the server's learning rate | `--server_lr` (1) |
 
-    With the mean change of the clients' models Delta: v <- beta v + Delta, and w <- w + server_lr v. Buffers are
+    With Delta, the mean change of the clients' models: v <- beta v + Delta, and w <- w + server_lr v. Buffers are
     averaged.
     """
 
@@ -36,7 +36,7 @@ class FedAvgM(FedAvg):
     beta1: float
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
-        """The momentum of each parameter, at first 0."""
+        """The momentum of each parameter, initially 0."""
         return add_prefix("momentum", zeros(model))
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:

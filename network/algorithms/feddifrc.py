@@ -24,40 +24,40 @@ if TYPE_CHECKING:
 
 
 class FedDifRC(FedAvg):
-    """Guidance by what a frozen teacher says of each image: Wang, Li et al. 2025 (arXiv 2507.06482).
+    """Guidance by a frozen teacher's vectors of each image: Wang, Li et al. 2025 (arXiv 2507.06482).
 
     | symbol | argument |
     |---|---|
-    | z = h(x) | the encoder's features (B, F); or `--representation embedding`, a map in a grid of 8 by 8 cells |
+    | z = h(x) | the encoder's features (B, F) or, by `--representation embedding`, a map pooled to 8 by 8 cells |
     | F, right and wrong; H | vectors in `--guidance_path`, see `network/guide.py`; `--contrast` says what F is |
     | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
     | L_NDCR, equation 12 | `--ndcr_weight` (1) |
     | L_CE, equation 13 | `--task_weight` (1); 0 is the self-supervised mode of section 4.3 |
-    | the condition on z | `--condition`: none, or anew at each turn from the model that the client starts from |
+    | the condition on z | `--condition`: none, or in each turn by the model that the client starts from |
 
-    To an image's loss come log(1 + sum_j e^((s_j - s) / tau)), where s = cos(z, F) / U for the right F and s_j for a
-    wrong one, and |z/|z| - H/|H||^2. U is the mean distance of z to its right F, both of unit length, over the batch
-    (in the paper over the client's images), and a constant to the gradient. Unit vectors keep equation 12 on a scale
-    where a weight of 1 is sane, and U from making all similarities alike. An encoder that ends in a ReLU reaches a
-    cosine of 0.71 at most, for the teacher's vectors have mean 0. Of a teacher's vector as many numbers are compared as
-    z has, the leading ones of each layer; a longer z is averaged over neighbours. An image without a right F has no
-    first term.
+    An image's loss gains two terms: log(1 + sum_j e^((s_j - s) / tau)), with s = cos(z, F) / U for the right F and s_j
+    for each wrong one, and |z/|z| - H/|H||^2. U is the mean distance between z and its right F, both of unit length,
+    over the batch (in the paper, over the client's images); gradients do not flow through it. With unit vectors,
+    equation 12 has a scale on which a weight of 1 is sensible, and U does not make all similarities alike. An encoder
+    that ends in a ReLU reaches a cosine of at most 0.71, since the teacher's vectors have mean 0. If a teacher's vector
+    is longer than z, it is cut to the leading numbers of each layer; if z is longer, its neighbouring numbers are
+    averaged. An image without a right F does not have the first term.
 
-    The published code has one number per batch in place of equation 11, in which most images do not meet their own
-    wrong vectors, in place of equation 12 the divergence of two softmaxes of unit vectors, which is nearly 0, and no
-    condition. Its temperature (0.04) belongs to these.
+    The published code differs: in place of equation 11, it has one number per batch, in which most images do not meet
+    their own wrong vectors; in place of equation 12, the divergence of two softmaxes of unit vectors, which is nearly
+    0; and it has no condition. Its temperature (0.04) belongs to these terms.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "guidance_path": Argument(Path("guidance"), "folder of the teacher's vectors", Path),
         "guidance": Argument("own", "shuffled: as a control, each image has the vectors of another",
                              choices=("own", "shuffled")),
-        "contrast": Argument("texts", "what an image is told apart from: the teacher's vectors for other texts, or the "
+        "contrast": Argument("texts", "what an image is contrasted with: the teacher's vectors for other texts, or the "
                              "mean vectors of other classes or groups", choices=("texts", "classes", "groups")),
-        "representation": Argument("features", "what is guided: the encoder's vector, or the embedding, pooled",
+        "representation": Argument("features", "what is guided: the encoder's vector, or the pooled embedding",
                                    choices=("features", "embedding")),
         "condition": Argument("none", "round: the teacher sees clients' embeddings", choices=("none", "round")),
-        "tdcl_weight": Argument(1.0, "weight of that contrast", NON_NEGATIVE),
+        "tdcl_weight": Argument(1.0, "weight of the contrast", NON_NEGATIVE),
         "ndcr_weight": Argument(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE),
         "task_weight": Argument(1.0, "weight of the task's loss; 0: self-supervised", NON_NEGATIVE),
         "contrast_temperature": Argument(0.06, "temperature of the contrast", POSITIVE),
@@ -75,17 +75,17 @@ class FedDifRC(FedAvg):
     def __init__(self, args: Namespace) -> None:
         super().__init__(args)
         if self.condition == "round" and self.contrast != "texts":
-            raise UserError("--condition round asks the teacher about texts; give --contrast texts")
+            raise UserError("--condition round needs texts, which it puts to the teacher; give --contrast texts")
         self._condition: Condition | None = None
 
     def reads(self) -> list[Path]:
-        """What says from what the teacher's vectors were made."""
+        """The file that says how the teacher's vectors were made."""
         from models.guidance import ABOUT
 
         return [self.guidance_path / ABOUT] if self.tdcl_weight or self.ndcr_weight else []
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
-        """Read what the teacher said, and call the teacher where it is asked again."""
+        """Read the teacher's vectors, and load the teacher itself if clients ask it again."""
         super().prepare(data, groups, clients)
         if not (self.tdcl_weight or self.ndcr_weight):
             return
@@ -97,13 +97,13 @@ class FedDifRC(FedAvg):
             self._condition = Condition(self._guide) if self.condition == "round" else None
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Where the teacher sees embeddings, ask it about the client's images as they are embedded now; then train."""
+        """With `--condition round`, ask the teacher about the client's images as they are embedded now; then train."""
         if self._condition:
             local.scratch["asked"] = self._condition.asked(local)
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The task's loss and the two terms, by their weights."""
+        """The weighted sum of the task's loss and the two terms."""
         loss, at = self.task_weight * loss, local.batch.positions
         if self.ndcr_weight:
             z, own = self._guide.compared(self._z(local), self._guide.own(at))
@@ -115,14 +115,14 @@ class FedDifRC(FedAvg):
         return super().local_loss(loss, local)
 
     def _z(self, local: ClientContext) -> Tensor:
-        """The representation (B, F) of a batch; a map's cells side by side."""
+        """The representation (B, F) of a batch; maps are pooled and flattened."""
         return shrunk(getattr(local.batch, self.representation))
 
 
 def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> Tensor:
-    """TDCL of each image (B,), from unit vectors (B, d), choices (B, P, d) or (P, d), and the right ones' numbers (B,).
+    """TDCL per image (B,), from unit vectors (B, d), choices (B, P, d) or (P, d), and indices of the right ones (B,).
 
-    0 where the number is -1.
+    It is 0 where the index is -1.
     """
     import torch.nn.functional as F
 
@@ -135,5 +135,5 @@ def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> T
 
 
 def restriction(z: Tensor, own: Tensor) -> Tensor:
-    """NDCR of each image (B,), from unit vectors (B, d): 2 - 2 cos."""
+    """NDCR per image (B,), from unit vectors (B, d): 2 - 2 cos."""
     return (z - own).square().sum(1)

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class FedDisco(ByKind):
-    """Aggregation that trusts balanced clients more: Ye et al. 2023 (arXiv 2305.19229), equation 6.
+    """Aggregation that gives balanced clients more weight: Ye et al. 2023 (arXiv 2305.19229), equation 6.
 
     | symbol | argument |
     |---|---|
     | a, b | `--discrepancy_weight` (0.5), `--discrepancy_offset` (0.1) |
-    | D, the target of d_k | `--discrepancy_target`: all kinds alike, as in the paper, or as in all clients' images |
+    | D, the target of d_k | `--discrepancy_target`: uniform, as in the paper, or the shares in all clients' images |
 
-    A client counts ReLU(p_k - a d_k + b) in a round, p_k being its share of the round's weight and d_k = KL(q_k | D) of
-    its shares of kinds, divided by the sum over the round's clients, as in the published code. With b the clients of a
-    round are nearer to counting alike than by their images; where that leaves nobody, they count as in FedAvg.
+    In a round, a client counts ReLU(p_k - a d_k + b), where p_k is its share of the round's weight in FedAvg, and d_k
+    the divergence KL(q_k | D) of its shares of kinds, divided by the sum over the round's clients as in the published
+    code. The offset b brings clients closer to equal weights. If no client would count, they count as in FedAvg.
     """
 
     arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
-        "discrepancy_weight": Argument(0.5, "how much less a client counts for its discrepancy", NON_NEGATIVE),
-        "discrepancy_offset": Argument(0.1, "what is added to every client's weight", NON_NEGATIVE),
+        "discrepancy_weight": Argument(0.5, "how much a client's discrepancy lowers its weight", NON_NEGATIVE),
+        "discrepancy_offset": Argument(0.1, "added to every client's weight", NON_NEGATIVE),
         "discrepancy_target": Argument(
-            UNIFORM, "shares that clients' are compared with", choices=(UNIFORM, POPULATION)
+            UNIFORM, "the shares of kinds that clients' are compared with", choices=(UNIFORM, POPULATION)
         ),
     }
     discrepancy_weight: float
@@ -46,14 +46,14 @@ class FedDisco(ByKind):
         """Measure each client's discrepancy."""
         super().prepare(data, groups, clients)
         found = reweighting(self._kind_of, clients, data.test, self.discrepancy_target)
-        # The weights are p / q_k, and so the logarithms in the divergence.
+        # The weights are p / q_k; the divergence sums q_k log(q_k / p).
         shares = found.count / found.sizes[found.client]
         self._discrepancy = np.bincount(found.client, -shares * np.log(found.weight), len(clients))
 
     def turns(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """FedAvg's turns with other weights, of the same sum."""
+        """FedAvg's turns, with other weights that have the same sum."""
         turns = super().turns(clients, settings, rng)
         weights = np.array([turn.weight for turn in turns.values()], float)
         discrepancy = self._discrepancy[list(turns)].clip(min=0.0)

@@ -24,17 +24,18 @@ class FedNova(FedProx):
     | mu, of local proximal steps | `--mu` (0: none) |
     | rho, local momentum | `--momentum` |
 
-    FedAvg gives a client that takes more steps more say than its images do. Here clients send d_i, the way that they
-    went over |a_i|_1, and the server goes x <- x + tau_eff sum_i p_i d_i with tau_eff = sum_i p_i |a_i|_1. a_i are the
-    weights of the client's gradients in its way: 1 each for plain SGD, what momentum or the proximal term make of them
-    otherwise. Here |a_i|_1 is the local optimiser's reach, so that it holds for changing learning rates, too. (For
-    proximal steps the paper's code takes sum_i p_i tau_i for tau_eff.) Buffers are averaged.
+    In FedAvg, a client that takes more steps has more influence than its images give it. Here clients send d_i, the
+    change of their model divided by |a_i|_1, and the server sets x <- x + tau_eff sum_i p_i d_i with tau_eff =
+    sum_i p_i |a_i|_1. a_i are the weights of the client's gradients in its change: 1 each for plain SGD, others under
+    momentum or with the proximal term. |a_i|_1 is measured as the local optimiser's reach, so that it also holds for
+    changing learning rates. (For proximal steps, the paper's code takes sum_i p_i tau_i for tau_eff.) Buffers are
+    averaged.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
-        """Add mu (w - w_t), and to the probe what that is for it."""
+        """Add mu (w - w_t), and the same term for the probe."""
         if self.mu:
             super().correct(gradients, local)
             local.probe_gradient.add_(local.reach, alpha=self.mu)
@@ -47,7 +48,7 @@ class FedNova(FedProx):
         return buffers | add_prefix("direction", ways) | {"reach": local.reach}
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Go tau_eff times the mean direction."""
+        """Move by tau_eff times the mean direction."""
         ways = strip_prefix("direction", mean)
         moved = {name: value for name, value in mean.items() if name in server}
         moved |= {name: server[name] + mean["reach"] * way for name, way in ways.items()}

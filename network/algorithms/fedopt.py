@@ -25,9 +25,9 @@ class FedOpt(FedAvg, ABC):
     | beta_1, beta_2 | `--beta1`, `--beta2` |
     | tau | `--tau` (0.001) |
 
-    With the mean change of the clients' models Delta: m <- beta_1 m + (1 - beta_1) Delta, v as the method says, and
-    x <- x + eta m / (sqrt(v) + tau). As in the paper v starts at tau^2 and nothing corrects the bias of the first
-    rounds. Buffers are averaged.
+    With Delta, the mean change of the clients' models: m <- beta_1 m + (1 - beta_1) Delta, v as the subclass defines
+    it, and x <- x + eta m / (sqrt(v) + tau). As in the paper, v starts at tau^2 and nothing corrects the bias of the
+    first rounds. Buffers are averaged.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
@@ -41,7 +41,7 @@ class FedOpt(FedAvg, ABC):
 
     @abstractmethod
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
-        """The next v, from the last one and Delta^2."""
+        """The next v, from the present one and Delta^2."""
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """m and v of each parameter."""

@@ -27,5 +27,5 @@ class FedPer(FedAvg):
     personal_part: str
 
     def is_shared(self, name: str) -> bool:
-        """All but the personal part."""
+        """All but the personal part travels."""
         return not name.startswith(PERSONAL_PARTS[self.personal_part])

@@ -27,12 +27,12 @@ class FedProto(ByKind):
     | lambda | `--prototype_weight` (1) |
     | C^(j), the prototype of kind j | the mean of the encoder's features of all clients' images of the kind |
 
-    To an image's loss comes lambda times the mean square of its features less its kind's prototype, the squared
-    distance over their number as in the published code. Clients send sums and counts of the features that they saw
-    while they trained, so that prototypes count images, as in the paper; the published code takes the plain mean of
-    clients' means. A kind that nobody had in a round keeps its prototype, one that nobody has had yet has none. In the
-    paper only prototypes travel, and clients keep models of their own; here, as where it is compared with methods that
-    share one model, models are averaged, too.
+    An image's loss gains lambda times the mean squared difference between its features and its kind's prototype: the
+    squared distance divided by the number of features, as in the published code. Clients send sums and counts of the
+    features that they computed while training, so that prototypes are means over images, as in the paper; the published
+    code takes the unweighted mean of clients' means. A kind that no client had in a round keeps its prototype; one that
+    none has had yet has no prototype. In the paper, only prototypes travel and clients keep models of their own; here,
+    as in comparisons with methods that share one model, models are averaged as well.
     """
 
     arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
@@ -41,14 +41,14 @@ class FedProto(ByKind):
     prototype_weight: float
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
-        """Keep an image, to see how many features there are."""
+        """Keep an image, by which `server_state` finds the number of features."""
         import torch
 
         super().prepare(data, groups, clients)
         self._sample = data.batch(torch.zeros(1, dtype=torch.int64, device=data.device)).images
 
     def is_summed(self, name: str) -> bool:
-        """Sums and counts."""
+        """Sums and counts are summed."""
         return name in (SUMS, COUNTS)
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ class FedProto(ByKind):
         return {SUMS: empty, COUNTS: empty[:, 0].clone()}
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Train, adding up features from 0."""
+        """Train, with sums and counts that start at 0."""
         import torch
 
         sums, counts = (torch.zeros_like(local.server[name]) for name in (SUMS, COUNTS))
@@ -69,7 +69,7 @@ class FedProto(ByKind):
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The task's loss and the distance to the prototypes; features are added up."""
+        """The task's loss plus the distance to the prototypes; adds the features to the sums."""
         z, kinds = local.batch.features, self.kind(local.batch.positions)
         at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
         seen = local.scratch["prototypes"]
@@ -91,7 +91,7 @@ class FedProto(ByKind):
         return super().traffic(sent, server, [*shared, SUMS, COUNTS], trained)
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """FedAvg's step, and the prototypes of the kinds that were seen."""
+        """FedAvg's step, with new prototypes for the kinds that were seen."""
         seen = mean[COUNTS] > 0
         totals = {
             SUMS: mean[SUMS].where(seen[:, None], server[SUMS].to(mean[SUMS])),

@@ -19,9 +19,9 @@ class FedProx(FedAvg):
     |---|---|
     | mu | `--mu` (0.01, the middle of the paper's 0.001 to 1) |
 
-    Clients minimise F_k(w) + mu/2 |w - w_t|^2, w_t being the server's model at the start of the round. The paper
-    lets the local solution be inexact; here it is a fixed number of optimiser steps. The term enters by its gradient,
-    mu (w - w_t), which spares a pass through it.
+    Clients minimise F_k(w) + mu/2 |w - w_t|^2, where w_t is the server's model at the start of the round. The paper
+    allows inexact local solutions; here, clients take a fixed number of optimiser steps. The term enters as its
+    gradient, mu (w - w_t), which need not be computed by backpropagation.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {

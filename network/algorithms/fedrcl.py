@@ -12,7 +12,7 @@ from utils.arguments import NON_NEGATIVE, Argument
 if TYPE_CHECKING:
     from torch import Tensor
 
-_NEGATIVES = 2  # of an image, the most similar ones
+_NEGATIVES = 2  # per image: the most similar ones
 
 
 class FedRCL(ByKind):
@@ -21,14 +21,14 @@ class FedRCL(ByKind):
     | symbol | argument |
     |---|---|
     | tau | `--temperature` (0.05) |
-    | lambda, from where on images of a kind are too alike | `--relaxation_threshold` (0.7) |
+    | lambda, the cosine above which images of a kind are too alike | `--relaxation_threshold` (0.7) |
     | weights of the two terms | `--contrast_weight` (1), `--relaxation_weight` (1) |
     | z | the encoder's features, of unit length; the published code adds up five levels of maps |
 
-    Among the other images of a batch, let s+ be an image's least cosine with one of its kind and s_j its two largest
-    with others. To its loss come -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))), and where s+ > lambda, so
-    that the whole kind is about to collapse, -log(e^(1 / tau) / (e^(1 / tau) + e^(s+ / tau))), which pushes apart. An
-    image that is alone of its kind, or of no kind, has neither.
+    Among the other images of a batch, let s+ be an image's smallest cosine with one of its own kind, and s_j its two
+    largest with images of other kinds. Its loss gains -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))) and,
+    where s+ > lambda, so that the whole kind is about to collapse, -log(e^(1 / tau) / (e^(1 / tau) + e^(s+ / tau))),
+    which pushes images of the kind apart. An image without another of its kind, or without a kind, has neither term.
     """
 
     arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
@@ -37,7 +37,7 @@ class FedRCL(ByKind):
             0.7, "cosine above which images of a kind are pushed apart", number(float, least=-1, most=1)
         ),
         "contrast_weight": Argument(1.0, "weight of the contrast of kinds", NON_NEGATIVE),
-        "relaxation_weight": Argument(1.0, "weight of what pushes images of a kind apart", NON_NEGATIVE),
+        "relaxation_weight": Argument(1.0, "weight of the term that pushes images of a kind apart", NON_NEGATIVE),
     }
     temperature: float
     relaxation_threshold: float
@@ -45,7 +45,7 @@ class FedRCL(ByKind):
     relaxation_weight: float
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The task's loss and the two terms."""
+        """The task's loss plus the two terms."""
         import torch
         import torch.nn.functional as F
 
@@ -56,7 +56,7 @@ class FedRCL(ByKind):
         nearest = cosines.masked_fill(alike | ~known, -torch.inf).topk(min(_NEGATIVES, len(z)), dim=1).values
         alike = alike & ~own
         paired = alike.any(1)
-        # An image without another of its kind takes itself, so that what does not count is finite, and so its gradient.
+        # An image without another of its kind is paired with itself: its terms, which do not count, then stay finite.
         least = cosines.masked_fill(~torch.where(paired[:, None], alike, own), torch.inf).amin(1)
         scores = torch.cat([least[:, None], nearest], dim=1) / self.temperature
         contrast = torch.logsumexp(scores, dim=1) - scores[:, 0]

@@ -17,10 +17,10 @@ class FedRep(FedPer):
     | symbol | argument |
     |---|---|
     | h, the head | `--personal_part`, as for FedPer |
-    | tau, steps of the head | `--head_steps` (half of the local work; the paper takes ten epochs against one) |
+    | tau, steps of the head | `--head_steps` (half of the local work; in the paper ten epochs, the body's being one) |
 
-    In each round a client first trains its head on the frozen body, then, for what is left of the local work (a step
-    at least), the body on the frozen head. So a round costs as many steps as with other methods. Running statistics
+    In each round, a client first trains its head with the body frozen, then the body with the head frozen for the rest
+    of the local work (at least one step), so that a round costs as many steps as with other methods. Running statistics
     of batch norm move in both phases. Where `--train` freezes the whole body, all steps are the head's.
     """
 

@@ -1,4 +1,4 @@
-"""Clients on their own."""
+"""Local training, without a federation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from network.algorithms.fedavg import FedAvg
 class LocalOnly(FedAvg):
     """No federation: each client trains a model on its own images, from the common initial one.
 
-    The line that federated methods have to beat: what a client can do alone with the same local work. There is no
-    global model.
+    This is the baseline that federated methods have to beat: what a client achieves alone with the same local work.
+    There is no global model.
     """
 
     title = "Local training"

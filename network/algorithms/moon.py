@@ -27,14 +27,14 @@ class MOON(FedAvg):
     | tau, the temperature | `--temperature` (0.5, as in the paper) |
     | z = R_w(x), the representation | `--representation`, as one vector per image |
 
-    To each image's loss comes mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), s_g and s_p being the
-    cosine similarities of the local model's z with the server's model's and with that of the client's model at the end
-    of its last turn. The other two models are read in eval mode, so that their statistics stay. In its first turn a
-    client has no last model; if it were the server's, as everybody's is at first, the term would be constant, so it is
-    left out.
+    Each image's loss gains mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), where s_g is the cosine
+    similarity between the z of the local model and that of the server's model, and s_p between the z of the local model
+    and that of the client's model at the end of its previous turn. Those two models run in eval mode, so that their
+    statistics stay. In its first turn, a client has no previous model and no such term: with the server's model in its
+    place, the term would be constant.
 
-    R_w is the network before its last layer, as the embedding is. On a dense task that is a map of the image's size;
-    there the encoder's features are nearer to the paper's vector of a whole image.
+    R_w is the network before its last layer, which gives the embedding. On a dense task, that is a map of the image's
+    size; there, the encoder's features are closer to the paper's vector of a whole image.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
@@ -47,13 +47,13 @@ class MOON(FedAvg):
     representation: str
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Train against the last model, then keep the new one in its place."""
+        """Train with the previous model as contrast, then keep the new one in its place."""
         local.scratch["previous"] = strip_prefix("previous", local.state)
         yield from super().local_update(local)
         local.state |= add_prefix("previous", local.copy())
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The task's loss and the contrastive term."""
+        """The task's loss plus the contrastive term."""
         import torch
         import torch.nn.functional as F
 
@@ -69,5 +69,5 @@ class MOON(FedAvg):
         return super().local_loss(loss + self.mu * F.softplus((to_last - to_server) / self.temperature), local)
 
     def _z(self, of: Outputs | StepView) -> Tensor:
-        """The representation (B, D) among a model's outputs, or in what a client sees."""
+        """The representation (B, D), from a model's outputs or from what a client sees in a step."""
         return getattr(of, self.representation).flatten(1)

@@ -23,23 +23,24 @@ class Scaffold(FedAvg):
     | symbol | argument |
     |---|---|
     | eta_g | `--server_lr` (1, as in the paper's experiments) |
-    | option I or II for c_i | `--scaffold_option` (2: no further pass over the data; 1 with `--use_adam True`) |
+    | option I or II for c_i | `--scaffold_option` (2: no extra pass over the data; 1 with `--use_adam True`) |
     | K, eta_l | the local work and `--init_lr` |
 
     Clients follow g_i(y) - c_i + c. Option I sets c_i to the gradient over all images of the client at the server's
-    model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. In place of K eta_l stands
-    the reach of the local optimiser, which is the same for plain SGD and right under momentum and changing rates. The
-    way of Adam is not a multiple of its gradients, so that with Adam there is option I only (UserError for II).
+    model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. K eta_l is measured as the
+    reach of the local optimiser: the same for plain SGD, and also right under momentum and changing learning rates.
+    Adam's steps are not proportional to its gradients, so Adam allows option I only (UserError for II).
 
-    The paper's clients all count the same. Here they count by their images, in x and in c = sum_i n_i/n c_i alike, so
-    that the method aims at the same optimum as FedAvg; for clients of equal size both are the paper's. A client that is
-    left out of a round, because its loss is not finite, keeps its c_i, and so has no part in the change of c.
+    In the paper, all clients have the same weight. Here they are weighted by their numbers of images, both in x and in
+    c = sum_i n_i/n c_i, so that the method aims at the same optimum as FedAvg; with clients of equal size, both are as
+    in the paper. A client that is left out of a round because its loss is not finite keeps its c_i and does not change
+    c.
     """
 
     title = "SCAFFOLD"
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
-        "scaffold_option": Argument(None, "how c_i is found; default: 2, with Adam 1", int, choices=(1, 2)),
+        "scaffold_option": Argument(None, "option I or II for c_i; default: 2, or 1 with Adam", int, choices=(1, 2)),
     }
     server_lr: float
     scaffold_option: int
@@ -48,19 +49,19 @@ class Scaffold(FedAvg):
         super().__init__(args)
         adam = getattr(args, "use_adam", False)
         if adam and self.scaffold_option == 2:
-            raise UserError("--scaffold_option 2 takes a client's way for its gradient; with --use_adam True give 1")
+            raise UserError("--scaffold_option 2 needs steps proportional to gradients; with --use_adam True give 1")
         self.scaffold_option = args.scaffold_option = self.scaffold_option or (1 if adam else 2)
 
     def is_summed(self, name: str) -> bool:
-        """The changes of c_i, which add up to that of c."""
+        """Changes of c_i are summed: together they are the change of c."""
         return name.startswith("control.")
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
-        """c, at first 0."""
+        """c, initially 0."""
         return add_prefix("control", zeros(model))
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
-        """Train with the correction c - c_i, then find the next c_i, and its change."""
+        """Train with the correction c - c_i, then compute the next c_i and its change."""
         import torch
 
         names, c = local.shared_parameters(), strip_prefix("control", local.server)
@@ -68,7 +69,7 @@ class Scaffold(FedAvg):
         correction = local.scratch["correction"] = {name: c[name] - own[name] for name in names}
         if self.scaffold_option == 1:
             gradient = local.gradient()
-            local.load(local.start)  # batch norm's statistics have moved
+            local.load(local.start)  # the pass has moved batch norm's statistics
         yield Phase(local.turn.n_steps)
         if self.scaffold_option == 2:
             moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
@@ -85,7 +86,7 @@ class Scaffold(FedAvg):
         torch._foreach_add_(shared, list(correction.values()))
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
-        """The model, and what the change of c_i is in c."""
+        """The model, and the client's part of the change of c."""
         changes = {name: local.turn.portion * change for name, change in local.scratch["change"].items()}
         return super().upload(local) | add_prefix("control", changes)
 

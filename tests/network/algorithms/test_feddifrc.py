@@ -202,7 +202,7 @@ def test_shuffled_guidance_is_that_of_other_images(folder: Path, tmp_path: Path)
 
 
 def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--condition round asks the teacher about texts"):
+    with pytest.raises(UserError, match="--condition round needs texts"):
         q.method("feddifrc", condition="round", contrast="classes")
     for more, said in (
         ({"condition": "round"}, "no vectors of a diffusion model with their basis"),
