@@ -1,4 +1,4 @@
-"""What is dealt of any data set: embeddings, labels, users or places in `.npy` files."""
+"""Partitions of any data set, from embeddings, labels, users or places in `.npy` files."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHOLE = ("users", "lat_lng")
 
 @dataclass(frozen=True)
 class Arrays:
-    """What `make_partition.py` was given.
+    """The input of `make_partition.py`.
 
-    `groups` (N,) are dealt, `labels` (N,), if there are any, are reported. `projection` (N, D) is of the embeddings.
-    `shown` are the figures to be drawn, by the name of what they show, `described` (N,) the groups that measures are
-    of. `origin` says what all was made from.
+    `groups` (N,) are dealt; `labels` (N,), if there are any, are reported. `projection` (N, D) is that of the
+    embeddings. `described` (N,) are the groups that the measures are of, `shown` those that figures are drawn of, by
+    name. `origin` says what all this was made from.
     """
 
     groups: np.ndarray
@@ -36,9 +36,9 @@ class Arrays:
 
 
 def read_arrays(args: Namespace) -> Arrays:
-    """The files of `make_partition.py`'s arguments; users and places ask for `natural`, a client a group.
+    """The files in `make_partition.py`'s arguments; for users and places, sets the rule `natural`, a client per group.
 
-    UserError where there is nothing to deal, or more than one thing, or the files are of different images.
+    UserError if there is nothing to deal, if there are several things to deal, or if the files are of different images.
     """
     given = [name for name in _FILES if getattr(args, name) is not None]
     if not given:
@@ -70,7 +70,7 @@ def read_arrays(args: Namespace) -> Arrays:
 
 def _check_lengths(n: int, what: str, labels: np.ndarray | None) -> None:
     if labels is not None and len(labels) != n:
-        raise UserError(f"{n} {what} and {len(labels)} labels; they must be of the same images")
+        raise UserError(f"{n} {what} but {len(labels)} labels; give files of the same images")
 
 
 def _read(path: Path, what: str) -> np.ndarray:
@@ -82,7 +82,7 @@ def _read(path: Path, what: str) -> np.ndarray:
 
 
 def read_labels(path: Path, what: str = "labels") -> np.ndarray:
-    """The labels numbered from 0 in their order, (N,) int64; negative ones are -1. `what` is the argument's name."""
+    """The labels, numbered from 0 in sorted order, (N,) int64; negative ones are -1. `what` is the argument's name."""
     labels = _read(path, what)
     if labels.ndim != 1 or labels.dtype.kind not in "iubU" or not len(labels):
         raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text per image")
@@ -104,6 +104,6 @@ def read_places(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Latitudes and longitudes in degrees, (N,) float64 each, NaN for images without a place."""
     places = _read(path, "lat_lng")
     if places.ndim != 2 or places.shape[1] != 2 or places.dtype.kind not in "fiu" or not len(places):
-        raise UserError(f"{path}: {places.dtype} of shape {places.shape}; needs latitude and longitude an image")
+        raise UserError(f"{path}: {places.dtype} of shape {places.shape}; needs latitude and longitude per image")
     latitude, longitude = places.astype(np.float64).T
     return latitude, longitude

@@ -1,4 +1,4 @@
-"""A partition as it is asked for, kept, saved and read back."""
+"""Partitions: dealt as the arguments ask, saved and read back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from utils.files import locked, read_json, write_array, write_atomically, write_
 from utils.streams import generator
 
 PARTITION_FILE = "partition.json"
-# Beyond these bounds, where nothing depends on alpha any more, numbers that are computed from it over- and underflow.
+# Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
 
 
@@ -33,11 +33,11 @@ def alpha(text: str) -> float:
 
 @dataclass(frozen=True)
 class Partition:
-    """Who has which images, of which groups, and how that came about.
+    """Which client has which images, of which groups, and how the partition was made.
 
-    `client_of` (N,) int32 holds each image's client, -1 for images that nobody has; `groups` (N,) int64 each image's
-    group, dealt or not, -1 for none; `origin` the arguments of the partition by their names on the command line, and
-    SHA-256 sums of what it was made from.
+    `client_of` (N,) int32 is each image's client, -1 for images that are not dealt; `groups` (N,) int64 is each image's
+    group, dealt or not, -1 for none; `origin` has the arguments of the partition by their names on the command line,
+    and SHA-256 sums of what it was made from.
     """
 
     client_of: np.ndarray
@@ -58,14 +58,14 @@ class Partition:
         return np.bincount(self.client_of[self.client_of >= 0], minlength=self.n_clients)
 
     def save(self, folder: Path, image_ids: Sequence[str] | None = None, classes: np.ndarray | None = None) -> None:
-        """Write the partition into a folder, which `read_partition` and `network.partition.saved_partition` read.
+        """Write the partition into a folder, for `read_partition` and `network.partition.saved_partition`.
 
-        `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client,
-        `partition.csv` a row per image that is dealt (user_id, image_id, class where `classes` (N,) are given, and
-        cluster: the columns of Google's federated vision data sets) and `partition.json` the origin and the client
-        sizes. `image_ids` are the images' names, N of them; without them images are named by number.
+        `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client, and
+        `partition.json` the origin and the client sizes. `partition.csv` has a row per image that is dealt, with the
+        columns of Google's federated vision data sets: user_id, image_id, class (if `classes` (N,) are given) and
+        cluster. `image_ids` are the N names of the images; without them, images are named by number.
         """
-        with locked(folder / ".partition.lock"):  # of two that save here at once, the files of one stay together
+        with locked(folder / ".partition.lock"):  # two processes that save here at once must not mix their files
             self._write(folder, image_ids, classes)
 
     def _write(self, folder: Path, image_ids: Sequence[str] | None, classes: np.ndarray | None) -> None:
@@ -83,16 +83,16 @@ class Partition:
         columns["cluster"] = self.groups[dealt]
         with write_atomically(folder / "partition.csv") as temporary:
             pd.DataFrame(columns).to_csv(temporary, index=False)
-        # Last, because it is what says that the others are complete.
+        # Last, because it marks the others as complete.
         sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": digest(self.groups)}
         sums["partition_sha256"] = digest(self.client_of)
         write_json(folder / PARTITION_FILE, {**self.origin, "n_clients": self.n_clients, **sums})
 
 
 def read_partition(path: Path) -> Partition:
-    """The partition in a folder that `Partition.save` wrote, given by the folder or its `partition.json`.
+    """The partition that `Partition.save` wrote; `path` is the folder or the `partition.json` in it.
 
-    Raises `UserError` if it is missing, broken, or no longer what was saved.
+    Raises `UserError` if it is missing, broken, or not what was saved.
     """
     made_by = "test_fed.py or make_partition.py"
     file = path / PARTITION_FILE if path.is_dir() else path
@@ -121,7 +121,7 @@ def deal(
 ) -> Partition:
     """Partition by the rule of this name, reproducibly by seed; arguments and errors as for `dirichlet.paper`.
 
-    `options` are of the rule's own arguments; those that are not given have their defaults.
+    `options` are values of the rule's own arguments; those that are not given have their defaults.
     """
     client_of = PARTITIONERS[rule](groups, n_clients, alpha, generator("partition", seed), min_size, **options)
     origin = {"rule": rule, "alpha": alpha, "min_client_ds_len": min_size, "rand_seed": seed, **options}
@@ -129,22 +129,22 @@ def deal(
 
 
 def add_partition(parser: Parser) -> None:
-    """`--partition` and what it goes by."""
+    """Add `--partition` and the arguments that rules use."""
     add = parser.group("partition").add_argument
     add("--partition", choices=PARTITIONERS, default="paper", help="rule by which groups are dealt to clients")
     without = ", ".join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)
-    text = f"Dirichlet concentration, 0 with dirichlet_hsu alone; {without} do not use it"
+    text = f"Dirichlet concentration, 0 with dirichlet_hsu only; {without} do not use it"
     add("--alpha", type=alpha, default=0.1, help=text)
     add("--n_clients", type=number_or_auto, default=25,
         help="number of clients; auto: one for each group of --partition natural")  # fmt: skip
     add("--min_client_ds_len", type=POSITIVE_INT,
-        help="least images per client; default: the published number of the rule, or less where the data is too small "
-        "for it")  # fmt: skip
+        help="smallest number of images per client; default: the rule's published number, or less where there are too "
+        "few images")  # fmt: skip
     add_arguments_of(parser.group("partition"), PARTITIONERS)
 
 
 def settle_rule(args: Namespace) -> None:
-    """Fill in those of the rule's own arguments that were not given; UserError for an argument of another rule."""
+    """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
     check_arguments(args, PARTITIONERS, "partition")
     arguments_of(PARTITIONERS[args.partition], args)
 
@@ -161,7 +161,7 @@ def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Partition:
 
 
 def check_unchanged(partition: Partition, folder: Path) -> None:
-    """UserError if the partition saved in a run's folder is another one, so that its training cannot go on."""
+    """Raise UserError if the partition saved in a run's folder is another one, so that it cannot be resumed."""
     if not np.array_equal(read_partition(folder).client_of, partition.client_of):
         raise UserError(
             f"{folder} was started with another partition: images or clusters have changed since; "
@@ -170,5 +170,5 @@ def check_unchanged(partition: Partition, folder: Path) -> None:
 
 
 def digest(ids: np.ndarray) -> str:
-    """SHA-256 of whole numbers (N,), whatever their type."""
+    """SHA-256 of integers (N,), whatever their dtype."""
     return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()

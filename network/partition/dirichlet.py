@@ -11,11 +11,11 @@ from network.partition.hand_out import checked, hand_out, owners_of, shuffled
 from network.partition.shares import fill, fit, log_dirichlet, renormalised, rounded, solve_sizes
 from utils.errors import UserError
 
-# A rule that draws until a draw fits stops after so many draws, or after so many numbers drawn where one draw is large.
+# A rule that draws until a draw fits stops after _DRAWS draws or, where a draw is large, after _NUMBERS random numbers.
 _DRAWS, _NUMBERS = 1000, 2_000_000
-# At so small a concentration of a Dirichlet no two of its shares are numbers of one scale.
+# A concentration so small that one share of a Dirichlet draw is practically 1 and the others 0.
 _NEXT_TO_ZERO = 1e-100
-# The least client sizes of the published codes, of arXiv 2503.14553 and of NIID-Bench (arXiv 2102.02079).
+# The smallest client sizes in the published code of arXiv 2503.14553 and of NIID-Bench (arXiv 2102.02079).
 _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 
 
@@ -24,24 +24,24 @@ def paper(
 ) -> np.ndarray:
     """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use the data up.
 
-    The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the
-    sizes are solved for: where that pseudo-inverse is feasible the sizes are the same, and otherwise they are
-    the nearest feasible ones. Only draws in which clients of the least size would already overdraw a group are
-    repeated, a bounded number of times.
+    The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the sizes
+    are solved for: they are the same where that pseudo-inverse is feasible, and the nearest feasible ones otherwise.
+    Draws are repeated, a bounded number of times, only if clients of the smallest allowed size would already overdraw a
+    group.
 
     Args:
         groups: (N,) group ids, -1 for images not to be dealt.
         n_clients: number of clients.
         alpha: Dirichlet concentration, > 0.
         rng: source of all randomness.
-        min_size: least images per client; None for the published 128 or half of an equal share, whichever is less,
-            halved as often as it takes to find sizes.
+        min_size: smallest number of images per client; None for the published 128 or half of an equal share, whichever
+            is less, halved until sizes are found.
 
     Returns:
-        (N,) int32, each image's client, -1 for images that nobody gets.
+        (N,) int32, each image's client, -1 for images that are not dealt.
 
     Raises:
-        UserError: if the sizes cannot be met; it says by which group.
+        UserError: if no draw has feasible sizes; it names a group that is too small.
 
     >>> client_of = paper(np.repeat([0, 1], 300), 4, 0.5, np.random.default_rng(0), min_size=20)
     >>> bool((np.bincount(client_of[client_of >= 0]) >= 20).all())
@@ -59,8 +59,8 @@ def paper(
     worst = int(np.argmax(demand / capacity))
     name = groups[order[capacity[:worst].sum()]]
     raise UserError(
-        f"at alpha {alpha:g}, {n_clients} clients of at least {least} images ask some group for more than it has in "
-        f"every draw (in the last one group {name}: {demand[worst]:.0f} of {capacity[worst]}); "
+        f"at alpha {alpha:g}, {n_clients} clients of at least {least} images need more of some group than it has, in "
+        f"every draw (in the last one, {demand[worst]:.0f} of the {capacity[worst]} images of group {name}); "
         "lower --n_clients or --min_client_ds_len, raise --alpha, or use --partition equal_size"
     )
 
@@ -71,12 +71,12 @@ def equal_size(
     """q_k ~ Dirichlet(alpha * group ratios) with equal sizes, so that only the mixture of groups varies.
 
     Clients have N // n_clients images each. The drawn q are fitted to the groups for all clients at once
-    (`network.partition.shares.fit`): every client's mixture is distributed alike, as the Dirichlet's as far as the
-    groups can give it. Of 16 equal groups, 100 clients have 0.96 to 1.00 of its variance at alpha 0.1 to 100, but 10
-    clients, who take more than a group each, 0.49 to 0.90. Arguments and errors as for `paper`.
+    (`network.partition.shares.fit`), so that all clients' mixtures have the same distribution: the Dirichlet's, as far
+    as the groups allow. With 16 equal groups and alpha 0.1 to 100, 100 clients have 0.96 to 1.00 of its variance, but
+    10 clients, each of which takes more than a group, 0.49 to 0.90. Arguments and errors as for `paper`.
 
     >>> client_of = equal_size(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
-    >>> np.bincount(client_of[:60]).tolist()  # at so large an alpha every client has the population's mixture
+    >>> np.bincount(client_of[:60]).tolist()  # with such a large alpha, every client has the population's mixture
     [6, 6, 6, 6, 6, 6, 6, 6, 6, 6]
     """
     return _of_equal_size(groups, n_clients, alpha, rng, min_size, partial(fit, rng=rng))
@@ -85,15 +85,15 @@ def equal_size(
 def dirichlet_hsu(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """Equal sizes, and every single image drawn from its client's q, as in the papers that the rule comes from.
+    """Equal sizes, with every single image drawn from its client's q, as in the papers that the rule comes from.
 
     q ~ Dir(alpha * prior) and categorical labels from q: Hsu et al. 2019 (arXiv 1909.06335), section 3. Without
     replacement, with q renormalised over the classes that are left: Hsu, Qi, Brown 2020 (arXiv 2003.08082),
     equation 5 of the appendix. The counts of a client are multinomial, so that small clients differ by chance even at
-    large alpha. Alpha 0 is the limit of one group per client, drawn by the groups' sizes; where it runs out, the client
-    goes on with another. Clients are filled one after another, and the last get what the others left: of 100 clients
-    of 200 images and 16 groups at alpha 100, the last one's earth mover's distance is 1.38 and the first one's 0.38.
-    Under `equal_size` both are 0.31. Arguments and errors as for `paper`.
+    large alpha. Alpha 0 is the limit of one group per client, drawn in proportion to the groups' sizes; where a group
+    runs out, the client continues with another. Clients are filled one after another, and the last ones get what the
+    others left: of 100 clients with 200 images each, 16 groups and alpha 100, the first one has an earth mover's
+    distance of 0.38, the last one of 1.38. Under `equal_size`, both have 0.31. Arguments and errors as for `paper`.
 
     >>> client_of = dirichlet_hsu(np.repeat([0, 1], [60, 40]), 10, 1e6, np.random.default_rng(0))
     >>> np.bincount(client_of).tolist(), len(set(np.bincount(client_of[:60]).tolist())) > 1
@@ -106,12 +106,12 @@ def dirichlet_hsu(
 def dirichlet_per_class(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """For each group p ~ Dir(alpha) over the clients, which get these shares of it: Li et al. 2022 (arXiv 2102.02079).
+    """For each group, clients get shares p ~ Dir(alpha) of it: Li et al. 2022 (arXiv 2102.02079).
 
-    As in the published code of NIID-Bench, a client that has an equal share of all images gets nothing of the groups
-    to come, and everything is drawn again until each client has `min_size` images; here a bounded number of times.
-    Sizes vary with the mixture, and alpha is a client's concentration, not, as in `paper`, that of the whole draw.
-    Arguments and errors as for `paper`, but that the published least size is 10.
+    As in the published code of NIID-Bench, a client that already has an equal share of all images gets nothing of later
+    groups, and the draw is repeated (here a bounded number of times) until each client has `min_size` images. Sizes
+    vary with the mixture. Alpha is the concentration per client, not that of the whole draw as in `paper`. Arguments
+    and errors as for `paper`, except that the published smallest size is 10.
 
     >>> client_of = dirichlet_per_class(np.repeat([0, 1, 2], 100), 4, 0.5, np.random.default_rng(0))
     >>> len(client_of), bool((np.bincount(client_of) >= 10).all())
@@ -138,8 +138,8 @@ def quantity_skew(
 ) -> np.ndarray:
     """Sizes ~ Dir(alpha) and images at random: the quantity skew of Li et al. 2022 (arXiv 2102.02079).
 
-    Drawn again, a bounded number of times, until each client has `min_size` images. All images are dealt. Arguments
-    and errors as for `paper`, but that the published least size is 10.
+    The draw is repeated, a bounded number of times, until each client has `min_size` images. All images are dealt.
+    Arguments and errors as for `paper`, except that the published smallest size is 10.
 
     >>> client_of = quantity_skew(np.zeros(1000, int), 4, 0.5, np.random.default_rng(0))
     >>> sizes = np.bincount(client_of)
@@ -158,14 +158,14 @@ def quantity_skew(
 
 
 def _least_sizes(total: int, n_clients: int, min_size: int | None, published: int, numbers: int) -> Iterator[int]:
-    """The least client size that each of a bounded number of draws, of so many `numbers` each, has to meet.
+    """The smallest client size to accept in each of a bounded number of draws, each of `numbers` random numbers.
 
-    That is `min_size`; without one it is the `published` size or half of an equal share, whichever is less, and half
-    of that and so on down to 1. UserError if there are too few images for it whatever is drawn.
+    That is `min_size`. Without one, it is the `published` size or half of an equal share, whichever is less, then half
+    of that, and so on down to 1. UserError if there are too few images whatever is drawn.
     """
     if min_size and n_clients * min_size > total:
         raise UserError(
-            f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, and there are {total}; "
+            f"{n_clients} clients of at least {min_size} images need {n_clients * min_size}, but there are {total}; "
             "lower --n_clients or --min_client_ds_len"
         )
     fair = max(1, min(published, int(total) // (2 * n_clients)))
@@ -178,7 +178,7 @@ def _least_sizes(total: int, n_clients: int, min_size: int | None, published: in
 def _large_enough(
     draw: Callable[[], np.ndarray], capacity: np.ndarray, n_clients: int, alpha: float, min_size: int | None
 ) -> np.ndarray:
-    """The first counts (clients, groups) drawn in which every client has enough images; UserError without any."""
+    """The first counts (clients, groups) drawn in which every client has enough images; UserError if there are none."""
     best = 0
     for least in _least_sizes(capacity.sum(), n_clients, min_size, _NIID_MIN_SIZE, n_clients * len(capacity)):
         counts = draw()

@@ -1,4 +1,4 @@
-"""How uneven a partition is for a task: what its targets and the gradients of its model differ by between clients."""
+"""How uneven a partition is for a task: how its targets and its model's gradients differ between clients."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def gradient_dispersion(
 ) -> float:
     """V = sum_k p_k |g_k - g|^2 / |g|^2 from each client's mean gradient g_k of the task's loss at `model`.
 
-    p_k are the clients' shares of the images and g = sum_k p_k g_k the gradient of all of them: FedAvg's weights.
+    p_k are the clients' shares of the images, as in FedAvg, and g = sum_k p_k g_k is the gradient over all images.
     V + 1 is the square of the dissimilarity B of FedProx (arXiv 1812.06127, definition 3). The model is in eval mode:
-    batch norm takes its running statistics, so that an image's gradient does not hang on the images beside it, and
-    g is exact. One pass over the clients' images, which are spread over the processes; memory for one gradient in
-    double precision. Few images per client make V larger by chance: compare with a random partition.
+    batch norm uses its running statistics, so that an image's gradient does not depend on the rest of its batch, and g
+    is exact. Takes one pass over the clients' images, which are spread over the processes, and memory for one gradient
+    in double precision. Few images per client make V larger by chance: compare with a random partition.
 
     Args:
         model: on the data's device.
@@ -57,7 +57,7 @@ def gradient_dispersion(
             loss_of(model(batch.images).output, batch.target, batch.valid).sum().backward()
         for total, parameter in zip(mean, parameters, strict=True):
             if parameter.grad is not None:
-                # p_k g_k is the sum of the images' gradients over all images, and p_k |g_k|^2 follows from that sum.
+                # p_k g_k is the sum of the client's gradients divided by the number of all images; so is p_k |g_k|^2.
                 own = parameter.grad.to(kind)
                 total.add_(own, alpha=1 / n_images)
                 square += own.square().sum() / (len(images) * n_images)
@@ -72,23 +72,24 @@ def gradient_dispersion(
 def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_clients: int) -> float:
     """Share of the variance of the loss's gradients at the output that lies between clients, `beyond_chance`.
 
-    An image's gradient says what `model` has still to learn of it: its error for the squared loss, the error's sign for
-    L1, the shares that are off for cross-entropy. At a model that has learnt what all images have in common, clients
-    that differ in it pull the model in different directions. Maps are averaged in a grid of 8 by 8 cells, as for
-    `target_share`; what does not count has no gradient. Between 0 and 1 for any task, where V divides by a gradient
-    that is nearly 0 on a plateau. One pass over the images, in memory for one sum per client.
+    An image's gradient at the output is what `model` has yet to learn about it: the error for the squared loss, its
+    sign for L1, the errors of the class probabilities for cross-entropy. Once a model has learnt what all images have
+    in common, clients that differ in this gradient pull it in different directions. Maps are averaged in a grid of 8 by
+    8 cells, as for `target_share`; pixels that do not count have no gradient. The share is between 0 and 1 for any
+    task, whereas V divides by a gradient that is nearly 0 on a plateau. Takes one pass over the images, and memory for
+    one sum per client.
 
     Args:
         model: on the data's device.
-        data: the task's images; its output is a map or one number per class.
-        client_of: (N,) each image's client, -1 for nobody.
+        data: the task's images; the model's output is a map or one number per class.
+        client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
     model.eval()
     loss_of = LOSSES[data.task.loss]
 
     def rows(at: np.ndarray) -> np.ndarray:
-        """The gradients at the output of these images, a row each."""
+        """The gradients at the output for these images, one row each."""
         parts = []
         for positions in torch.from_numpy(at).split(_CHUNK):
             batch = data.batch(positions)
@@ -103,10 +104,10 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
 
 
 def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
-    """All measures of a partition in a run of `test_fed.py`; what a measure needs and is not at hand leaves it out.
+    """All measures of a partition in a run of `test_fed.py`, except those for which something is missing.
 
-    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`, gradients the central
-    model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
+    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`; gradients need the
+    central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
     """
     client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(args.task, data.table, args.assignment_files_path)
@@ -121,14 +122,14 @@ def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: 
         model = load_model(early, args.task, "train_centralized_task_model.py")
         if (model.config.image_size, model.task) == (data.image_size, data.task):
             model = model.to(accelerator.device).to(memory_format=torch.channels_last)
-            if not data.task.boxes:  # whose output is points of several levels
+            if not data.task.boxes:  # a detector's output is points of several levels
                 values["residual_variance_share"] = residual_share(model, data, client_of, n_clients)
             values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
     return values
 
 
 def _of_reweighting(partition: Partition, groups: np.ndarray, data: TaskData, args: Namespace) -> dict[str, float]:
-    """What FedIR can do here (see `network/importance.py`), by what the run reweights or, if nothing, by `groups`."""
+    """What FedIR can do here (see `network/importance.py`), by the run's kinds or, without reweighting, by `groups`."""
     by = args.importance_reweighting
     kinds = groups if by == NONE else kinds_of(by, data, args.assignment_files_path)
     target, bound = args.importance_target, args.importance_bound

@@ -1,4 +1,4 @@
-"""How much of a task's target the groups that are dealt explain: what a split can make clients differ in."""
+"""How much of a task's target the groups explain, and with that how far a split can make clients differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from network.partition.heterogeneity import beyond_chance, variance_share
 from utils.plots import shares
 
 CLUSTERS, CLASSES, CEILING = "clusters", "classes", "ceiling"
-# Below so much of the ceiling, a split by the clusters says little about the task.
+# Clusters that explain less than this share of the ceiling say little about the task.
 ENOUGH = 0.5
 _CHUNK, _MOST = 256, 10_000
 
@@ -36,12 +36,12 @@ def share_explained(values: np.ndarray, groups: np.ndarray) -> float:
 def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float:
     """Share of the variance of the targets, in a grid of 8 by 8 cells, that lies between clients, `beyond_chance`.
 
-    How much of what the task is about a partition sets apart: a number between 0 and 1 that needs no model and compares
-    tasks.
+    It says how far a partition separates what the task is about: a number of at most 1 that needs no model and can be
+    compared between tasks.
 
     Args:
         data: the task's images.
-        client_of: (N,) each image's client, -1 for nobody.
+        client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
     return share_between(lambda at: shrunk_targets(data, at), client_of, n_clients)
@@ -50,11 +50,11 @@ def target_share(data: TaskData, client_of: np.ndarray, n_clients: int) -> float
 def share_between(rows: Callable[[np.ndarray], np.ndarray], client_of: np.ndarray, n_clients: int) -> float:
     """Share of the variance of all images' rows that lies between clients, `beyond_chance`: 0 by chance, at most 1.
 
-    The images are gone through once, in memory for one sum per client. 0 where the rows do not differ.
+    Takes one pass over the images, and memory for one sum per client. 0 where all rows are equal.
 
     Args:
-        rows: for positions (n,), their rows (n, D).
-        client_of: (N,) each image's client, -1 for nobody.
+        rows: returns the rows (n, D) of positions (n,).
+        client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
     dealt = np.flatnonzero(client_of >= 0)
@@ -72,7 +72,7 @@ def share_between(rows: Callable[[np.ndarray], np.ndarray], client_of: np.ndarra
 
 
 def shrunk_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
-    """The `shrunk_target` of the images at `positions`, (n, C * 64) float32, or (n, C) for one class an image."""
+    """The `shrunk_target` of the images at `positions`, (n, C * 64) float32, or (n, C) for one class per image."""
     parts = torch.from_numpy(positions).split(_CHUNK)
     return np.concatenate([shrunk_target(data, data.batch(at)).cpu().numpy() for at in parts])
 
@@ -80,11 +80,11 @@ def shrunk_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:
 def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed: int) -> dict[str, float]:
     """Shares of the variance of the training images' targets, in a grid of 8 by 8 cells, that groups explain.
 
-    Of the `clusters` (N,), of the table's classes where it has any, and of K-means on these targets themselves with as
-    many clusters: the ceiling. It is one of the same images, so that a model that has learnt the targets of its
-    training images by heart reaches it, too. Of more than 10,000 images, so many evenly spaced ones stand for all.
+    The groups are the `clusters` (N,), the table's classes where it has any, and K-means clusters of these targets
+    themselves, as many: the ceiling. It is computed on training images, so a model that has memorised their targets
+    reaches it as well. If there are more than 10,000 images, that many evenly spaced ones are used.
     """
-    from models.embeddings import fit_kmeans  # scikit-learn takes its time to import, and federations do without
+    from models.embeddings import fit_kmeans  # scikit-learn is slow to import, and federations do not need it
 
     images = evenly(data.train, _MOST)
     targets = shrunk_targets(data, images)
@@ -96,7 +96,7 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
 
 
 def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:
-    """Say and draw the shares of `target_explained`, with a warning where the clusters know little of their task."""
+    """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
     clusters, ceiling = found[CLUSTERS], found[CEILING]
     beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
     print(
@@ -104,6 +104,6 @@ def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> N
         f"{ceiling:.2f}"
     )
     if clusters < ENOUGH * ceiling:
-        print("The clusters explain less than half of what is possible; a split by them follows the task little.\n"
+        print("The clusters explain less than half of what is possible, so a split by them hardly follows the task.\n"
               "Train the central model longer, or cluster --features target.")  # fmt: skip
     shares(found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png")

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 EMBEDDING, CLASSES, OBJECTS, RANDOM = "embedding_based", "class_based", "object_based", "iid"
 _BASED = "_based"
-_TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # it is a folder's name, too
+_TYPE = re.compile(rf"{RANDOM}|[^/\\\0]+{_BASED}")  # also the name of a folder
 
-# The arguments that a saved partition brings along, and what they can be. Whatever else its file says, it says nothing
-# about where a run reads or writes.
+# The arguments that a saved partition sets, with checks of their values. No others are taken from its file, in
+# particular none that say where a run reads or writes.
 _SAVED: dict[str, Callable[[Any], bool]] = {
     "type": lambda value: isinstance(value, str) and _TYPE.fullmatch(value) is not None,
     "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
@@ -51,16 +51,16 @@ def split_type(text: str) -> str:
 
 
 def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str]:
-    """The groups (N,) that a partition is described by, and what one is called.
+    """The groups (N,) by which a partition is described, and what one of them is called.
 
-    What is dealt; but for natural groups the classes, where the clients' images have some: that each user has the
-    images of one user says nothing. A random split is described by the classes, too, if there are any.
+    They are the groups that are dealt. Partitions of natural groups are described by the classes, if the clients'
+    images have some: that each user has the images of one user says nothing. So are random splits.
     """
     if kind == EMBEDDING:
         return partition.groups, "cluster"
     if table.class_names and (kind == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
         return (partition.groups if kind == RANDOM else table.labels), CLASS
-    # In a random split all images are one group.
+    # Without classes, all images of a random split are one group.
     return partition.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)
 
 
@@ -75,17 +75,17 @@ def groups_of(
     """The group of every image, held out or not, (N,) int64; -1 for those that are unreadable or in none.
 
     Args:
-        kind: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes, and so does "iid", to
-            report how even the random split is, where images of no class are a group of their own; "object_based"
-            is `commonest_objects`; `<column>_based` numbers a column of natural groups by name.
+        kind: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes; so does "iid", to
+            report how even the random split is, with images without a class as a group of their own; "object_based"
+            is `commonest_objects`; `<column>_based` numbers the natural groups of a column by name.
         data: the task's images.
         assignment_folder: where the assignments are.
-        n_clusters: how many clusters they must have been made with.
-        features: what they must be clusters of; None for whatever they are of.
+        n_clusters: the number of clusters that they must have.
+        features: the features that they must be clusters of; None for any.
 
     Raises:
-        UserError: if the assignments are missing, or were made from another table or with another K; or the table has
-            no such column, or no classes.
+        UserError: if the assignments are missing, or were made from another table or with another K; or if the table
+            has no such column, or no classes.
     """
     table = data.table
     if kind == EMBEDDING:
@@ -123,16 +123,16 @@ def save_assignments(
     n_clusters: int,
     reduced: Path,
 ) -> list[Path]:
-    """Write a task's clusters as `read_assignments` takes them; returns the arrays' files.
+    """Write a task's clusters for `read_assignments`; returns the arrays' files.
 
     Args:
-        folder: gets `assignments_<task>.npy`, `centers_<task>.npy` and a `.json` that says what they are of.
+        folder: where to write `assignments_<task>.npy`, `centers_<task>.npy` and a `.json` that says what they are of.
         data: the task's images.
         features: what was clustered, see `models/features.py`.
         assignments: (N,) the cluster of every image, -1 for none.
-        centres: (K, D) of the clusters.
+        centres: (K, D) the centres of the clusters.
         n_clusters: the K that was asked for.
-        reduced: file of the projection that was clustered.
+        reduced: the file of the projection that was clustered.
     """
     task = data.task.name
     origin = {
@@ -142,11 +142,11 @@ def save_assignments(
         "n_clusters": n_clusters,
         "test_mode": data.shortened,
         "assignments_sha256": digest(assignments),
-        # Relative, so that it holds when the folders are moved together.
+        # Relative, so that the folders can be moved together.
         "reduced": os.path.relpath(reduced, folder),
     }
     files = {folder / f"assignments_{task}.npy": assignments, folder / f"centers_{task}.npy": centres}
-    with locked(folder / f".assignments_{task}.lock"):  # of two runs at once, the files of one stay together
+    with locked(folder / f".assignments_{task}.lock"):  # two runs at once must not mix their files
         for path, array in files.items():
             write_array(path, array)
         write_json(folder / f"assignments_{task}.json", origin)
@@ -163,10 +163,9 @@ def read_assignments(
 ) -> np.ndarray:
     """The cluster of every image, (N,) int64 with -1 for those without, from `assignments_<task>.npy`.
 
-    Raises `UserError` if it is missing or broken, was made from another selection, has not `n_clusters` clusters
-    or not of these `features`, or was made with `--test_mode True` and is not `for_test` alone.
+    Raises `UserError` if it is missing or broken; if it was made from another table of images; if its clusters are of
+    other `features`, or not `n_clusters` in number; or if it was made with `--test_mode True` and is not `for_test`.
     """
-
     made_by = f"extract_embeddings.py --task {task}"
     path = folder / f"assignments_{task}.npy"
     origin = _read_origin(task, folder)
@@ -178,7 +177,7 @@ def read_assignments(
         raise UserError(f"{path} was made from another table of images; run {made_by} again")
     found = origin.get("n_clusters")
     if not isinstance(found, int) or assignments.dtype.kind != "i":
-        raise UserError(f"{path} and the .json beside it are no assignments; run {made_by} again")
+        raise UserError(f"{path} and the .json beside it are not assignments; run {made_by} again")
     if origin.get("assignments_sha256", digest(assignments)) != digest(assignments):
         raise UserError(f"{path} and the .json beside it do not belong together; run {made_by} again")
     if origin.get("test_mode") and not for_test:
@@ -199,16 +198,15 @@ def read_assignments(
 
 
 def features_of_assignments(task: str, folder: Path) -> str:
-    """What the clusters of a task in a folder are of, see `models/features.py`."""
+    """The features that a task's clusters in a folder were made from, see `models/features.py`."""
     return str(_read_origin(task, folder).get("features", "model"))
 
 
 def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
-    """The embeddings' principal components (N, D) float32 that the task's clusters were made from.
+    """The principal components of embeddings (N, D) float32 that the task's clusters were made from.
 
-    They lie where `assignments_<task>.json` says; None where there are none, or they are of other images.
+    `assignments_<task>.json` says where they are. None if there are none, or if they are of other images.
     """
-
     if not (folder / f"assignments_{task}.json").is_file():
         return None
     origin = _read_origin(task, folder)
@@ -225,13 +223,13 @@ def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
 def partition_of(args: Namespace, data: TaskData) -> Partition:
     """The partition of the training images that the arguments of `test_fed.py` ask for; its groups are of all images.
 
-    With `--partition_file` it is the saved one, whose own arguments (type, alpha, number of clients …) take the place
-    of those in `args`: what a run reports is what it ran on. UserError if it is of other images, or deals some that
-    are held out or cannot be read.
+    With `--partition_file`, it is the saved one, whose arguments (type, alpha, number of clients …) replace those in
+    `args`, so that a run reports what it ran on. UserError if it is of other images, or deals some that are held out or
+    cannot be read.
     """
     if args.partition_file is None:
         groups = groups_of(args.type, data, args.assignment_files_path, args.n_clusters, args.features)
-        # What a run says it was dealt by: runs by clusters of other things are never taken for one another.
+        # Recorded, so that runs with clusters of different features are never compared as equals.
         is_embedding = args.type == EMBEDDING
         args.features = features_of_assignments(args.task, args.assignment_files_path) if is_embedding else None
         rule = "iid" if args.type == RANDOM else args.partition
@@ -241,12 +239,12 @@ def partition_of(args: Namespace, data: TaskData) -> Partition:
         return replace(partition, groups=groups.astype(np.int64), origin=origin)
     partition = read_partition(args.partition_file)
     if partition.origin.get("table_sha256") != data.table.fingerprint:
-        raise UserError(f"{args.partition_file} was made from another table of images; partition anew")
+        raise UserError(f"{args.partition_file} was made from another table of images; make the partition again")
     strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
     if len(strangers):
         raise UserError(
             f"{args.partition_file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
-            "read; partition anew"
+            "read; make the partition again"
         )
     args.n_clients = partition.n_clients
     _take_over(args, partition, _SAVED)
@@ -256,17 +254,17 @@ def partition_of(args: Namespace, data: TaskData) -> Partition:
 
 
 def _take_over(args: Namespace, partition: Partition, checks: Mapping[str, Callable[[Any], bool]]) -> None:
-    """Set arguments to what a saved partition says of them; UserError where that does not pass the argument's check."""
+    """Set arguments to the values in a saved partition; UserError if a value does not pass its check."""
     for name, fits in checks.items():
         if name in partition.origin:
             value = partition.origin[name]
             if not fits(value):
-                raise UserError(f"{args.partition_file}: {name} {value!r} is none; partition anew")
+                raise UserError(f"{args.partition_file}: {name} {value!r} is not valid; make the partition again")
             setattr(args, name, value)
 
 
 def _fits(argument: Argument, value: Any) -> bool:
-    """Whether the command line can give this value to an argument."""
+    """Whether an argument can have this value on the command line."""
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     try:
         return value == argument.default or argument.kind(text) == value
@@ -275,9 +273,9 @@ def _fits(argument: Argument, value: Any) -> bool:
 
 
 def _read_origin(task: str, folder: Path) -> dict[str, Any]:
-    """What `extract_embeddings.py` noted about a task's clusters."""
+    """What `extract_embeddings.py` recorded about a task's clusters."""
     made_by = f"extract_embeddings.py --task {task}"
     origin = read_json(folder / f"assignments_{task}.json", made_by)
     if not isinstance(origin, dict):
-        raise UserError(f"{folder / f'assignments_{task}.json'}: no object; run {made_by} again")
+        raise UserError(f"{folder / f'assignments_{task}.json'}: not a JSON object; run {made_by} again")
     return origin

@@ -1,4 +1,4 @@
-"""How uneven a partition is, in numbers that need no model."""
+"""Measures of how uneven a partition is that need no model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     Counts: TypeAlias = np.ndarray | csr_array
 
-# How each measure reads in the report: a name, and the range that it moves in. First what best ranks a split's cost.
+# Each measure's wording in the report, and its range. The first one ranks the costs of splits best.
 _WORDING = {
     "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
-    "residual_variance_share": ("of the variance of what the early central model lacks", "0 by chance, at most 1"),
+    "residual_variance_share": ("share of the residuals' variance between clients", "0 by chance, at most 1"),
     "emd": ("earth mover's distance to the population", "0 to 2"),
     "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
-    "effective_groups": ("effective groups a client", "1 to {groups}"),
+    "effective_groups": ("effective groups per client", "1 to {groups}"),
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
     "frechet": ("Fréchet distance in embedding space / total variance", "0 to 2"),
     "box_emd": ("earth mover's distance of boxes' categories", "0 to 2"),
@@ -33,7 +33,7 @@ _WORDING = {
 
 
 def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> np.ndarray:
-    """Images of each group that each client has, (clients, groups) int64, for group ids 0..max.
+    """How many images of each group each client has: (clients, groups) int64, for group ids 0..max.
 
     `client_of` and `groups` are (N,); images with a client or group below 0 do not count.
     """
@@ -41,23 +41,23 @@ def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> n
 
 
 def sparse_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> csr_array:
-    """`group_counts` in memory for the images alone, however many clients and groups there are."""
+    """`group_counts` as a sparse array, whose memory grows with the images only, not with clients times groups."""
     from scipy.sparse import coo_array
 
     counted = (client_of >= 0) & (groups >= 0)
     at = (client_of[counted].astype(np.int64), groups[counted])
     shape = (n_clients, int(groups.max(initial=0)) + 1)
-    return coo_array((np.ones(counted.sum(), np.int64), at), shape).tocsr()  # which adds up
+    return coo_array((np.ones(counted.sum(), np.int64), at), shape).tocsr()  # sums duplicates
 
 
 def earth_movers_distance(counts: Counts) -> float:
     """Mean L1 distance of a client's group shares to the population's, weighted by client size; in [0, 2].
 
-    Hsu et al. 2019 (arXiv 1909.06335), section 3; 0 for identical clients, 2 (1 - sum_k p_k^2) with the population's
-    shares p where each client has one group. `counts` is (clients, groups).
+    Hsu et al. 2019 (arXiv 1909.06335), section 3. It is 0 for identical clients and, where each client has one group,
+    2 (1 - sum_k p_k^2) with the population's shares p. `counts` is (clients, groups).
     """
     of = _Shares(counts)
-    # Of the groups that a client has none of, the population's share itself.
+    # A group that a client does not have adds the population's share.
     return float(of.weights @ (1 + of.sums(np.abs(of.share - of.expected) - of.expected)))
 
 
@@ -75,7 +75,7 @@ def jensen_shannon(counts: Counts) -> float:
 
 
 def effective_groups(counts: Counts) -> float:
-    """Mean over clients of exp(entropy of its group shares): 1 where each client has one group only."""
+    """Mean over clients of exp(entropy of the client's group shares): 1 where each client has one group only."""
     of = _Shares(counts)
     return float(np.exp(of.sums(_entropy(of.share))).mean())
 
@@ -89,14 +89,14 @@ def size_imbalance(counts: Counts) -> float:
 def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> np.ndarray:
     """Squared Fréchet distance of each client's embeddings to those of all clients together, (clients,) float64.
 
-    Both are taken for normal distributions: |m_k - m|^2 + tr(S_k + S - 2 (S_k S)^(1/2)), Dowson and Landau 1982, as
-    in the Fréchet inception distance (arXiv 1706.08500). Few images make the distance larger by chance: compare
-    partitions of like sizes.
+    Both are treated as normal distributions: |m_k - m|^2 + tr(S_k + S - 2 (S_k S)^(1/2)), Dowson and Landau 1982, as
+    in the Fréchet inception distance (arXiv 1706.08500). Few images make the distance larger by chance, so only
+    partitions with similar sizes can be compared.
 
     Args:
         embeddings: (N, D).
-        client_of: (N,) each image's client, -1 for nobody.
-        n_clients: number of clients, each of which has an image.
+        client_of: (N,) each image's client, -1 for none.
+        n_clients: number of clients, each of which has at least one image.
     """
     dealt = np.flatnonzero(client_of >= 0)
     points = embeddings[dealt].astype(np.float64)
@@ -120,8 +120,8 @@ def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: 
 def relative_frechet(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
     """Mean of `frechet_distances`, weighted by client size, over the total variance of all clients' embeddings.
 
-    In [0, 2] whatever the scale of the embeddings: its part from the means is `variance_share`, and clients of one
-    image each reach 2. 0 where the embeddings do not differ.
+    In [0, 2] for embeddings of any scale: the part that comes from the means is `variance_share`, and clients of one
+    image each reach 2. 0 where all embeddings are equal.
     """
     weights = np.bincount(client_of[client_of >= 0], minlength=n_clients)
     total = embeddings[client_of >= 0].astype(np.float64).var(axis=0).sum()
@@ -132,12 +132,12 @@ def relative_frechet(embeddings: np.ndarray, client_of: np.ndarray, n_clients: i
 def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
     """Between-client share of the variance of `values`: eta squared of a one-way analysis of variance, in [0, 1].
 
-    Sum over clients of n_k |m_k - m|^2 over the sum over images of |v_i - m|^2, columns added up. A random partition
-    has (clients - 1) / (images - 1) on average. 0 where the values do not differ.
+    The sum over clients of n_k |m_k - m|^2, divided by the sum over images of |v_i - m|^2; columns are added up. A
+    random partition has (clients - 1) / (images - 1) on average. 0 where all values are equal.
 
     Args:
         values: (N, D), a row per image; rows with NaN do not count.
-        client_of: (N,) each image's client, -1 for nobody.
+        client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
     counted = (client_of >= 0) & np.isfinite(values).all(axis=1)
@@ -151,10 +151,11 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
 
 
 def beyond_chance(share: float, n_groups: int, n_images: int) -> float:
-    """A `variance_share` without what random groups of any sizes reach on average: 0 for these, at most 1.
+    """A `variance_share` corrected for chance: 0 on average for random groups, at most 1.
 
-    Random groups explain (K - 1) / (n - 1) of n images' variance; that is taken off, and from the most that is left:
-    epsilon squared of a one-way analysis of variance (Kelley 1935). 0 where there are as many groups as images.
+    K random groups of any sizes explain (K - 1) / (n - 1) of n images' variance on average. That is subtracted from the
+    share, and the rest divided by what it can be at most: epsilon squared of a one-way analysis of variance (Kelley
+    1935). 0 where there are as many groups as images.
     """
     if n_images <= n_groups:
         return 0.0
@@ -175,10 +176,10 @@ def report(
     """All measures of a partition by name.
 
     Args:
-        client_of: (N,) each image's client, -1 for nobody.
+        client_of: (N,) each image's client, -1 for none.
         groups: (N,) each image's group, -1 for none.
         n_clients: number of clients.
-        embeddings: (N, D), for the Fréchet distance, which is left out without them.
+        embeddings: (N, D) for the Fréchet distance, which is omitted without them.
     """
     counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
@@ -199,7 +200,7 @@ def report(
 
 
 def report_text(values: Mapping[str, float]) -> str:
-    """The report for the console: a line for the sizes, and a line a measure."""
+    """The report for the console: a line for the sizes, and a line per measure."""
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
         f"{values['images_dealt']} in all, of {values['groups']} groups"
@@ -211,10 +212,10 @@ def report_text(values: Mapping[str, float]) -> str:
 
 
 class _Shares:
-    """Counts (clients, groups) as shares, of the cells alone that are not 0.
+    """Counts (clients, groups) as shares, for the cells that are not 0.
 
-    `weights` (clients,) are the clients' shares of all images, `population` (groups,) those of the groups; `share` and
-    `expected` are each cell's share of its client's images and the population's share of its group.
+    `weights` (clients,) are the clients' shares of all images, `population` (groups,) those of the groups. For each
+    cell, `share` is the group's share of the client's images, and `expected` its share of the population.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -233,5 +234,5 @@ class _Shares:
 
 
 def _entropy(shares: np.ndarray) -> np.ndarray:
-    """Each share's part of the entropy, in nats."""
+    """Each share's term of the entropy, in nats."""
     return -shares * np.log(shares, where=shares > 0, out=np.zeros_like(shares))

@@ -1,4 +1,4 @@
-"""Each client's own part of the common held-out images, in the mixture of its training images.
+"""Each client's own part of the common held-out images, mixed like its training images.
 
 >>> train = np.array([0, 0, 0, 1, 1, -1, -1, -1, -1])  # groups of the training images, -1 elsewhere
 >>> held_out = np.array([-1, -1, -1, -1, -1, 0, 0, 1, 1])
@@ -19,18 +19,18 @@ from utils.streams import generator
 def deal_held_out(
     clients: Sequence[np.ndarray], groups: np.ndarray, held_out_groups: np.ndarray, seed: int
 ) -> list[np.ndarray]:
-    """Deal the held-out images of each group over the clients, in proportion to their training images of the group.
+    """Deal the held-out images of each group to the clients, in proportion to their training images of the group.
 
-    Within a group the shares are rounded by largest remainder, with ties and the images themselves drawn by the
-    seed: every held-out image of a group that some client trains on goes to exactly one client, and those of other
-    groups to nobody. So no training image is given up, and together the clients are tested on the common held-out
-    images, each on its own mixture.
+    Within a group, shares are rounded by largest remainder; ties and the images themselves are drawn by the seed. Every
+    held-out image of a group that some client trains on goes to exactly one client, and those of other groups to none.
+    So no training images are lost, and together the clients are tested on the common held-out images, each on its own
+    mixture.
 
     Args:
         clients: each client's training images, as positions.
-        groups: (N,) the group of every training image; others are not looked at.
+        groups: (N,) the group of every training image; other entries are ignored.
         held_out_groups: (N,) the group of every held-out image, -1 for all others.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     Returns:
         Each client's held-out images, in increasing order; some may have none.
@@ -56,7 +56,7 @@ def deal_held_out(
 
 
 def _largest_remainder(shares: np.ndarray, total: int, rng: np.random.Generator) -> np.ndarray:
-    """Whole numbers in proportion to the whole numbers `shares` that add up to `total`, each off by less than one."""
+    """Integers in proportion to the integers `shares`, with the sum `total`, each off by less than one."""
     counts, remainders = np.divmod(shares * total, shares.sum())
     by_remainder = np.lexsort((rng.random(len(shares)), -remainders))
     counts[by_remainder[: total - counts.sum()]] += 1

@@ -1,4 +1,4 @@
-"""The objects that images show: groups of images by the commonest of them, and how clients differ in their boxes."""
+"""The objects in images: groups of images by the commonest objects, and how clients differ in their boxes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def commonest_objects(table: Table, train: np.ndarray) -> np.ndarray:
-    """The group of every image by what it shows, (N,) int64, as FedCV deals detection data (arXiv 2111.11066).
+    """The group of every image by the objects in it, (N,) int64, as FedCV deals detection data (arXiv 2111.11066).
 
-    Group 0 has all images that show the category which most of the images at `train` show (not: that has most boxes),
-    group 1 those of the rest that show the category which most of the rest show, and so on; of equally common ones the
-    first. Images that show nothing are the last group. UserError where the table has no boxes.
+    Group 0 has all images with the category that most of the images at `train` show (which need not have the most
+    boxes), group 1 those of the rest with the category that most of the rest show, and so on; of equally common
+    categories, the first. Images without objects are the last group. UserError where the table has no boxes.
     """
     shows = box_counts(table) > 0
     return claim_by_category(shows, np.isin(np.arange(len(shows)), train))
 
 
 def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """The groups (N,) of `commonest_objects` from what images show, (N, C) bool, and which (N,) are counted.
+    """The groups (N,) of `commonest_objects`, from the categories that images show (N, C) and the counted images (N,).
 
     >>> shows = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], bool)
     >>> claim_by_category(shows, np.ones(6, bool)).tolist()
@@ -36,7 +36,7 @@ def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
     n_groups = 0
     while (shown := shows[groups < 0]).any():
         category = int(np.argmax(shows[(groups < 0) & counted].sum(axis=0)))
-        if not shown[:, category].any():  # nothing is left among those that are counted
+        if not shown[:, category].any():  # no counted image is left
             category = int(np.argmax(shown.sum(axis=0)))
         groups[(groups < 0) & shows[:, category]] = n_groups
         n_groups += 1
@@ -45,7 +45,7 @@ def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 
 def box_counts(table: Table) -> np.ndarray:
-    """The boxes of each category that each image has, (N, C) int64; UserError where the table has none."""
+    """The number of boxes of each category in each image, (N, C) int64; UserError where the table has no boxes."""
     boxes = read_boxes(table)
     counts = np.zeros((len(table), len(table.about.classes[BOXES].names)), np.int64)
     np.add.at(counts, (_rows(table, boxes["image"]), boxes[CLASS].to_numpy(np.int64)), 1)
@@ -55,9 +55,9 @@ def box_counts(table: Table) -> np.ndarray:
 def unevenness(table: Table, client_of: np.ndarray, n_clients: int) -> dict[str, float]:
     """How clients differ in the categories of their boxes, in boxes per image, and in the boxes' sizes.
 
-    The first is the earth mover's distance of `heterogeneity.py` between shares of boxes; the others the shares between
-    clients, beyond chance, of the variance over images of their number of boxes, and of their boxes' mean logarithm of
-    the area (of the images that have some).
+    The first is the earth mover's distance of `heterogeneity.py`, over shares of boxes. The others are the shares of
+    variance over images that lie between clients, `beyond_chance`: of the number of boxes, and of the mean logarithm of
+    the boxes' areas (for images with boxes).
     """
     boxes, counts = read_boxes(table), box_counts(table)
     sides = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)

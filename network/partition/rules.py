@@ -1,10 +1,10 @@
 """The rules by which images are dealt to clients.
 
-A partitioner takes one group id an image (a cluster of embeddings, a scene class, a building; -1 for images that are
-not dealt) and returns each image's client, int32, -1 for images that nobody gets. Holding the client of an image and
-not the images of a client makes it impossible to deal an image twice. All have the signature of `dirichlet.paper`, are
-bounded in time, give every client at least one image, and say which demand cannot be met. Time and memory grow with
-images plus clients times groups.
+A partitioner takes one group id per image (a cluster of embeddings, a scene class, a building; -1 for images that are
+not to be dealt) and returns each image's client, int32, -1 for images that are not dealt. Since every image has one
+client, none can be dealt twice. All partitioners have the signature of `dirichlet.paper`, take bounded time, give every
+client at least one image, and say which demand cannot be met. Time and memory grow with the number of images plus
+clients times groups.
 
 >>> groups = np.repeat([0, 1, 2, 3], 100)
 >>> client_of = equal_size(groups, n_clients=5, alpha=0.1, rng=np.random.default_rng(0))
@@ -29,13 +29,13 @@ from utils.registry import Registry
 
 @dataclass(frozen=True)
 class Rule:
-    """A partitioner, and what there is to know of it.
+    """A partitioner and its properties.
 
     Attributes:
         deal: the partitioner.
-        arguments: its own, of the command line, by the names under which `deal` takes them.
-        uses_alpha: whether alpha has a part in it.
-        client_per_group: whether `--n_clients auto`, as many clients as groups, makes sense.
+        arguments: its own command-line arguments, by the names of `deal`'s parameters.
+        uses_alpha: whether it depends on alpha.
+        client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
     """
 
     deal: Callable[..., np.ndarray]
@@ -52,13 +52,13 @@ class Rule:
         min_size: int | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Each image's client, as of `dirichlet.paper`; `options` are values of `arguments`, which have defaults."""
+        """Each image's client, as from `dirichlet.paper`; `options` are values of `arguments`, by default theirs."""
         defaults = {name: argument.default for name, argument in self.arguments.items()}
         return self.deal(groups, n_clients, alpha, rng, min_size, **defaults | options)
 
 
 def counts(text: str) -> list[int]:
-    """An argparse type: whole numbers with commas between them."""
+    """An argparse type: integers separated by commas."""
     return [number(int, least=0)(each) for each in text.split(",")]
 
 
@@ -77,9 +77,9 @@ PARTITIONERS: Registry[Rule] = {
         split_groups,
         {
             "clients_per_group": Argument(
-                None, "clients that share each group, such as 1,3,2,4; default: as many in all", counts
+                None, "number of clients that share each group, such as 1,3,2,4; default: the same for all", counts
             ),
-            "client_share": Argument(1.0, "most of its group that a client has", number(float, above=0, most=1)),
+            "client_share": Argument(1.0, "largest share of its group for a client", number(float, above=0, most=1)),
         },
         uses_alpha=False,
     ),

@@ -1,12 +1,12 @@
 """A saved partition for other programs: plain lists, a column for Hugging Face `datasets`, a Flower `Partitioner`.
 
-This file needs NumPy and nothing of this project. Copy it next to your own code: started in the root of this project,
-Python would take the folder `datasets/` for Hugging Face's package. The folder is what `make_partition.py` or
-`test_fed.py` wrote; image i of the partition must be row i of your data set.
+This file needs only NumPy and nothing else of this project. Copy it next to your own code: if started in the root of
+this project, Python would take the folder `datasets/` for Hugging Face's package. The argument `folder` is the one that
+`make_partition.py` or `test_fed.py` wrote; image i of the partition must be row i of your data set.
 
     from saved_partition import client_column, clients, flower_partitioner
 
-    dataset = dataset.add_column("client", client_column("out"))            # Hugging Face: -1 for nobody's images
+    dataset = dataset.add_column("client", client_column("out"))            # Hugging Face: -1 where not dealt
     federated = FederatedDataset(dataset="cifar10", partitioners={"train": flower_partitioner("out")})
 """
 
@@ -30,20 +30,20 @@ def clients(folder: str | Path) -> list[list[int]]:
 
 
 def client_column(folder: str | Path) -> np.ndarray:
-    """The client of each image, (N,) int32, -1 for images that nobody has; what `Dataset.add_column` takes."""
+    """The client of each image, (N,) int32, -1 for images that are not dealt; for `Dataset.add_column`."""
     return np.load(Path(folder, "partition.npy"), allow_pickle=False)
 
 
 def flower_partitioner(folder: str | Path) -> Partitioner:
-    """A Flower partitioner that hands out the saved partition; it needs the package flwr-datasets.
+    """A Flower partitioner for the saved partition; it needs the package flwr-datasets.
 
-    Its `load_partition` raises ValueError where the data set has not as many rows as the partition has images, or
+    Its `load_partition` raises ValueError if the data set does not have as many rows as the partition has images, or if
     the client does not exist.
     """
     from flwr_datasets.partitioner import Partitioner
 
     class SavedPartitioner(Partitioner):
-        """Client k has the rows that the partition in `folder` gives to it."""
+        """Client k has the rows that the partition in `folder` deals to it."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -57,9 +57,9 @@ def flower_partitioner(folder: str | Path) -> Partitioner:
         def load_partition(self, partition_id: int) -> Dataset:
             """The rows of one client."""
             if len(self.dataset) != self.n_images:
-                raise ValueError(f"{folder} divides {self.n_images} images, and the data set has {len(self.dataset)}")
+                raise ValueError(f"{folder} divides {self.n_images} images, but the data set has {len(self.dataset)}")
             if not 0 <= partition_id < len(self.clients):
-                raise ValueError(f"{folder} has the clients 0 to {len(self.clients) - 1}, and no {partition_id}")
+                raise ValueError(f"{folder} has the clients 0 to {len(self.clients) - 1}, but no {partition_id}")
             return self.dataset.select(self.clients[partition_id])
 
     return SavedPartitioner()

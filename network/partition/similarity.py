@@ -1,4 +1,4 @@
-"""How alike the clusterings of two tasks are: does a split that is skewed for one task mean anything to the other?"""
+"""How similar two tasks' clusterings are: is a split that is skewed for one task skewed for the other as well?"""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from network.partition.groups import read_assignments
 def transport_distance(first: np.ndarray, second: np.ndarray) -> float:
     """Optimal-transport distance between two partitions of the same images, in [0, 1).
 
-    Clusters are points whose weights are their shares of the images, and the distance is the least cost of moving one
-    clustering's weights onto the other's (the Mallows distance of Zhou, Li and Zha, ICML 2005). Moving from cluster A
-    to B costs the total variation between the uniform distributions over their images, 1 - |A & B| / max(|A|, |B|).
-    That cost is a metric, and so is the distance: 0 for the same partition under any names. Unrelated partitions into
-    K clusters of equal size are 1 - 1/K apart. Solved exactly as a linear program, which takes a second for 100
-    clusters each. Both arguments are ids (N,).
+    Clusters are points, weighted by their shares of the images, and the distance is the least cost of moving one
+    clustering's weights to the other's (the Mallows distance of Zhou, Li and Zha, ICML 2005). Moving from cluster A to
+    B costs the total variation between the uniform distributions over their images, 1 - |A & B| / max(|A|, |B|). That
+    cost is a metric, and so is the distance: 0 for the same partition with any numbering. Unrelated partitions into K
+    clusters of equal size have a distance of 1 - 1/K. The linear program is solved exactly, which takes a second for
+    100 clusters each. Both arguments are ids (N,).
     """
     table = contingency_matrix(first, second).astype(np.float64)
     rows, columns = table.sum(axis=1), table.sum(axis=0)
@@ -36,9 +36,9 @@ def transport_distance(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def read_clusterings(folder: Path, table: Table) -> dict[str, np.ndarray]:
-    """The clusters (N,) of every task in a folder of assignments, by task, and the classes beside them, if any.
+    """The clusters (N,) of every task in a folder of assignments, by task, and the classes, if there are any.
 
-    Empty without assignments; UserError if some are of other images or broken.
+    Empty without assignments; UserError if some are broken or of other images.
     """
     tasks = sorted(path.stem.removeprefix("assignments_") for path in folder.glob("assignments_*.npy"))
     clusterings = {task: read_assignments(task, table, folder) for task in tasks}
@@ -46,10 +46,10 @@ def read_clusterings(folder: Path, table: Table) -> dict[str, np.ndarray]:
 
 
 def similarity_tables(clusterings: Mapping[str, np.ndarray]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Adjusted mutual information and transport distance of each two clusterings, as square tables.
+    """Adjusted mutual information and transport distance of all pairs of clusterings, as square tables.
 
-    The first is 1 for equal partitions and 0 on average for unrelated ones (Vinh, Epps and Bailey, JMLR 2010). Images
-    that one of the two leaves out (-1) do not count.
+    The former is 1 for equal partitions and 0 on average for unrelated ones (Vinh, Epps and Bailey, JMLR 2010). Images
+    that have no cluster (-1) in one of the two do not count.
     """
     return _table(clusterings, adjusted_mutual_info_score), _table(clusterings, transport_distance)
 

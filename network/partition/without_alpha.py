@@ -1,4 +1,4 @@
-"""Rules in which alpha has no part: images at random, or groups whole or in equal parts."""
+"""Rules that do not use alpha: images at random, or groups, whole or in equal parts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def shards(
 ) -> np.ndarray:
     """Images sorted by group, cut into equal shards, some to each client: McMahan et al. 2017 (arXiv 1602.05629).
 
-    A client of two shards has images of few groups. All images are dealt, in numbers that differ by a shard's
-    rounding. Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+    A client with two shards has images of few groups. All images are dealt; client sizes differ only by the rounding of
+    shards. Other arguments and errors as for `dirichlet.paper`; alpha is not used.
 
     >>> groups = np.repeat(np.arange(10), 100)
     >>> client_of = shards(groups, 10, 1.0, np.random.default_rng(0), shards_per_client=2)
@@ -45,10 +45,10 @@ def shards(
 def natural(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """Whole groups: what belongs to one building, point, user or place by nature stays with one client.
+    """Whole groups: all images of a building, point, user or place stay with one client.
 
-    With as many clients as groups each gets one, in their order. Where there are more groups, they go in random order
-    to whoever has the fewest images. Arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+    With as many clients as groups, each gets one, in order. If there are more groups, they go in random order to the
+    client with the fewest images so far. Arguments and errors as for `dirichlet.paper`; alpha is not used.
 
     >>> natural(np.array([7, 7, 5, 5, 5, 2]), 3, 1.0, np.random.default_rng(0)).tolist()
     [2, 2, 1, 1, 1, 0]
@@ -70,11 +70,11 @@ def natural(
 def commonest_object(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """The first group to the first client, the next to the second, and all that is left to the last.
+    """The first group to the first client, the second to the second, and all remaining ones to the last.
 
-    FedCV's rule for detection (arXiv 2111.11066) on the groups of `--type object_based`, which are numbered from the
-    commonest object on; nothing is drawn. The paper does not say what the last client gets: here, as in its code, the
-    rest. Arguments and errors as for `dirichlet.paper`; neither alpha nor `rng` has a part in it.
+    FedCV's rule for detection (arXiv 2111.11066), for the groups of `--type object_based`, which are numbered from the
+    commonest object on; nothing is random. The paper does not say what the last client gets; here it is the rest, as in
+    its code. Arguments and errors as for `dirichlet.paper`; neither alpha nor `rng` is used.
 
     >>> commonest_object(np.array([2, 0, 0, 0, 1, 1]), 2, 1.0, np.random.default_rng(0)).tolist()
     [1, 0, 0, 0, 1, 1]
@@ -82,7 +82,7 @@ def commonest_object(
     order, capacity = shuffled(groups, n_clients, rng)
     if len(capacity) < n_clients:
         raise UserError(
-            f"{len(capacity)} groups are too few for {n_clients} clients, of whom each gets one; "
+            f"{len(capacity)} groups are too few for {n_clients} clients, each of which gets one; "
             f"give --n_clients {len(capacity)} or fewer"
         )
     owners = np.arange(len(capacity)).clip(max=n_clients - 1)
@@ -92,7 +92,7 @@ def commonest_object(
 def iid(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """All images at random, in equal numbers (up to one); alpha has no part in it. Errors as for `dirichlet.paper`.
+    """All images at random, in equal numbers up to one. Arguments and errors as for `dirichlet.paper`; alpha is unused.
 
     >>> np.bincount(iid(np.zeros(11, int), 2, 1.0, np.random.default_rng(0))).tolist()
     [6, 5]
@@ -104,12 +104,12 @@ def iid(
 def one_group(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """All clients but the last have one group each, and the last one has the population's mixture: equal sizes.
+    """All clients but the last have one group each; the last one has the population's mixture. Sizes are equal.
 
-    The second setting of FedDifRC (arXiv 2507.06482), six clients of one class and one of all; which classes these are
-    is drawn, each as often as any other, up to once. How many images they have is not said there: here it is as many
-    as the groups can give to all alike, and the rest goes to nobody. Other arguments and errors as for
-    `dirichlet.paper`; alpha has no part in it.
+    The second setting of FedDifRC (arXiv 2507.06482): six clients with one class each, and one with all. The classes
+    are drawn, each equally often up to one. The paper does not say how many images clients have; here it is as many as
+    the groups allow with equal sizes, and the rest is not dealt. Other arguments and errors as for `dirichlet.paper`;
+    alpha is not used.
 
     >>> groups = np.repeat(np.arange(10), 110)
     >>> client_of = one_group(groups, 7, 1.0, np.random.default_rng(0))
@@ -123,7 +123,7 @@ def one_group(
     size = int((capacity / (held + mixture)).min() + 1e-9)
     counts = np.zeros((n_clients, n_groups), np.int64)
     counts[np.arange(n_clients - 1), drawn] = size
-    # Of a group there may be an image less than its share, rounded up; others then give more.
+    # A group may have one image less than its rounded-up share; other groups then give more.
     room = capacity - held * size
     counts[-1] = np.minimum(rounded(size, mixture, rng), room)
     spare = np.cumsum(room - counts[-1])
@@ -141,16 +141,16 @@ def split_groups(
     clients_per_group: Sequence[int] | None,
     client_share: float,
 ) -> np.ndarray:
-    """Each client has a part of one group, drawn at random: clients of one domain, several to a domain.
+    """Each client has a random part of one group, as where each client has images of one domain.
 
-    As FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, each a tenth of them.
+    This is how FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, a tenth each.
 
     Args:
-        clients_per_group: how many clients share each group, in the order of the groups' numbers; None for as many in
-            all, but for one.
-        client_share: of its group that a client has, or an equal share where that would be less.
+        clients_per_group: how many clients share each group, in the order of the groups' numbers; None for equally many
+            in all groups, up to one.
+        client_share: the share of its group that a client has, or an equal share where that is less.
 
-    Other arguments and errors as for `dirichlet.paper`; alpha has no part in it.
+    Other arguments and errors as for `dirichlet.paper`; alpha is not used.
 
     >>> groups, shares = np.repeat([0, 1], [60, 40]), {"clients_per_group": [2, 1], "client_share": 0.25}
     >>> client_of = split_groups(groups, 3, 1.0, np.random.default_rng(0), **shares)
@@ -163,7 +163,7 @@ def split_groups(
     sharing = np.array(clients_per_group or alike)
     if len(sharing) != n_groups or sharing.sum() != n_clients:
         raise UserError(
-            f"--clients_per_group {','.join(map(str, sharing))} is not {n_clients} clients in {n_groups} groups; "
+            f"--clients_per_group {','.join(map(str, sharing))} is not for {n_clients} clients in {n_groups} groups; "
             "give a number for each group, or another --n_clients"
         )
     of_client = np.repeat(np.arange(n_groups), sharing)

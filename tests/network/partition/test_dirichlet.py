@@ -143,5 +143,5 @@ def test_alpha_zero_gives_each_client_one_group_drawn_by_its_size() -> None:
     first = [uneven[dirichlet_hsu(uneven, 10, 0.0, np.random.default_rng(seed)) == 0] for seed in range(n)]
     assert all(len(set(images)) == 1 for images in first)
     assert binomtest(sum(int(images[0]) for images in first), n, 0.1).pvalue > 1e-3
-    with pytest.raises(UserError, match="0 is for --partition dirichlet_hsu alone"):
+    with pytest.raises(UserError, match="0 is for --partition dirichlet_hsu only"):
         equal_size(uneven, 10, 0.0, np.random.default_rng(0))

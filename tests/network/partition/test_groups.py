@@ -207,7 +207,7 @@ def test_a_saved_partition_brings_its_rules_arguments_along(
     assert {name: getattr(args, name) for name in given} == given
     [name] = broken
     replace(made, origin={**made.origin, **broken}).save(tmp_path / "broken")
-    with pytest.raises(UserError, match=f"{name} .* is none; partition anew"):
+    with pytest.raises(UserError, match=f"{name} .* is not valid; make the partition again"):
         partition_of(arguments(assignments, partition_file=tmp_path / "broken"), data)
 
 
@@ -228,7 +228,7 @@ def test_a_partition_of_other_images_is_refused(data: TaskData, assignments: Pat
     [
         ({}, None, "another table"),
         ({"n_clusters": 6}, None, "--n_clusters 6"),
-        ([], None, "no object"),
+        ([], None, "not a JSON object"),
         ({"n_clusters": 5}, np.full(72, 5), "ids in -1..4"),
         ({"n_clusters": 5}, np.zeros(3, int), "needs 72 ids"),
     ],

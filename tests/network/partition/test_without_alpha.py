@@ -85,7 +85,7 @@ def test_parts_of_groups_by_hand() -> None:
     whole = group_counts(deal([1, 4, 0, 5], 1.0), groups, 10)  # shares that are too much are equal ones
     assert whole.sum(axis=0)[[3, 5, 9, 11]].tolist() == [100, 48, 0, 30]
     assert sorted(group_counts(deal(), groups, 10).astype(bool).sum(axis=0)[[3, 5, 9, 11]]) == [2, 2, 3, 3]
-    with pytest.raises(UserError, match="--clients_per_group 1,2 is not 10 clients in 4 groups"):
+    with pytest.raises(UserError, match="--clients_per_group 1,2 is not for 10 clients in 4 groups"):
         deal([1, 2])
 
 
