@@ -1,4 +1,4 @@
-"""The weighted mean, or the sum, of what clients send, over all processes."""
+"""The weighted mean, or the sum, of clients' uploads over all processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 class WeightedSum:
     """A running sum of uploads times their weights, as one flat vector in double precision that every round reuses.
 
-    So the mean hardly depends on the order in which clients are added, and is the same however they are spread over
-    processes: sums of whole numbers of images times single-precision values are nearly always exact.
+    In double precision, sums of whole numbers of images times single-precision values are nearly always exact. So the
+    mean hardly depends on the order in which clients are added, or on how they are spread over processes.
 
     Args:
         accelerator: the processes.
-        is_summed: whether the tensor of a name is added up as it is, without weights, and not averaged.
+        is_summed: whether the tensor of a name is summed without weights, rather than averaged.
     """
 
     def __init__(self, accelerator: Accelerator, is_summed: Callable[[str], bool] = lambda name: False) -> None:
@@ -28,11 +28,11 @@ class WeightedSum:
         self._lay_out({})
 
     def clear(self) -> None:
-        """Begin a round; what `mean` has returned is gone."""
+        """Begin a round; invalidates what `mean` has returned."""
         self._sum.zero_()
 
     def add(self, upload: Mapping[str, Tensor], weight: float) -> None:
-        """Add an upload; all have the same tensors, whose values single precision can hold."""
+        """Add an upload; all must have the same tensors, with values that fit into single precision."""
         if not self._shapes:
             self._lay_out({name: tensor.shape for name, tensor in upload.items()})
         for pieces, factor in zip(self._pieces(), (weight, 1.0), strict=True):
@@ -40,9 +40,9 @@ class WeightedSum:
                 torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=factor)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
-        """The sums over all processes divided by `whole`, but for what is summed, by name, as views.
+        """The sums over all processes by name, as views; those that are to be averaged are divided by `whole`.
 
-        Every process calls it, once a round.
+        Every process must call it once per round.
         """
         if not self._known:
             # A process that has had no client yet learns the layout from the others.
@@ -69,14 +69,14 @@ class WeightedSum:
 
 
 def sum_type(device: torch.device) -> torch.dtype:
-    """The type that sums are kept in: double precision, where the device has it."""
+    """The dtype that sums are kept in: double precision, where the device supports it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def total(tensor: Tensor, accelerator: Accelerator) -> Tensor:
-    """A tensor added up over all processes, in double precision; every process calls it.
+    """A tensor summed over all processes in double precision; every process must call it.
 
-    One that is in double precision already is added up in place.
+    A tensor that is in double precision already is summed in place.
     """
     tensor = tensor.to(sum_type(accelerator.device))
     if accelerator.num_processes > 1:

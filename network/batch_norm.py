@@ -1,4 +1,4 @@
-"""What becomes of batch norm in a federation: averaged, kept by each client, or replaced by group norm."""
+"""Batch norm in a federation: averaged, kept by each client, or replaced by group norm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_NORM = Argument(
 
 
 def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
-    """The names of all parameters and buffers of batch norm layers, which FedBN keeps with the client.
+    """The names of all parameters and buffers of batch norm layers, which stay with the client in FedBN.
 
     FedBN: Li et al. 2021 (arXiv 2102.07623). UserError if the model has no such layer.
     """
@@ -37,9 +37,9 @@ def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
 
 
 def with_group_norm(model: TaskModel) -> TaskModel:
-    """The model as it would be with `--norm group`, with its weights; scales and shifts of batch norm carry over.
+    """The model with `--norm group` and the same weights; scales and shifts carry over from batch norm.
 
-    Group norm has no running statistics; and the decoder's embedding, which is not normalised there, loses the layer.
+    Running statistics are dropped, and so is the layer at the decoder's embedding, which group norm leaves out.
     """
     from models.task_model import TaskModel
 

@@ -1,4 +1,4 @@
-"""What one client does in a round: some optimiser steps on its own images."""
+"""One client in one round: some optimiser steps on its own images."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PLATEAU_WINDOW = 5
 class ClientRound:
     """A client's part in a round.
 
-    `images` are those it trains on, as positions in the data, `n_steps` how many steps it takes. `weight` is what it
-    counts for in the server's mean, `portion` its share of all clients' images.
+    It trains on `images`, positions in the data, for `n_steps` steps. `weight` is its weight in the server's mean,
+    `portion` its share of all clients' images.
     """
 
     images: np.ndarray
@@ -38,8 +38,8 @@ class ClientRound:
 class Phase:
     """A part of a client's round: training of the parameters `trained` (None: all) for a number of steps.
 
-    Each phase has an optimiser, a schedule and a generator of its own, so that what one does to the client's random
-    choices never depends on another. Hooks find its name in `local.phase`.
+    Each phase has its own optimiser, schedule and random generator, so that its random choices do not depend on other
+    phases. Hooks find its name in `local.phase`.
     """
 
     n_steps: int
@@ -49,8 +49,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class StepView:
-    """What a client sees in a step, looked up where a method asks for it: the rows `own` of what all clients that train
-    side by side see."""
+    """What a client sees in a step: the rows `own` of what all clients that train side by side see.
+
+    Each property is looked up when a method asks for it.
+    """
 
     own: slice
     all_inputs: Tensor
@@ -76,7 +78,7 @@ class StepView:
 
     @property
     def embedding(self) -> Tensor:
-        """The images' embedding (B, …), what stands before the model's last layer."""
+        """The images' embedding (B, …), the input of the model's last layer."""
         return self.all_outputs.embedding[self.own]
 
     @property
@@ -92,19 +94,20 @@ class StepView:
 
 @dataclass
 class ClientContext:
-    """One client at work, as the hooks of a method see it. All tensors go by the name that they have in the model.
+    """A client in training, as the hooks of a method see it; tensors are keyed by their names in the model.
 
-    `server` are the server's tensors, `start` those that the client starts the round from: the server's, or its own
-    where they do not travel. `shared` are the names that do, `tensors` the client's parameters and buffers at work,
-    `state` what the client keeps between rounds. `scratch` is what the method needs of the client until the round ends:
-    sets of tensors, such as SCAFFOLD's "correction", by names that the method gives them. `model` is the architecture;
-    its own weights are the client's only while clients train one by one. Within a phase of training, `parameters` are
-    those that it trains. `batch` is what the client sees at the moment, `gradient()` that of its loss over all its
-    images. `losses` are what was minimised, step by step.
+    `server` holds the server's tensors, `start` those that the client starts the round from: the server's, or its own
+    where they do not travel. `shared` are the names of those that travel. `tensors` are the client's parameters and
+    buffers, which training changes; `state` is what the client keeps between rounds. `scratch` is for whatever the
+    method needs until the end of the round: sets of tensors under names that the method chooses, such as SCAFFOLD's
+    "correction". `model` is the architecture; its weights are the client's only where clients train one by one.
+    `parameters` are those that the current phase trains. `batch` is what the client sees in the current step;
+    `gradient()` returns the gradient of its loss over all its images. `losses` has the minimised loss of every step.
 
-    `reach` is how far the phase's optimiser goes on a constant gradient of -1, `probe_gradient`: the weight of all
-    gradients of the phase together in the way that the client went. That is the |a_i|_1 of FedNova (arXiv 2007.07481):
-    steps times learning rate for plain SGD, with momentum and schedules what they make of it.
+    `reach` is how far the phase's optimiser moves under a constant gradient of -1 (`probe_gradient`), which is the
+    summed weight of the phase's gradients in the change of the client's model: the |a_i|_1 of FedNova
+    (arXiv 2007.07481). For plain SGD it is the number of steps times the learning rate; momentum and schedules change
+    it.
     """
 
     client: int
@@ -131,7 +134,7 @@ class ClientContext:
         copy_into(self.tensors, tensors)
 
     def copy(self, names: Collection[str] | None = None) -> dict[str, Tensor]:
-        """The client's tensors of these names, to be kept; by default all but the frozen ones, which never change."""
+        """Copies of the client's tensors of these names; by default all but the frozen ones, which never change."""
         return {name: self.tensors[name].clone() for name in (self.trained() if names is None else names)}
 
     def trained(self) -> list[str]:
@@ -144,11 +147,11 @@ class ClientContext:
         return [name for name, _ in self.model.named_parameters() if name in self.shared]
 
     def reach_of(self, name: str) -> Tensor:
-        """How far a parameter goes on a constant gradient of -1: `reach`, but for an encoder with a rate of its own."""
+        """The reach of a parameter: `reach`, scaled for an encoder with a learning rate of its own."""
         return self.reach * lr_factor(name, self.settings.encoder_lr_factor)
 
     def pull(self, gradients: list[Tensor], centre: Mapping[str, Tensor], strength: float) -> None:
-        """Add the gradient of strength / 2 |w - centre|^2, w being the parameters in training."""
+        """Add the gradient of strength / 2 |w - centre|^2, where w are the parameters in training."""
         import torch
 
         drift = torch._foreach_sub(list(self.parameters.values()), [centre[name] for name in self.parameters])
@@ -158,11 +161,11 @@ class ClientContext:
 class Schedule:
     """The learning rate during a phase of a client's round, as a tensor on the device that the optimiser reads.
 
-    "plateau" is the published rule: from `no_improvement_tolerance` steps without a new lowest mean of the last five
-    losses on, every step multiplies the rate by `lr_decay_rate`, for good: a client's rate carries over to the same
-    phase of its later rounds in `state`. It works on the device, so that no step waits for a number. "cosine" falls
-    from `init_lr` to 0 over all rounds. Two fall from round to round, as in FedCV (arXiv 2111.11066): "step" is
-    multiplied by `lr_decay_rate`, "linear" falls by equal steps towards 0. "none" stays.
+    "plateau" is the published rule: after `no_improvement_tolerance` steps without a new lowest mean of the last five
+    losses, every step multiplies the rate by `lr_decay_rate`. The lower rate is kept in `state` for the same phase of
+    the client's later rounds. All of this is computed on the device, so that no step waits for a number. "cosine" falls
+    from `init_lr` to 0 over all rounds. Two change from round to round, as in FedCV (arXiv 2111.11066): "step" is
+    multiplied by `lr_decay_rate`, "linear" falls by equal amounts towards 0. "none" is constant.
     """
 
     def __init__(self, local: ClientContext, n_steps: int, device: torch.device) -> None:
@@ -205,14 +208,14 @@ class Schedule:
 
 
 def copy_into(target: Mapping[str, Tensor], source: Mapping[str, Tensor]) -> None:
-    """Overwrite the target's tensors by those of the same names."""
+    """Overwrite the target's tensors with the source's of the same names."""
     import torch
 
     torch._foreach_copy_(list(target.values()), [source[name] for name in target])
 
 
 def longest_first(sizes: Sequence[int], n_processes: int) -> list[list[int]]:
-    """Spread jobs over processes, each in turn to the least loaded, the longest first; the positions of each."""
+    """Assign jobs to processes, the longest first, each to the least loaded; returns each process's positions."""
     load = [0] * n_processes
     jobs: list[list[int]] = [[] for _ in range(n_processes)]
     for position in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):

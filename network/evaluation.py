@@ -1,4 +1,4 @@
-"""What the models of a round are worth: the server's, and the clients' own."""
+"""Evaluation of a round's models: the server's, and the clients' personal ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Evaluation:
     """Loss and metrics by split, as columns of `metrics.csv`.
 
     `train` are the clients' training images, `local_test` each client's own held-out images, `test` the common ones.
-    Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`; a client with nothing to count in a split has
-    no part in them. Clients' own models have the same columns behind `personal_`.
+    Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`, without those clients that have nothing to
+    count in a split. The columns of personal models begin with `personal_`.
 
     Args:
-        data: the images, and who has them.
+        data: the images, and which client has which.
         accelerator: the processes.
     """
 
@@ -44,9 +44,9 @@ class Evaluation:
         return row | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
-        """The columns of the clients' own models: each one on its client's images, in the process that has it.
+        """The columns of the personal models, each evaluated on its client's images in the client's process.
 
-        `load` puts a client's model into `model`, `own` are the clients of this process.
+        `load` copies a client's model into `model`; `own` are the clients of this process.
         """
         task = self.images.task
         values = np.zeros((len(self.clients), len(metric_names(task)), 2))
@@ -65,7 +65,7 @@ class Evaluation:
         return row
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
-        """By split, loss and metrics of the trivial predictor, of the clients' splits the mean over clients."""
+        """Loss and metrics of the trivial predictor by split: on the clients' splits, the mean over clients."""
         parts = [*self.clients, *(images for images in self.held_out if len(images)), self.images.test]
         *of_clients, test = evaluate_trivial(self.images, *parts, accelerator=self.accelerator)
         means = [
@@ -76,9 +76,9 @@ class Evaluation:
 
 
 def over_clients(split: str, values: Mapping[str, np.ndarray], errors: Collection[str]) -> dict[str, float]:
-    """Mean, standard deviation and worst over clients of each metric; nan where no client counts.
+    """Mean, standard deviation and worst value over clients of each metric; nan where no client counts.
 
-    The worst value is the largest of those called `errors`, and the smallest of the others.
+    The worst value is the largest for the metrics in `errors`, and the smallest for the others.
     """
     row: dict[str, float] = {}
     for name, of_client in values.items():
@@ -90,6 +90,6 @@ def over_clients(split: str, values: Mapping[str, np.ndarray], errors: Collectio
 
 
 def _counted(values: np.ndarray) -> np.ndarray:
-    """The values of those that have one, or a single nan."""
+    """The values that are not nan, or a single nan if there is none."""
     counted = values[~np.isnan(values)]
     return counted if len(counted) else np.array([np.nan])

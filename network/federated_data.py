@@ -1,4 +1,4 @@
-"""Images, and who has them."""
+"""The images, and which client has which."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class FederatedData:
     """The images of a federation.
 
     Attributes:
-        images: all of them, with their targets for the task.
+        images: all images, with their targets for the task.
         clients: each client's training images, as positions in `images`.
         held_out: each client's held-out images, among `images.test`.
-        groups: (N,) the group of every image, which methods may look at.
+        groups: (N,) the group of every image, for methods that use it.
     """
 
     images: TaskData

@@ -1,4 +1,4 @@
-"""A teacher's vectors as targets of clients' embeddings, whoever the teacher is."""
+"""The vectors of a teacher, a diffusion model or any other network, as targets of clients' embeddings."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from datasets.task_data import TaskData
     from network.client import ClientContext
 
-_PASSES, _EMBEDDED = 32, 64  # at once: of the denoiser, and images
+_PASSES, _EMBEDDED = 32, 64  # batch sizes: passes of the denoiser, and images that are embedded
 
 
 class Guide:
-    """What a teacher has said of each image: its own vector, vectors to choose among, and which of these is right.
+    """A teacher's vectors of each image: the image's own, those to choose among, and which of these is right.
 
     Args:
-        folder: what `extract_diffusion_features.py` wrote.
-        data: the task's images, the same that the teacher has seen; UserError otherwise.
+        folder: where `extract_diffusion_features.py` wrote them.
+        data: the task's images, which must be those that the teacher has seen (UserError otherwise).
         clients: each client's images.
-        shuffled: the control: an image of a client has all that was said of another, the right choice included.
+        shuffled: as a control, give each of the clients' images the vectors and the right choice of another.
     """
 
     def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffled: bool) -> None:
@@ -43,15 +43,15 @@ class Guide:
             self._source[self._dealt] = rng.permutation(self._dealt)
         self._source_on_device = torch.from_numpy(self._source).to(data.device)
         self._vectors = _on_device(self.kept.features, data.device)
-        # Kept, for a step must not wait until they are copied to the device.
+        # Cached, because a step must not wait until they are copied to the device.
         self._leading = cache(lambda size, device: torch.from_numpy(self.kept.leading(size)).to(device))
 
     def contrast(self, kind: str, groups: np.ndarray) -> None:
-        """Set what there is to choose among; UserError where there is nothing.
+        """Set the vectors to choose among; UserError where there are none.
 
-        "texts" are the image's vectors, one for each text. "classes" and "groups" are the means of the own vectors of
-        each class' or group's images (`groups` (N,), -1 for none), over those of all clients, who would add up sums and
-        counts. Nobody needs a text for these, so that any network can teach.
+        "texts" are the image's vectors, one for each text. "classes" and "groups" are the mean vectors of the images of
+        each class or group (`groups` (N,), -1 for none), over all clients, who would send sums and counts. These need
+        no texts, so any network can be the teacher.
         """
         labels = self.data.labels.cpu().numpy()
         chosen = {"texts": self.kept.positive, "classes": labels, "groups": groups}[kind]
@@ -72,15 +72,15 @@ class Guide:
         return self._at(positions)[:, :-1] if self._means is None else self._means
 
     def right(self, positions: Tensor) -> Tensor:
-        """Which of the choices is right, (B,) int64, -1 where none is."""
+        """The index of the right choice, (B,) int64, -1 where none is right."""
         return self._right[self._source_on_device[positions]]
 
     def sources(self, images: np.ndarray) -> np.ndarray:
-        """Of which images was said what counts for these: the same, unless they are shuffled."""
+        """The images whose vectors these images have: themselves, unless they are shuffled."""
         return self._source[images]
 
     def compared(self, features: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, F) and vectors (…, d), both cut to the same number of numbers and made unit length."""
+        """Features (B, F) and vectors (…, d), brought to the same length and then normalised."""
         cut = vectors.index_select(-1, self._leading(features.shape[1], vectors.device))
         cut = cut.to(features.device, features.dtype)
         if features.shape[1] > cut.shape[-1]:
@@ -92,7 +92,7 @@ class Guide:
         return self._vectors.index_select(0, rows.to(self._vectors.device))
 
     def _means_of(self, ids: np.ndarray) -> Tensor:
-        """The mean vector (K, d) of each id's images among those dealt; 0 for an id that none of them has."""
+        """The mean vector (K, d) of the clients' images of each id; 0 for an id that none of them has."""
         used = self._dealt[ids[self._dealt] >= 0]
         sums = np.zeros((int(ids.max()) + 1, self.kept.features.shape[2]))
         np.add.at(sums, ids[used], self.kept.features[used, -1].astype(np.float64))
@@ -101,11 +101,11 @@ class Guide:
 
 
 class Condition:
-    """A guide's teacher, asked again with a client's embeddings as condition (section 3.3 of FedDifRC).
+    """A guide's teacher, asked again with a client's embeddings as its condition (section 3.3 of FedDifRC).
 
-    The paper does not say how an embedding enters a text. Here a fixed random matrix with orthonormal rows or columns
-    (nothing could train it) lifts it to the width of a token, its length becomes the tokens' mean length, and it is
-    added to every token. The published code has a function that adds it to every token, too, and never calls it.
+    The paper does not say how an embedding enters a text. Here, a fixed random matrix with orthonormal rows or columns
+    (nothing could train it) maps it to the width of a token. The result is scaled to the tokens' mean length and added
+    to every token. The published code has a function that adds an embedding to every token, but never calls it.
     """
 
     scale = 1.0  # of the condition
@@ -126,9 +126,9 @@ class Condition:
 
     @torch.no_grad()
     def asked(self, local: ClientContext) -> dict[str, Tensor]:
-        """What the teacher says of a client's images as the model that it starts from embeds them, for `answers`.
+        """The teacher's vectors of a client's images, given their embeddings by the client's starting model.
 
-        `images` (n,) in increasing order, and `vectors` (n, P, d) float16.
+        For `answers`: `images` (n,), in increasing order, and `vectors` (n, P, d) float16.
         """
         images = np.unique(local.turn.images)
         sources, parts = self._guide.sources(images), []
@@ -155,7 +155,7 @@ class Condition:
 
 
 def _on_device(features: np.ndarray, device: torch.device) -> Tensor:
-    """The vectors where clients train, if they take up less than a quarter of its memory, and else as they are."""
+    """The vectors on the device where clients train, if they fit into a quarter of its free memory; else on the CPU."""
     if device.type == "cuda" and features.nbytes < torch.cuda.mem_get_info(device)[0] // 4:
         return torch.from_numpy(np.array(features)).to(device)
     return torch.from_numpy(features)

@@ -1,17 +1,17 @@
-"""FedIR: an image's loss counts by how much more often the target has its class, or cluster, than its client.
+"""FedIR: importance reweighting of images by their class, or cluster.
 
-Hsu, Qi and Brown 2020 (arXiv 2003.08082), section 5.2: w_k(y) = p(y) / q_k(y) with the target's shares p and those of
-all of client k's images q_k, and the loss of a batch sum_i w_i l_i / sum_i w_i (equation 4). What that does, with S_k
-the classes that client k has:
+Hsu, Qi and Brown 2020 (arXiv 2003.08082), section 5.2: images of class y at client k have the weight
+w_k(y) = p(y) / q_k(y), with the target's shares p and the shares q_k among all of the client's images. The loss of a
+batch is sum_i w_i l_i / sum_i w_i (equation 4). What that does, where S_k are the classes that client k has:
 
-- FedAvg, whose clients count by their images, follows the population's gradient in its first step as it is. What
-  reweighting changes is the clients' objectives: they become alike, so that clients drift apart less later on.
-- A client can only be led to p restricted to S_k. Where clients lack classes, the round as a whole follows
-  pi(y) = sum_k n_k/n p(y)/p(S_k) over the clients with y in S_k, which is no longer p: `shift` is their L1 distance.
-- Equation 4 goes to p only as batches grow. Of q_k = (0.9, 0.1) and p = (0.5, 0.5) the rare class has 0.17, 0.27,
-  0.36, 0.43 and 0.48 of the weight in batches of 2, 4, 8, 16 and 64 images.
+- FedAvg, which weights clients by their images, follows the population's gradient in its first step in any case.
+  Reweighting changes the clients' objectives: they become alike, so that clients drift apart less in later steps.
+- It can only bring a client to p restricted to S_k. Where clients lack classes, the round as a whole follows
+  pi(y) = sum_k n_k/n p(y)/p(S_k), over the clients with y in S_k, rather than p: `shift` is their L1 distance.
+- Equation 4 approaches p only for large batches. With q_k = (0.9, 0.1) and p = (0.5, 0.5), the rare class has 0.17,
+  0.27, 0.36, 0.43 and 0.48 of the weight in batches of 2, 4, 8, 16 and 64 images.
 
-By cluster, of the task's own embeddings, it reaches tasks without classes: if the images of a cluster are alike for all
+Clusters of the task's own embeddings extend it to tasks without classes: if the images of a cluster are alike for all
 clients, p(x, y | c) = q_k(x, y | c), the above holds with clusters for classes. That is so where clusters are dealt;
 under other splits it is an approximation.
 """
@@ -37,11 +37,11 @@ POPULATION, HELD_OUT, UNIFORM = "population", "held_out", "uniform"
 
 @dataclass(frozen=True)
 class Reweighting:
-    """The target's shares `p` (C,) of C classes or clusters, and the cells that clients have of them.
+    """The target's shares `p` (C,) of C classes or clusters, and the weights of clients' images.
 
-    A cell is a class that a client has images of: `client`, `kind`, `count` (all (M,) int64) and `weight` (M,), which
-    each of these images counts. `sizes` (K,) are the clients' images. M is at most the number of images, so that a
-    hundred thousand clients need no table of clients times classes.
+    They are stored by cell, that is a client and a class that it has images of: `client`, `kind`, the `count` of these
+    images (all (M,) int64), and the `weight` (M,) of each of them. `sizes` (K,) are the clients' numbers of images. M
+    is at most the number of images, so that a hundred thousand clients need no table of clients times classes.
     """
 
     p: np.ndarray
@@ -61,12 +61,12 @@ class Reweighting:
         return weights
 
     def measures(self) -> dict[str, float]:
-        """What reweighting can do here.
+        """Measures of what reweighting can achieve.
 
-        `coverage` and `coverage_least` are p(S_k), the target's share of the classes that a client has, the mean over
-        clients and the least; `kish` and `kish_least` Kish's effective sample size (sum w)^2 / sum w^2 over the
-        client's images, as a share of their number; `largest_weight` the largest w; `shift` the L1 distance of pi from
-        p, in [0, 2].
+        `coverage` is p(S_k), the target's share of the classes that a client has; `kish` is Kish's effective sample
+        size (sum w)^2 / sum w^2 of a client's images, as a share of their number. Of both, there are the mean over
+        clients and, as `coverage_least` and `kish_least`, the smallest value. `largest_weight` is the largest w, and
+        `shift` the L1 distance between pi and p, in [0, 2].
         """
         n_clients = len(self.sizes)
         coverage = np.bincount(self.client, self.p[self.kind], n_clients)
@@ -94,19 +94,19 @@ def reweighting(
         kinds: (N,) the class or cluster of every image, -1 for none.
         clients: each client's images, as positions; no image is in two.
         held_out: the positions of the images that nobody trains on.
-        target: whose shares p are: "population", all clients' images together; "held_out"; or "uniform", each class
-            that occurs alike.
-        bound: the largest weight, > 1; None for no bound. The client's images then stand for a mixture of q_k and p,
+        target: where the shares p come from: "population", all clients' images together; "held_out", the held-out
+            images; or "uniform", equal shares of all classes that occur.
+        bound: the largest weight, > 1; None for no bound. q_k is then replaced by a mixture of q_k and p,
             w = p / (p / bound + (1 - 1 / bound) q_k): Hesterberg's defensive mixture (Technometrics 37, 1995).
 
     Raises:
-        UserError: if a client's image has no class or cluster, or for "held_out" no held-out image has one.
+        UserError: if a client's image has no class or cluster, or if, for "held_out", no held-out image has one.
     """
     images, owners = _dealt(clients)
     if (kinds[images] < 0).any():
         raise UserError(
             f"{(kinds[images] < 0).sum()} of the clients' images have no class or cluster to be reweighted by; "
-            "see --importance_reweighting"
+            "give another --importance_reweighting"
         )
     n_kinds = int(kinds.max()) + 1
     known = kinds[held_out][kinds[held_out] >= 0]
@@ -127,8 +127,8 @@ def reweighting(
 def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndarray:
     """The class or cluster of every image, (N,) int64, -1 for none.
 
-    Clusters are the task's own, which `extract_embeddings.py` left in `assignment_folder`, whatever the partition
-    dealt. UserError where there are none.
+    Clusters are the task's own, which `extract_embeddings.py` wrote to `assignment_folder`, whatever the partition
+    deals. UserError where there are none.
     """
     if by == CLUSTER:
         folder = assignment_folder or Path()

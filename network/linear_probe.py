@@ -1,4 +1,4 @@
-"""How much of the classes a frozen encoder's features hold: what a linear classifier makes of them."""
+"""Linear probe: how well a linear classifier tells classes from a frozen encoder's features."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ _BATCH, _ITERATIONS = 64, 1000
 
 
 def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> dict[str, float]:
-    """The accuracy of probes of a finished run's server's model and of the same network untrained.
+    """The accuracy of a probe of a finished run's global model, and of one of the same network untrained.
 
     Args:
-        folder: of a run of `test_fed.py`.
-        data_path: of its images; by default where they were.
+        folder: a run of `test_fed.py`.
+        data_path: the folder of its images; by default the one that it used.
         inverse_penalty: the C of scikit-learn's logistic regression.
 
     Returns:
-        `accuracy`, `untrained`, and `trivial`, that of the commonest class, on the `n_test` held-out images. UserError
-        where there is no such run, its clients have no model in common, or its images have no classes.
+        The accuracies on the `n_test` held-out images: `accuracy` of the probe, `untrained`, and `trivial`, that of
+        always the commonest class.
+
+    Raises:
+        UserError: if there is no such run, it has no global model, or its images have no classes.
     """
     args = read_json(folder / "args.json", "test_fed.py")
     try:
@@ -48,13 +51,13 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     labels = table.labels
     train, test = (images[labels[images] >= 0] for images in (data.train, data.test))
     if len(np.unique(labels[train])) < 2 or not len(test):
-        raise UserError(f"{folder}: a probe needs images of two classes and held-out ones that have one")
+        raise UserError(f"{folder}: a probe needs training images of two classes, and held-out images with a class")
     untrained = probe(model, data, train, test, inverse_penalty)
     tensors = strip_prefix("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0])
     try:
         model.load_state_dict({name: tensors[name] for name in model.state_dict()})
     except (KeyError, RuntimeError) as error:
-        raise UserError(f"{folder}: its server has no whole model to be probed; give another --run") from error
+        raise UserError(f"{folder}: the run has no global model to probe; give another --run") from error
     commonest = np.bincount(labels[train]).argmax()
     return {
         "accuracy": probe(model, data, train, test, inverse_penalty),
@@ -69,7 +72,7 @@ def probe(model: TaskModel, data: TaskData, train: np.ndarray, test: np.ndarray,
     labels = data.table.labels
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_penalty, max_iter=_ITERATIONS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is then as good as it gets in so many steps
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the result after so many iterations will do
         classifier.fit(features_of(model, data, train), labels[train])
     return float(classifier.score(features_of(model, data, test), labels[test]))
 

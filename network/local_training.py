@@ -1,4 +1,4 @@
-"""The training of clients on their own images: of one alone, or of several side by side."""
+"""Training of clients on their own images, one by one or several side by side."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 class LocalTraining:
     """Takes clients through the phases of a method, all of them at once.
 
-    Each client's `local_update` runs up to its next `yield Phase(…)`; then all take the steps of that phase together:
+    Each client's `local_update` runs to its next `yield Phase(…)`; then all clients take that phase's steps together:
 
         client 0   local_update ┐              ┌ local_update ┐              ┌ local_update
         client 1   local_update ┤ phase: steps ┤ local_update ┤ phase: steps ┤ local_update
         client 2   local_update ┘              └ local_update ┘              └ local_update
 
-    Clients that train side by side take as many steps as each other. Batches of different sizes are filled up to the
-    largest with images that no loss counts; batch norm would see them, so that with it all must be of one size.
+    Clients that train side by side take the same number of steps. Batches of different sizes are padded to the largest
+    with images that no loss counts. Batch norm would see these images, so with it all batches must have the same size.
 
     Args:
         workspace: the working copies, one per client.
         data: the task's images.
-        algorithm: whose hooks are asked.
+        algorithm: the method whose hooks are called.
         groups: (N,) the group of every image, on the data's device.
-        seed: of all randomness.
+        seed: the seed of all randomness.
     """
 
     def __init__(self, workspace: Workspace, data: TaskData, algorithm: FedAvg, groups: Tensor, seed: int) -> None:
@@ -48,18 +48,18 @@ class LocalTraining:
         self._loss_of = LOSSES[data.task.loss]
 
     def __call__(self, clients: Sequence[ClientContext]) -> None:
-        """A round of these clients, whose tensors are the workspace's and hold what they start from.
+        """Train these clients for a round; their tensors are the workspace's and hold what they start from.
 
-        A request to stop is met after a step, by `StopRequested`.
+        On a request to stop, `StopRequested` is raised after the current step.
         """
         for local in clients:
             local.gradient = partial(self._gradient, local)
-        # Between phases, every client in turn does what its method says.
+        # Advancing the generators runs every client's own work between phases.
         for phases in zip(*map(self.algorithm.local_update, clients), strict=True):
             self._train(clients, phases[0])
 
     def _train(self, clients: Sequence[ClientContext], phase: Phase) -> None:
-        """The steps of a phase; none of them waits for a number from the device."""
+        """Take the steps of a phase; none of them waits for a number from the device."""
         trained = [name for name in self.workspace.leaves if phase.trained is None or name in phase.trained]
         if phase.n_steps < 1 or not trained:
             return
@@ -76,11 +76,11 @@ class LocalTraining:
             outputs = self.workspace(batch.images)
             losses = self._loss_of(outputs.output, batch.target, batch.valid)
             minimised = []
-            of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs a step backward
+            of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs time in backward
             for i, (local, loss) in enumerate(zip(clients, of_clients, strict=True)):
                 own = slice(i * len(loss), i * len(loss) + sizes[i])
                 local.batch = StepView(own, batch.images, outputs, at, self.data.labels, self.groups)
-                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # and so does a slice
+                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # so does a slice
                 minimised.append(self.algorithm.local_loss(counted, local))
                 local.losses.append(minimised[i].detach())
             torch.autograd.backward(minimised)
@@ -90,7 +90,7 @@ class LocalTraining:
             interrupt.check()
 
     def _plan(self, clients: Sequence[ClientContext], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
-        """The size of each client's batches, and by step the positions of all clients' images."""
+        """The size of each client's batches, and for each step the positions of all clients' images."""
         plans = []
         for local in clients:
             images, batch_size = local.turn.images, local.settings.batch_size
@@ -101,9 +101,9 @@ class LocalTraining:
         return sizes, list(np.concatenate(full, axis=1))
 
     def _frames(self, clients: Sequence[ClientContext], phase: Phase, sizes: list[int]) -> Tensor | None:
-        """By step, what all clients' images are cut out of: (n_steps, n_clients * B, 5) on the device.
+        """The frames by which all clients' images are augmented: (n_steps, n_clients * B, 5) on the device.
 
-        Every client and step has a stream of its own. None where images stay as they are.
+        Every client and step has a random stream of its own. None without augmentation.
         """
         draw = AUGMENTS[clients[0].settings.augment]
         if draw is None:
@@ -118,16 +118,17 @@ class LocalTraining:
         return torch.from_numpy(drawn).to(self.data.device, non_blocking=True)
 
     def _seed_dropout(self, first: ClientContext) -> None:
-        """Let what is random within the network follow from the seed, the round, and the first client of the lot.
+        """Seed the network's own randomness by the run's seed, the round, and the first of the clients at once.
 
-        Else an interrupted run would not go on as it would have. Other than all else it depends on who trains beside.
+        Without that, a resumed run would differ from an uninterrupted one. Unlike all other randomness, it depends on
+        which clients train together.
         """
         torch.manual_seed(derived_seed("dropout", self.seed, first.round, first.client, first.phase))
 
     def _gradient(self, local: ClientContext) -> dict[str, Tensor]:
-        """The gradient of a client's mean loss over all images of its turn at its present weights, by parameter.
+        """The gradient of a client's mean loss over all images of its turn, at its present weights, by parameter.
 
-        Images count what they do in the method's loss. Batch norm works as in training; its running statistics move.
+        Images have the weights of the method's loss. Batch norm works as in training; its running statistics move.
         """
         self._seed_dropout(local)
         names = list(self.workspace.leaves)
@@ -148,10 +149,10 @@ class LocalTraining:
 
 
 class _Optimizer:
-    """The optimiser of a phase: one group of parameters for all copies or, with learning rates of their own, a client.
+    """The optimiser of a phase: one group of parameters for all copies or, where learning rates differ, per client.
 
-    Where the encoder learns at another rate than the rest, its parameters are a group beside each of these.
-    It has one parameter more a client, the probe, whose gradient is -1: how far that comes is the client's reach.
+    An encoder with a learning rate of its own has a further group beside each of these. Each client has one extra
+    parameter, the probe, whose gradient is -1: how far it moves is the client's reach.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class _Optimizer:
         if self._own_rates:
             parameters, reaches = [local.parameters for local in clients], [local.reach for local in clients]
         self._schedules = [Schedule(local, n_steps, device) for local in clients[: len(parameters)]]
-        self._slower: list[tuple[Tensor, Tensor, float]] = []  # a group's rate, the rate that it follows, and by what
+        self._slower: list[tuple[Tensor, Tensor, float]] = []  # a group's rate, the one it follows, their ratio
         groups = []
         for named, schedule, reach in zip(parameters, self._schedules, reaches, strict=True):
             by_factor: dict[float, list[Tensor]] = {1.0: [reach]}
@@ -193,7 +194,7 @@ class _Optimizer:
     def gradients(self) -> list[list[Tensor]]:
         """Each client's gradients, which `step` takes, after a backward pass."""
         for leaf in self._leaves:
-            if leaf.grad is None:  # what the loss does not reach: a decoder may do without the encoder's vector
+            if leaf.grad is None:  # the loss does not depend on it: a decoder may not use the encoder's vector
                 leaf.grad = torch.zeros_like(leaf)
         parts = [self._workspace.parts(cast(Tensor, leaf.grad)) for leaf in self._leaves]
         gradients = [list(of_client) for of_client in zip(*parts, strict=True)]
@@ -205,7 +206,7 @@ class _Optimizer:
         return gradients
 
     def step(self, step: int) -> None:
-        """Step number `step` of the phase."""
+        """Take step number `step` of the phase."""
         for schedule in self._schedules:
             schedule.before(step)
         for rate, followed, factor in self._slower:

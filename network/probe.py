@@ -1,4 +1,4 @@
-"""How many clients to train at once: measured on the machine, the model and the data."""
+"""How many clients to train at once, measured with the machine, the model and the data."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from network.local_training import LocalTraining
 from network.settings import LocalSettings
 from network.workspace import Workspace
 
-# Two numbers of clients are compared in so many turns of each, and more where steps are short, until each has been at
-# work for so many seconds: one disturbance must not decide.
+# Two numbers of clients are compared in at least _TURNS turns of _STEPS steps each, and in more until each has run for
+# _SECONDS, so that a single disturbance does not decide.
 _STEPS, _TURNS, _SECONDS = 3, 3, 0.1
-_CLEARLY = 0.95  # what is not faster by this is not worth its memory
-_DOUBTFUL = 0.25  # of the pairs of turns
+_CLEARLY = 0.95  # of the time: a larger number of clients that takes more is not worth its memory
+_DOUBTFUL = 0.25  # of the pairs of turns: a choice that more of them contradict is reported
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The number of clients, the least seconds per client and step by the numbers measured, and by numbers on which
-    turns disagreed how many of how many said otherwise."""
+    """The chosen number of clients, and what it rests on.
+
+    `least` maps each measured number to its least seconds per client and step; `contrary` maps those on which turns
+    disagreed to the number of contrary turns and of all turns.
+    """
 
     n: int
     least: dict[int, float] = field(default_factory=dict)
@@ -41,13 +44,13 @@ class Choice:
 def fastest(most: int, prepare: Callable[[int], Callable[[], float]]) -> Choice:
     """The number of clients up to `most` that takes the fewest seconds per client and step.
 
-    It doubles the number for as long as that helps clearly, so that a bad choice costs one comparison; a number that
-    does not fit into the memory ends it too. The two that are compared take turns, so that what else the machine does
-    falls on both, and the least of each counts.
+    The number is doubled for as long as that clearly helps, so that only one comparison is wasted, and until memory is
+    exhausted. The two numbers that are compared take turns, so that other work on the machine affects both, and the
+    least time of each counts.
 
     Args:
-        most: clients that there are.
-        prepare: makes so many ready, and returns what measures a turn of theirs: seconds per client and step.
+        most: the number of clients there are.
+        prepare: sets up training of n clients; returns a function that measures a turn: seconds per client and step.
     """
     if most == 1:
         return Choice(1)
@@ -83,8 +86,8 @@ def measure(
 ) -> dict[str, Any]:
     """The choice of `clients_per_batch`, and the milliseconds per client and step that it rests on.
 
-    `build` makes the workspace of so many clients, each number of which is measured on as many threads as it would be
-    trained on. The model stays as it was.
+    `build` makes the workspace of n clients. Each n is measured on as many threads as it would be trained on. The model
+    is left unchanged.
     """
     start = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     before = torch.get_num_threads()
@@ -101,12 +104,12 @@ def measure(
 
 
 def print_pace(pace: Mapping[str, Any]) -> None:
-    """Say what was measured, and where turns disagreed."""
+    """Print what was measured, and where turns disagreed."""
     if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
         print(f"clients at once: {pace['clients_per_batch']} (ms per client and step by that number: {times})")
         for n, (contrary, turns) in pace["contrary_turns"].items():
-            print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or it "
-                  "makes no difference")  # fmt: skip
+            print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or the "
+                  "number makes no difference")  # fmt: skip
 
 
 def _turns(
@@ -118,7 +121,7 @@ def _turns(
     settings: LocalSettings,
     groups: Tensor,
 ) -> Callable[[], float]:
-    """What trains n clients at once for a few steps, by FedAvg, and returns the seconds per client and step."""
+    """A function that trains n clients at once for a few FedAvg steps and returns the seconds per client and step."""
     space, threads = build(n), threads_for(model, data, n * settings.batch_size)
     training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
     short = replace(settings, n_rounds=1)
@@ -137,12 +140,12 @@ def _turns(
         training(clients)
         return (_now(data.device) - begin) / n / n_steps
 
-    turn(1)  # what the first step alone pays for: kernels to be chosen, memory, a compiled graph
+    turn(1)  # warm-up: choice of kernels, memory, a compiled graph
     return turn
 
 
 def _in_turns(ways: Mapping[int, Callable[[], float]]) -> np.ndarray:
-    """Seconds per client and step of two numbers of clients, turn by turn: (turns, 2)."""
+    """Seconds per client and step of two numbers of clients that take turns: (turns, 2)."""
     sizes = np.array(list(ways)) * _STEPS
     taken: list[list[float]] = []
     while len(taken) < _TURNS or (np.sum(taken, axis=0) * sizes).min() < _SECONDS:
@@ -151,9 +154,9 @@ def _in_turns(ways: Mapping[int, Callable[[], float]]) -> np.ndarray:
 
 
 def _now(device: torch.device) -> float:
-    """A clock in seconds: of this thread's work on the CPU, where others' must not count, and of the day elsewhere.
+    """A clock in seconds: on the CPU this thread's time, so that other programs do not count; elsewhere wall time.
 
-    On several threads, this one does its share of every operation, and sleeps while it waits for the others.
+    Where PyTorch uses several threads, this one does its share of every operation and sleeps while it waits for others.
     """
     if device.type == "cpu":
         return time.thread_time()

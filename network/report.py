@@ -1,4 +1,4 @@
-"""What a federated run leaves behind: its partition, and when it ends a summary, a figure, the model, a table."""
+"""What a federated run writes: its partition and, at its end, a summary, figures, the model and a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from utils import partition_plots, plots
 from utils.files import write_json
 from utils.runs import SPLITS, Run
 
-# What is measured on, and the columns of `metrics.csv` that hold it.
+# The model and the images that it is measured on, and the columns of `metrics.csv` with the values.
 _COLUMNS = {
     f"global, {SPLITS['train']}": "train_{}_mean",
     f"global, {SPLITS['local_test']}": "local_test_{}_mean",
@@ -39,7 +39,7 @@ def report_partition(
     kind: str,
     draw: bool,
 ) -> None:
-    """Save the partition and its `heterogeneity.json`, print how uneven it is, and draw what each client has if asked.
+    """Save the partition and `heterogeneity.json`, print how uneven it is and, if asked, draw what each client has.
 
     To be called by the main process.
     """
@@ -57,8 +57,8 @@ def report_partition(
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:
     """Write `summary.json`, `model.safetensors` and figures by round, and print the last round's values.
 
-    To be called by all processes; the main one writes. Without a global model there is no `model.safetensors`; the
-    clients' own models stay in `checkpoint/clients/`.
+    To be called by all processes; the main one writes. Without a global model, there is no `model.safetensors`; the
+    personal models are in `checkpoint/clients/`.
     """
     trivial = simulation.evaluation.of_trivial()
     if not simulation.accelerator.is_main_process:

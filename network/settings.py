@@ -15,8 +15,8 @@ from utils.errors import UserError
 from utils.settings import add_settings, setting, settings_of
 
 LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
-_LOCAL_WORK = ("sgd_per_epoch", "epoch_per_round")  # which others may take the place of
-ON_NAN = ("stop", "skip_client")  # what is done where a loss is not finite
+_LOCAL_WORK = ("sgd_per_epoch", "epoch_per_round")  # which other arguments may replace
+ON_NAN = ("stop", "skip_client")  # what to do where a loss is not finite
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LocalSettings:
     local_epochs: int | None = setting(
         Argument(
             None,
-            "epochs over a client's own images per round, in place of these two; auto, the default: none",
+            "epochs over a client's own images per round, instead of these two; auto, the default: none",
             number_or_auto,
         )
     )
@@ -41,7 +41,7 @@ class LocalSettings:
         Argument(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
     )
     weight_decay: float = setting(Argument(0.0, "weight decay of the local optimiser", NON_NEGATIVE))
-    use_adam: bool = setting(Argument(False, "Adam as local optimiser instead of SGD, afresh each round", bool))
+    use_adam: bool = setting(Argument(False, "Adam as the local optimiser, new in each round, instead of SGD", bool))
     train: str = setting(TRAIN)
     encoder_lr_factor: float = setting(ENCODER_LR_FACTOR)
     augment: str = setting(AUGMENT)
@@ -60,7 +60,7 @@ class LocalSettings:
         return cls(**settings_of(cls, args) | (short if args.test_mode else {}))
 
     def steps(self, n_images: int) -> int:
-        """Steps per round of a client with so many images: `local_epochs` of them, rounded, or the same for all."""
+        """Steps per round of a client with this many images: by `local_epochs`, rounded, or the same for all."""
         if self.local_epochs is None:
             return self.sgd_per_epoch * self.epoch_per_round
         return round(self.local_epochs * n_images / min(self.batch_size, n_images))
@@ -70,8 +70,8 @@ class LocalSettings:
 class SimulationSettings:
     """How a federation is simulated.
 
-    `rand_seed` is of all randomness. Models are evaluated, and the rounds saved, before the first and after the last,
-    too. `memory` are the bytes of clients' states that a process holds before it leaves the rest to the disk.
+    `rand_seed` seeds all randomness. Models are also evaluated and saved before the first round and after the last.
+    `memory` is the number of bytes of clients' states that a process keeps in memory; the rest goes to disk.
     """
 
     rand_seed: int
@@ -79,7 +79,7 @@ class SimulationSettings:
     evaluate_every: int = setting(Argument(1, "rounds between evaluations of models", POSITIVE_INT), "output")
     on_nan: str = setting(Argument("stop", "what to do where a client's loss is not finite", choices=ON_NAN))
     clients_per_batch: int | None = setting(
-        Argument(1, "clients trained at once; auto: as many as is fastest", number_or_auto)
+        Argument(1, "clients trained at once; auto: the fastest number", number_or_auto)
     )
     compile: bool = setting(Argument(False, "compile the forward pass of local training", bool))
     checkpoint_every: int = 1
@@ -87,19 +87,19 @@ class SimulationSettings:
 
     @classmethod
     def of(cls, args: Namespace) -> SimulationSettings:
-        """The settings of these arguments, `memory` apart."""
+        """The settings of these arguments, except `memory`."""
         return cls(**settings_of(cls, args))
 
 
 def add_federation(parser: Parser) -> None:
-    """The arguments that these settings are, but for those that all trainings have."""
+    """Add the arguments for these settings, except those that all kinds of training have."""
     add_settings(parser, LocalSettings, "local training")
     parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `settle_local_work` knows what was given
     add_settings(parser, SimulationSettings, "running")
 
 
 def settle_local_work(args: Namespace) -> None:
-    """Fill in how long clients train where that was not given; UserError where it was given in two ways."""
+    """Fill in how long clients train where it was not given; UserError where it was given in two ways."""
     steps = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
     others = [f"--{name}" for name in ("virtual_client_size", "local_epochs") if getattr(args, name, None) is not None]
     if others and len(others) + len(steps) > 1:

@@ -31,29 +31,30 @@ from utils.files import write_json
 from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save_checkpoint
 from utils.streams import generator
 
-STEPS = "local_steps"  # of the client that takes most: a round's time where all train at once
-TRAFFIC = ("bytes_up", "bytes_down")  # of a client and round, in its row
+STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
+TRAFFIC = ("bytes_up", "bytes_down")  # per client, in the round's row
 
 
 class Simulation:
-    """Clients train in turn, or several at once, on working copies, and the server takes the mean of what they send.
+    """Clients train one by one, or several at once, on working copies, and the server averages what they send.
 
-    Each process trains the clients that are its own and keeps a running sum of their uploads; one all-reduce a round
-    adds the sums up, in double precision, so that the mean does not depend on the order of clients.
+    Each process trains its own clients and keeps a running sum of their uploads. One all-reduce per round adds up these
+    sums in double precision, so that the mean does not depend on the order of clients.
     Every random choice has a stream of its own, by seed, round and client (see `utils/streams.py`).
 
-    What `local_settings.train` leaves out is frozen, the same everywhere, and never travels. Of any other tensor that
-    does not, each client keeps its own version. Where there are such tensors, the server has no whole model, and each
-    client is evaluated with its own; where the method makes personal models beside the server's, both are.
+    Tensors outside `local_settings.train` are frozen: they are the same everywhere and never travel. Of other tensors
+    that do not travel, each client keeps its own version. Where there are such tensors, the server has no whole model,
+    and clients are evaluated with their personal models; where a method makes personal models besides the server's,
+    both are evaluated.
 
     Args:
         model: the initial model; it becomes the working copy.
-        data: the images, and who has them.
+        data: the images, and which client has which.
         algorithm: the federated method.
         local_settings: how clients train.
         settings: how the federation is simulated.
         accelerator: the processes and their device.
-        run: where metrics and checkpoints go (the main process writes; each process, its clients' states).
+        run: where metrics and checkpoints go (written by the main process; clients' states by each process).
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class Simulation:
         self.trainer = Trainer(self.model, data, algorithm, local_settings, settings, self.states, self._shared)
 
     def train(self) -> list[dict[str, Any]]:
-        """All rounds that are still to do; returns the metrics, a row per round, the first before any training.
+        """Run the remaining rounds; returns the metrics, one row per round, the first before any training.
 
-        Ctrl-C or SIGTERM give up the round at the end of a step, save the last finished one and raise `Interrupted`.
+        Ctrl-C or SIGTERM abort the round at the end of a step, save the last finished one and raise `Interrupted`.
         """
         with interrupt.deferred():
             self.settle_pace()
@@ -113,22 +114,22 @@ class Simulation:
         return self.rows
 
     def resume(self) -> None:
-        """Continue from the run's checkpoint, or from the one before it where that or a client's state is broken."""
+        """Continue from the run's checkpoint, or from the one before if it, or a client's state, is broken."""
         path = self.run.checkpoint
         tensors, state = load_newest(path, lambda state: self.states.check(_versions(state)), self._any)
         try:
             before = _versions(load_checkpoint(previous(path))[1])
         except UserError:
-            before = {}  # there has been none, or it is of no use
+            before = {}  # there is none, or it is broken
         device = self.accelerator.device
         self.server = {name: tensor.to(device) for name, tensor in strip_prefix("server", tensors).items()}
         self.states.restore(_versions(state), before)
         self.rows = state["rows"]
         self._n_saved = len(self.rows)
-        self.trainer.pace = state["pace"]  # another choice, of clients or of threads, would round otherwise
+        self.trainer.pace = state["pace"]  # another number of clients or threads would round differently
 
     def settle_pace(self) -> None:
-        """Choose how many clients train at once, if that was left open, and threads; the main process does for all."""
+        """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""
         if "threads" not in self.trainer.pace:
             pace = [self.trainer.choose_pace(self._most_at_once)]
             if self.accelerator.num_processes > 1:
@@ -140,18 +141,18 @@ class Simulation:
         torch.set_num_threads(self.trainer.pace["threads"])
 
     def _most_at_once(self) -> int:
-        """How many clients of a round a process has to train, where all are spread evenly."""
+        """How many clients a process trains per round, where they are spread evenly."""
         return -(-len(self._turns(0)) // self.accelerator.num_processes)
 
     def _turns(self, round: int) -> dict[int, ClientRound]:
-        """Who takes part in a round, and with what."""
+        """The turns of the clients that take part in a round, by client."""
         rng = generator("clients", self.settings.rand_seed, round)
         return self.algorithm.turns(self.data.clients, self.local_settings, rng)
 
     def _train_round(self, round: int) -> dict[str, float]:
         """Train the clients of a round and update the server's model.
 
-        Returns the clients' weighted mean loss, the most steps of one, and what the method tells of the round.
+        Returns the clients' weighted mean loss, the largest number of steps, the traffic, and the method's own metrics.
         """
         turns = self._turns(round)
         add_up = partial(total, accelerator=self.accelerator)
@@ -177,7 +178,7 @@ class Simulation:
         return row
 
     def costs(self) -> dict[str, Any]:
-        """What the model, a client and a round cost, for the run's summary."""
+        """The costs of the model, of a client and of a round, for the run's summary."""
         rounds = self.rows[1:]
         sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
         return {
@@ -188,7 +189,7 @@ class Simulation:
         }
 
     def _agree(self, stopped: bool, first_bad: Mapping[int, Tensor]) -> dict[int, int]:
-        """The clients of all processes whose loss was not finite, with the step; ends the run if any was stopped."""
+        """All processes' clients whose loss was not finite, with the step; raises Interrupted if one was stopped."""
         steps = torch.stack(list(first_bad.values())).tolist() if first_bad else []
         mine = {client: step for client, step in zip(first_bad, steps, strict=True) if step >= 0}
         of_all = [(stopped, mine)]
@@ -202,7 +203,7 @@ class Simulation:
         return {client: step for _, bad in of_all for client, step in sorted(bad.items())}
 
     def _judge(self, bad: Mapping[int, int], round: int, turns: Mapping[int, ClientRound]) -> None:
-        """Stop for the clients whose loss was not finite, or leave them out of the round with a warning."""
+        """If clients' losses were not finite, raise UserError or leave them out of the round with a warning."""
         if not bad:
             return
         names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
@@ -215,18 +216,18 @@ class Simulation:
         self.states.roll_back([client for client in bad if client in self.states.own])
 
     def _give_up_round(self) -> None:
-        """Take back what clients have saved in this round, and have the last finished one on the disk."""
+        """Undo what clients have saved in this round, and make sure that the last finished one is on disk."""
         self.states.roll_back()
         if self._n_saved < len(self.rows):
             self._save()
 
     def _load_personal(self, client: int) -> None:
-        """Copy a client's own model into the working copy."""
+        """Copy a client's personal model into the working copy."""
         state = self.states.load(client)
         copy_into(self._working, self.algorithm.personal_model(self.trainer.start(state, self.server), state))
 
     def _shown(self) -> dict[str, str]:
-        """The losses on the progress bar: of the last round's training, and of the newest evaluation."""
+        """The losses on the progress bar: those of the last round's training and of the latest evaluation."""
         kind = "personal_" if self.has_personal else ""
         columns = {"clients": f"{kind}train_loss_mean", "held_out": f"{kind}local_test_loss_mean"}
         evaluated = next(row for row in reversed(self.rows) if columns["clients"] in row)
@@ -234,7 +235,7 @@ class Simulation:
         return {label: f"{value:.4f}" for label, value in values.items()}
 
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
-        """Evaluate the models, and write metrics and checkpoint, where it is time for them."""
+        """Write the round's metrics; evaluate the models and write a checkpoint where they are due."""
         if is_due(round, self.settings.evaluate_every, self.local_settings.n_rounds):
             row |= self._evaluate(round)
         self.rows.append({"round": round, **row})
@@ -246,7 +247,7 @@ class Simulation:
             self.states.finish_round()
 
     def _evaluate(self, round: int) -> dict[str, float]:
-        """The columns of the models there are; UserError where one has diverged."""
+        """The columns of the server's and the personal models, where there are any; UserError if one has diverged."""
         row: dict[str, float] = {}
         losses = []
         if self.has_global:
@@ -256,13 +257,13 @@ class Simulation:
         if self.has_personal:
             row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
             losses += [row["personal_train_loss_mean"]]
-        # A client with nothing to count has no loss; a model that diverged has none on any client.
+        # A client with nothing to count has no loss; a model that diverged has a finite loss on no client.
         if not np.isfinite(losses).all():
             raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
         return row
 
     def _save(self) -> None:
-        """Write the clients' states, then the checkpoint that names them, and only then let go of the old ones."""
+        """Write the clients' states, then the checkpoint that refers to them, and only then remove old ones."""
         parts = [self.states.checkpoint()]
         if self.accelerator.num_processes > 1:
             parts = gather_object(parts)
@@ -275,22 +276,22 @@ class Simulation:
         self._n_saved = len(self.rows)
 
     def _any(self, mine: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether `mine` is true in any process."""
         return any(gather_object([mine])) if self.accelerator.num_processes > 1 else mine
 
 
 def _width(like: Tensor | None) -> int:
-    """Bytes of a number that is sent: single precision, where the server has no tensor of this name."""
+    """Bytes per number of an upload: as in the server's tensor, or single precision where it has none."""
     return 4 if like is None else like.element_size()
 
 
 def _versions(state: Mapping[str, Any]) -> dict[int, int]:
-    """The version of each client's state that a checkpoint names."""
+    """The version of each client's state, from a checkpoint."""
     return {int(client): version for client, version in state["clients"].items()}
 
 
 def shared_run(accelerator: Accelerator, make: Callable[[], Run]) -> Run:
-    """The run that the main process makes, and holds, known to all processes."""
+    """The run that the main process makes and locks, for all processes."""
     run = make() if accelerator.is_main_process else None
     paths: list[Any] = [run and run.path]
     if accelerator.num_processes > 1:

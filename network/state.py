@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _Key = tuple[int, int]  # client and version
 
-MEMORY = 2 << 30  # bytes of states that a process holds before it leaves the rest to the disk
+MEMORY = 2 << 30  # bytes of states that a process keeps in memory; the rest goes to disk
 
 
 def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -34,14 +34,14 @@ def strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def zeros(model: nn.Module) -> dict[str, Tensor]:
-    """A 0 for each of a model's parameters, by name."""
+    """A tensor of zeros for each of a model's parameters, by name."""
     import torch
 
     return {name: torch.zeros_like(parameter) for name, parameter in model.named_parameters()}
 
 
 def cast_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """A copy of a tensor of computed values in the type of another, rounded where that holds whole numbers."""
+    """A copy of a tensor in the dtype of another, rounded if that is an integer type."""
     return (tensor if like.dtype.is_floating_point else tensor.round()).to(like.dtype, copy=True)
 
 
@@ -49,18 +49,19 @@ class ClientStates:
     """The named tensors that each client of this process keeps between rounds.
 
     A client stays with one process for a whole run, so that its state never moves. Every state has a version: the
-    number of rounds that were finished when it was saved. States lie in main memory, those used last, up to a bound;
-    the others in one safetensors file for each client and version. A round that is given up is taken back: the states
-    of the last finished one are kept until the next is finished. A checkpoint writes the states that have changed
-    since the last one, and what the last two checkpoints name stays: whenever a run is killed, these files are there
-    and unchanged. A client without a state, because it has not taken part yet or has nothing to keep, costs nothing.
+    number of rounds that were finished when it was saved. The most recently used states are in main memory, up to a
+    bound; the others are on disk, one safetensors file per client and version. An aborted round can be rolled back: the
+    states of the last finished round are kept until the next one is finished. A checkpoint writes the states that have
+    changed since the one before. The files that the last two checkpoints name stay unchanged, so that a run may be
+    killed at any time. A client without a state, because it has not taken part yet or has nothing to keep, costs
+    nothing.
 
     Args:
         folder: where the files go.
         own: the clients of this process.
-        n_clients: how many clients all processes have together.
+        n_clients: the number of clients of all processes together.
         device: where states are used.
-        memory: bytes of states to hold, at least the one used last.
+        memory: bytes of states to keep in memory; the most recently used one always is.
     """
 
     def __init__(
@@ -72,29 +73,29 @@ class ClientStates:
         self._held: OrderedDict[_Key, dict[str, Tensor]] = OrderedDict()
         self._held_bytes = 0
         self._on_disk: set[_Key] = set()
-        # Each client's version now, at the end of the last finished round, and in the last two checkpoints.
+        # Each client's version: now, at the end of the last finished round, and in the last two checkpoints.
         self._current: dict[int, int] = {}
         self._finished: dict[int, int] = {}
         self._checkpoints: list[dict[int, int]] = []
-        self._replaced: list[_Key] = []  # to be let go of, once nothing names them
+        self._replaced: list[_Key] = []  # to be removed once nothing refers to them
 
     def __contains__(self, client: int) -> bool:
         return client in self._current
 
     def load(self, client: int) -> dict[str, Tensor]:
-        """A client's tensors on the device, none if it has no state; changes count once they are saved."""
+        """A client's tensors on the device, empty if it has no state; changes take effect once they are saved."""
         if client not in self:
             return {}
         key = (client, self._current[client])
         if key not in self._held:
             self._hold(key, self._read(key))
         self._held.move_to_end(key)
-        # What is not on the disk must come back as it is if the round is given up, whatever is done to the tensors.
+        # A state that is not on disk must survive a rollback unchanged, so the caller gets copies of its tensors.
         copy = key not in self._on_disk
         return {name: tensor.to(self._device, copy=copy) for name, tensor in self._held[key].items()}
 
     def save(self, client: int, state: Mapping[str, Tensor]) -> None:
-        """Replace a client's state; the tensors are copied, in the plain memory order that they are read back in."""
+        """Replace a client's state by copies of these tensors, made contiguous as they would be read from disk."""
         import torch
 
         if not state and client not in self:
@@ -110,13 +111,13 @@ class ClientStates:
                 self._release(before)
 
     def finish_round(self) -> None:
-        """From now on `roll_back` goes back to what is saved now."""
+        """Make the present states those that `roll_back` returns to."""
         self._finished = dict(self._current)
         self._version += 1
         self._forget_replaced()
 
     def roll_back(self, clients: Collection[int] | None = None) -> None:
-        """Take back what these clients (by default all) have saved since the last finished round."""
+        """Undo what these clients (by default all) have saved since the last finished round."""
         for client in self.own if clients is None else clients:
             if self._current.get(client) == self._version:
                 self._replaced.append((client, self._current.pop(client)))
@@ -133,7 +134,7 @@ class ClientStates:
         return dict(self._finished)
 
     def forget_old(self) -> None:
-        """Remove what only older checkpoints than the last two name; to be called once the last is on the disk."""
+        """Remove what only checkpoints before the last two refer to; to be called once the last is on disk."""
         if self._checkpoints:
             now = self._checkpoints[-1]
             self._replaced += [key for key in self._checkpoints[0].items() if now.get(key[0]) != key[1]]
@@ -141,16 +142,16 @@ class ClientStates:
         self._forget_replaced()
 
     def check(self, versions: Mapping[int, int]) -> None:
-        """UserError if one of this process's files of a checkpoint is missing or cut short."""
+        """Raise UserError if one of this process's files of a checkpoint is missing or truncated."""
         for client in self.own:
             if client in versions:
                 with self._opened((client, versions[client])):
                     continue
 
     def restore(self, versions: Mapping[int, int], before: Mapping[int, int] | None = None) -> None:
-        """Go back to the states of a checkpoint, of those clients that this process has.
+        """Return to a checkpoint's states of the clients of this process.
 
-        Files that neither it nor the checkpoint `before` it names, which an interrupted round has left, are removed.
+        Files that neither this checkpoint nor the one `before` it refers to, left by an interrupted round, are removed.
         """
         own = [{c: named[c] for c in self.own if c in named} for named in (before or {}, versions)]
         self._held.clear()
@@ -165,7 +166,7 @@ class ClientStates:
                 path.unlink()
 
     def _hold(self, key: _Key, state: dict[str, Tensor]) -> None:
-        """Keep a state in memory, and leave those not used for longest to the disk if that is too much."""
+        """Keep a state in memory; if that is too much, move the least recently used ones to disk."""
         self._release(key)
         self._held[key] = state
         self._held_bytes += _bytes(state)
@@ -179,7 +180,7 @@ class ClientStates:
         self._held_bytes -= _bytes(self._held.pop(key, {}))
 
     def _forget_replaced(self) -> None:
-        """Let go of replaced states that neither now, nor the last finished round, nor a checkpoint names."""
+        """Remove replaced states that neither the present, nor the last finished round, nor a checkpoint refers to."""
         naming = (self._current, self._finished, *self._checkpoints)
         kept = []
         for key in self._replaced:
@@ -198,7 +199,7 @@ class ClientStates:
 
     def _read(self, key: _Key) -> dict[str, Tensor]:
         with self._opened(key) as file:
-            # Copies: a tensor that maps the file would keep its space on the disk when the file is removed.
+            # Copies: a tensor that maps the file would keep its space on disk after the file is removed.
             return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - no mapping
 
     @contextmanager

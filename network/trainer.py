@@ -1,4 +1,4 @@
-"""The clients of one process at work: who trains beside whom, and what each sends."""
+"""The training of one process's clients: which of them train together, and what each sends."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Trainer:
 
     Args:
         model: the working copy, on its device.
-        data: the images, and who has them.
+        data: the images, and which client has which.
         algorithm: the federated method.
         local_settings: how clients train.
         settings: how the federation is simulated.
-        states: what this process's clients keep.
-        shared: the names of tensors that travel.
+        states: what this process's clients keep between rounds.
+        shared: the names of the tensors that travel.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class Trainer:
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
         shape = self.images.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
         self._build = partial(workspace, model, image_shape=shape, compiled=settings.compile, part=part)
-        # The clients of a round fall into lots of two sizes at most, unless numbers of steps differ.
+        # A round has client batches of at most two sizes, unless clients take different numbers of steps.
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
-        """How many clients train at once, measured up to `most()` if that was left open, and on how many threads."""
+        """How many clients train at once, measured up to `most()` if it was not given, and on how many threads."""
         pace = self.pace or measure(most(), self._build, self.model, self.images, self.local_settings, self.groups)
         n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
         return pace | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, turns: Mapping[int, ClientRound]) -> Iterator[list[int]]:
-        """This process's clients of a round, in lots that can train at once."""
+        """This process's clients of a round, in batches of clients that can train at once."""
         most, alike = self.pace["clients_per_batch"], defaultdict(list)
         for client, turn in turns.items():
             if client in self.states.own:
-                # Batch norm must not see images that fill up a smaller batch.
+                # Batch norm must not see the images that pad a smaller batch.
                 batch = min(self.local_settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
                 alike[turn.n_steps, batch].append(client)
         for clients in alike.values():
@@ -84,11 +84,11 @@ class Trainer:
     def train(
         self, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:
-        """A round of this process's clients: each one's upload with its mean loss, and the first step of infinite loss.
+        """Train this process's clients of a round; yields each client, its upload and the first step of infinite loss.
 
-        That step, from 0, is a number on the device, -1 if there is none; a finite loss with an upload that is not
-        finite counts like the last step. The client's state is saved. Uploads are views, good until the next is asked
-        for.
+        The upload includes the mean loss. The step, from 0, is a number on the device, -1 if all losses are finite; if
+        they are but the upload is not, it is the last step. The client's state is saved. Uploads are views, valid until
+        the next one is asked for.
         """
         for clients in self.client_batches(turns):
             for local in self._train(clients, turns, server, round):
@@ -99,13 +99,13 @@ class Trainer:
                 yield local.client, upload, _first_bad(losses, upload)
 
     def start(self, state: Mapping[str, Tensor], server: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What a client starts a round from: the server's tensors, and its own where they do not travel."""
+        """The tensors that a client starts a round from: the server's, or its own where they do not travel."""
         return {name: state.get(f"own.{name}", server[name]) for name in self._names}
 
     def _train(
         self, clients: Sequence[int], turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> list[ClientContext]:
-        """Train clients at once."""
+        """Train these clients at once."""
         space, at_work = self._workspace(len(clients)), []
         for client, tensors in zip(clients, space.tensors, strict=True):
             state = self.states.load(client)
@@ -121,7 +121,7 @@ class Trainer:
 
 
 def _first_bad(losses: Tensor, upload: Mapping[str, Tensor]) -> Tensor:
-    """The first step whose loss is not finite, or the last if the upload is not, or -1; a number on the device."""
+    """The first step whose loss is not finite, the last if only the upload is not, else -1; a number on the device."""
     bad = ~losses.isfinite()
     norms = torch._foreach_norm([tensor for tensor in upload.values() if tensor.is_floating_point()])
     bad[-1] |= ~torch.stack(norms).isfinite().all()

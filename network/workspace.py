@@ -19,15 +19,15 @@ from utils.errors import UserError
 class Workspace(ABC):
     """N working copies of one model.
 
-    `tensors` holds each copy's parameters and buffers by the model's names, as views: what is written into them is
-    trained on. `leaves` are the parameters as autograd knows them, those of all copies in one tensor (N, …).
+    `tensors` has each copy's parameters and buffers by their names in the model, as views: writing into them changes
+    the copy. `leaves` are the parameters as autograd knows them, with all copies in one tensor (N, …).
 
     Args:
-        module: what has the modes of training, and the batch norms.
+        module: the module whose training mode and batch norms are set.
         values: parameters and buffers, of one copy or, (N, …), of several.
-        n: how many copies.
+        n: the number of copies.
         compiled: whether to compile the forward pass.
-        part: the path of the module that is trained; the rest is frozen, and no leaf.
+        part: the path of the module that is trained; the rest is frozen and not among the leaves.
     """
 
     def __init__(self, module: nn.Module, values: dict[str, Tensor], n: int, compiled: bool, part: str) -> None:
@@ -41,17 +41,17 @@ class Workspace(ABC):
         self._forward: Callable[[Tensor], Outputs] = torch.compile(self.compute) if compiled else self.compute
 
     def __call__(self, images: Tensor) -> Outputs:
-        """The outputs (N * B, …), copy after copy, of their own images, in training."""
+        """The outputs (N * B, …), copy after copy, of each copy on its own images, in training mode."""
         if len(images) == self.n:
             set_training(self._module, 1, self.part)
         try:
             return self._forward(images)
         except torch._dynamo.exc.TorchDynamoException as error:  # public base of what compilation can raise
             cause = " ".join(str(error).strip().splitlines()[:2])
-            raise UserError(f"--compile True: the network cannot be compiled here ({cause}); omit it") from error
+            raise UserError(f"--compile True: the network cannot be compiled here ({cause}); omit --compile") from error
 
     def prepare(self, trained: Collection[str]) -> None:
-        """Turn to training of these parameters; the others are frozen, at no cost in the backward pass."""
+        """Make these parameters trainable; the others are frozen and cost nothing in the backward pass."""
         train_part(self._module, self.part)
         for name, leaf in self.leaves.items():
             leaf.requires_grad_(name in trained).grad = None
@@ -62,7 +62,7 @@ class Workspace(ABC):
 
     @abstractmethod
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
-        """What belongs to each copy, of a leaf or its gradient, as views."""
+        """Each copy's part of a leaf, or of a leaf's gradient, as views."""
 
 
 class OneCopy(Workspace):
@@ -128,9 +128,9 @@ class VmappedCopies(Workspace):
 
 
 def set_training(module: nn.Module, n_images: int, part: str) -> None:
-    """Training mode of a part for batches of so many images.
+    """Set a part to training mode for batches of this many images.
 
-    One image alone is normalised by the running statistics: PyTorch refuses it where a map has one pixel.
+    A single image is normalised by the running statistics: PyTorch refuses to train on it where a map has one pixel.
     """
     train_part(module, part)
     if n_images == 1:
@@ -141,7 +141,7 @@ def set_training(module: nn.Module, n_images: int, part: str) -> None:
 def workspace(
     model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False, part: str = ""
 ) -> Workspace:
-    """The model itself for n = 1; else n copies, stacked where the network can be and by vmap where it cannot."""
+    """The model itself for n = 1; otherwise n copies: stacked if the network allows that, else by vmap."""
     if n == 1:
         return OneCopy(model, compiled, part)
     stacked = stack(model, n)
@@ -152,16 +152,17 @@ def workspace(
 
 @torch.no_grad()
 def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[int]) -> bool:
-    """Whether a stacked network gives every copy's own output: a module between its layers may mix channels.
+    """Whether a stacked network gives every copy's own output: a module between its layers might mix channels.
 
-    Batch norm goes by the images, as in training: by the running statistics of a new network, what images say fades
-    from layer to layer, and outputs agree whatever is mixed. What an image changes must agree, not what it adds to.
+    Batch norm uses the batch's statistics, as in training: with the running statistics of a new network, differences
+    between images fade from layer to layer, and outputs agree whatever is mixed. For the same reason, the error is
+    compared with the differences between images rather than with the outputs.
     """
     images = torch.rand(n, 4, *image_shape, generator=torch.Generator().manual_seed(0)).to(next(model.parameters()))
     statistics = [*model.buffers(), *stacked.buffers()]
     before = [each.clone() for each in statistics]
     for network in (model, stacked):
-        network.eval()  # nothing random
+        network.eval()  # no dropout
         for norm in _batch_norms(network):
             norm.train()
     try:
@@ -174,7 +175,7 @@ def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[
             each.copy_(value)
     if together.shape != alone.shape:
         return False
-    # A mixture is far off; rounding, in half precision too, is not.
+    # Mixed channels are far off; rounding errors are small, even in half precision.
     return bool((together - alone).abs().max() <= 0.05 * (alone - alone.mean(0)).abs().max())
 
 

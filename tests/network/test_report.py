@@ -64,7 +64,7 @@ def test_what_a_method_notes_is_printed_and_kept(run: Callable) -> None:
     assert metrics["clients_capped"][1] == metrics["clients_mixed"][1] == 3 and metrics["own_weight"][1] == 0
     notes = json.loads((folder / "summary.json").read_text())["notes"]
     own, capped = metrics["own_weight"][1:].mean(), metrics["clients_capped"].sum()
-    assert f"a client's own counted {own:.2f} of 1 on average" in notes[0]
+    assert f"a client's own model had a weight of {own:.2f}, on average" in notes[0]
     assert f"in {capped:.0f} of 6 client-rounds ({capped / 6:.0%})" in notes[1] and "lower --alpha_k" in notes[1]
     assert all(line in printed.splitlines() for line in notes)
 

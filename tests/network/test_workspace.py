@@ -113,5 +113,5 @@ def test_what_cannot_be_compiled_is_one_clear_line(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=broken))
     copies = OneCopy(model_of(), compiled=True)
     copies.prepare(copies.leaves)
-    with pytest.raises(UserError, match=r"--compile True: .*no C\+\+ compiler.*; omit it"):
+    with pytest.raises(UserError, match=r"--compile True: .*no C\+\+ compiler.*; omit --compile"):
         copies(torch.rand(2, 3, 16, 16))
