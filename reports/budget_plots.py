@@ -1,4 +1,4 @@
-"""The figures of budgets: learning curves by round and by batch, and accuracy against how uneven a split is."""
+"""Figures of budgets: learning curves by round and by batch, and accuracy against how uneven a split is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from reports.statistics import interval
 from utils.plots import IMAGES, palette, save
 
 _PANEL = (4.2, 3.2)  # inches
-_LETTERS_AN_INCH = 14  # of a legend, at least
+_LETTERS_AN_INCH = 14  # at least, in a legend
 _AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
 
 
 def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The metric by round (left) and by batch (right), a row of panels a task; `progress` is `read_progress`'s.
+    """The metric by round (left) and by batch (right), one row of panels per task; `progress` is from `read_progress`.
 
-    A line per setting and alpha, the mean over seeds with its 95 % t interval as a band; central training's level is
-    dashed.
+    There is a line per setting and alpha: the mean over seeds, with its 95 % t interval as a band. A dashed line shows
+    central training's value.
     """
     tasks = list(dict.fromkeys(progress["task"]))
     figure = Figure((2 * _PANEL[0], _PANEL[1] * len(tasks) + 0.8), layout="constrained")
@@ -35,7 +35,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
             axis = axes[row, column]
             axis.axhline(of_task["central"].mean(), color="#555555", ls="--", lw=1.0)
             for key, part in of_task.groupby(["setting", "alpha"], sort=False, dropna=False):
-                # The batches of a round differ by seed; a line through the means of both says when what was reached.
+                # The batches of a round differ between seeds; the line goes through the means of both coordinates.
                 by_round = part.groupby("round")
                 at, mean = by_round[unit].mean(), by_round["value"].mean()
                 low, high = zip(*by_round["value"].agg(interval), strict=True)
@@ -49,10 +49,10 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
 
 
 def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The last round's metric against the split's earth mover's distance, a panel per task; `last` is `relative`'s.
+    """The last round's metric against the split's earth mover's distance, a panel per task; `last` is from `relative`.
 
-    A line per setting through its alphas, means over seeds with their 95 % t intervals: over central training's where
-    that is known, as in figure 4 of arXiv 2003.08082.
+    There is a line per setting through its alphas: means over seeds with their 95 % t intervals, divided by central
+    training's value where that is known, as in figure 4 of arXiv 2003.08082.
     """
     tasks = list(dict.fromkeys(last["task"]))
     column = "relative" if last["relative"].notna().all() else "value"
@@ -75,7 +75,7 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
 
 
 def _legend(figure: Figure, handles: list, labels: list[str]) -> None:
-    """Below the panels, in two columns where these have the place, and with lines of the figure's width."""
+    """Draw the legend below the panels, in two columns if they fit, with labels wrapped to the figure's width."""
     letters = int(_LETTERS_AN_INCH * figure.get_figwidth())
     n_columns = 2 if max(map(len, labels)) < letters // 2 - 8 else 1
     wrapped = [fill(label, letters) for label in labels]

@@ -1,7 +1,8 @@
-"""What a federation reaches for a budget: of rounds, or of batches that its largest client takes one after another.
+"""What a federation reaches within a budget of rounds, or of consecutive batches at its largest client.
 
-Tables 2 to 5 and figures 4 to 9 of Hsu, Qi and Brown 2020 (arXiv 2003.08082): accuracy at a round and at a batch, the
-rounds to a share of central training's accuracy, and accuracy against the earth mover's distance of the split.
+Tables 2 to 5 and figures 4 to 9 of Hsu, Qi and Brown 2020 (arXiv 2003.08082): accuracy at a round and at a batch,
+rounds until a share of central training's accuracy is reached, and accuracy against the earth mover's distance of the
+split.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from utils.errors import UserError
 from utils.runs import ASIDE
 
 CENTRAL = "centralized"
-SHARES = (0.1, 0.5, 0.9)  # of the central accuracy: the paper's
-_PARTS = (0.2, 0.5, 1.0)  # of the longest run: where budgets are not given, as the paper's 1k, 2.5k and 5k of 5k
+SHARES = (0.1, 0.5, 0.9)  # of the central accuracy, as in the paper
+_PARTS = (0.2, 0.5, 1.0)  # default budgets, as parts of the longest run: the paper's are 1k, 2.5k and 5k of 5k
 _RUN = ["task", "setting", "alpha", "rand_seed"]
 
 
 def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
-    """A metric of which more is better, of the server's model on the held-out images, by round: a row an evaluation.
+    """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
-    Columns: task, setting (the method and the arguments in which the runs differ, as text), alpha (nan where it has no
-    part), rand_seed, round, batches (the steps so far of each round's client with most), `value`, `emd` (of the split)
-    and `central`: what central training reached at most with this task and seed or, without such a run, with another
-    seed; nan without any. Central are runs of `--method centralized`, which train for as many steps with the same
-    settings, and those of `train_centralized_task_model.py`.
+    Columns: task, setting (the method and the arguments in which the runs differ, as text), alpha (nan where it is not
+    used), rand_seed, round, batches (steps so far, counting in each round those of the client with the most), `value`,
+    `emd` (of the split) and `central`: the best value of central training for this task and seed or, without such a
+    run, for other seeds; nan without any. Runs of central training are those of `--method centralized`, which take as
+    many steps with the same settings, and those of `train_centralized_task_model.py`.
 
-    Raises `UserError` where no run has the metric.
+    Raises `UserError` if no run has the metric.
     """
     runs = [
         run
@@ -60,7 +61,7 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
 def budget_tables(
     result_path: Path, metric: str, at_rounds: Sequence[int], at_batches: Sequence[int]
 ) -> dict[str, pd.DataFrame]:
-    """`acc_at_round`, `acc_at_batch` and `rounds_to`, without those that would be empty; none without the metric."""
+    """The tables `acc_at_round`, `acc_at_batch` and `rounds_to`, without empty ones; none if no run has the metric."""
     try:
         progress = read_progress(result_path, metric)
     except UserError:
@@ -74,7 +75,7 @@ def budget_tables(
 
 
 def _settings(runs: list[Finished]) -> list[str]:
-    """What tells each run from the others of its task and method besides alpha and the seed: what it was given."""
+    """Each run's method, and those of its arguments (not alpha and seed) that vary within its task and method."""
     said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
     varying = differing(said, [name for name in said if name not in fixed], ["task", "method"])
@@ -109,15 +110,15 @@ def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -
 def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -> pd.DataFrame:
     """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row per task, setting and alpha.
 
-    As text: means with their standard deviation over seeds, of the last evaluation within the budget; a dash where a
-    run ends before it. Without budgets they are a fifth, half and all of the longest run's. Central training's value
-    is beside them.
+    The cells are text: mean and standard deviation over seeds of the last evaluation within the budget, or a dash where
+    runs end before it. The default budgets are a fifth, half and all of the longest run. Central training's value
+    stands beside them.
     """
     progress = progress[progress[unit].notna()]
     budgets = budgets or [round(part * progress[unit].max()) for part in _PARTS if len(progress)]
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's last value within each budget in percent, nan where the run ends before it."""
+        """A run's last value within each budget, in percent; nan if the run ends before it."""
         reached = {budget: run[run[unit] <= budget]["value"] for budget in budgets}
         ends = run[unit].max()
         return {f"@{budget}": 100 * values.iloc[-1] if ends >= budget else np.nan for budget, values in reached.items()}
@@ -126,21 +127,21 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
 
 
 def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.DataFrame:
-    """The first evaluated round at which a share of the central accuracy is reached, as text; `> N` if in no seed's.
+    """The first evaluated round at which a share of the central accuracy is reached, as text; `> N` if no seed does.
 
-    Means with their standard deviation over those seeds that reach it, and how many do if not all; a row as in
-    `at_budgets`. Empty without a central run.
+    Mean and standard deviation over the seeds that reach it, and their number if not all do; rows as in `at_budgets`.
+    Empty without a central run.
     """
     known = progress[progress["central"].notna()]
     n_rounds = int(progress["round"].max())
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's first round with each share of the central value, nan where it never gets there."""
+        """A run's first round with each share of the central value; nan if it never reaches it."""
         above = {share: run.loc[run["value"] >= share * run["central"], "round"] for share in shares}
         return {f"{share:.0%}": rounds.iloc[0] if len(rounds) else np.nan for share, rounds in above.items()}
 
     def text(values: pd.Series) -> str:
-        """Rounds over seeds, and how many seeds got there if not all did."""
+        """Rounds over seeds, and how many seeds reached the share if not all did."""
         n = values.notna().sum()
         if not n:
             return f"> {n_rounds}"
@@ -152,7 +153,7 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
 def _table(
     progress: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, float]], text: Callable[[pd.Series], str]
 ) -> pd.DataFrame:
-    """A row per task, setting and alpha: `cells` of each seed's run, put into words by `text`."""
+    """A row per task, setting and alpha: `cells` of each seed's run, formatted by `text`."""
     rows = []
     for (task, setting, alpha), part in progress.groupby(["task", "setting", "alpha"], sort=False, dropna=False):
         by_seed = pd.DataFrame([cells(run.sort_values("round")) for _, run in part.groupby("rand_seed")])
@@ -164,6 +165,6 @@ def _table(
 
 
 def relative(progress: pd.DataFrame) -> pd.DataFrame:
-    """Each run's metric after its last round, `value`, and over central training's, `relative`: a row per run."""
+    """Each run's metric after its last round: as it is (`value`) and divided by central training's (`relative`)."""
     last = progress.sort_values("round").groupby(_RUN, dropna=False, sort=False).last().reset_index()
     return last.assign(relative=last["value"] / last["central"])

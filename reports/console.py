@@ -1,4 +1,4 @@
-"""Tables and sentences for a console of 120 columns; the whole tables are in their files."""
+"""Tables and sentences for a console of 120 columns; files have the full tables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WIDTH = 120
 
 
 def narrow(table: pd.DataFrame, keys: Sequence[str]) -> str:
-    """A table, of whose columns those that do not fit stand below the others, beside the same `keys` of each row.
+    """A table as text; columns that do not fit are put below the others, with the columns `keys` repeated.
 
-    Where even these are too wide, the rows are numbered.
+    If the keys themselves are too wide, rows are numbered instead.
     """
     text = table.set_index([*keys]).to_string(line_width=WIDTH)
     if max(map(len, text.splitlines())) > WIDTH:

@@ -1,4 +1,4 @@
-"""What runs cost: parameters, operations, bytes, time and memory, and how memory goes with the batch size."""
+"""What runs cost: parameters, operations, bytes, time and memory, and how memory depends on the batch size."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from utils.plots import save
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"
-# Columns of the table: from what they are made, and over what.
+# Columns of the table: the cost that each is made from, and its unit.
 _COLUMNS = {
     "parameters, 10⁶": ("parameters", 1e6),
     "trained, 10⁶": ("parameters_trained", 1e6),
     "sent, 10⁶": ("parameters_sent", 1e6),
-    "forward MACs of an image, 10⁶": ("forward_macs", 1e6),
-    "MB per client and round up": ("bytes_up", 1e6),
+    "forward MACs per image, 10⁶": ("forward_macs", 1e6),
+    "MB up per client and round": ("bytes_up", 1e6),
     "MB down": ("bytes_down", 1e6),
-    "s a round or epoch": ("seconds", 1),
+    "s per round or epoch": ("seconds", 1),
     "peak memory, MiB": ("peak_memory", 2**20),
 }
 
 
 def read_costs(result_path: Path) -> pd.DataFrame:
-    """The costs of all finished runs that noted them, a row per run: its setting, and the values of `_COLUMNS`.
+    """The costs of all finished runs that recorded them, a row per run: its setting, and the values of `_COLUMNS`.
 
-    nan where a run has no such cost, as central training sends nothing. Empty without runs.
+    nan where a run does not have a cost: central training sends nothing. Empty without runs.
     """
     rows: list[dict[str, Any]] = []
     for stage in ("train_centralized", "test_federated"):
@@ -45,7 +45,7 @@ def read_costs(result_path: Path) -> pd.DataFrame:
 
 
 def costs_table(costs: pd.DataFrame) -> pd.DataFrame:
-    """The means over the runs of a setting, as text, a row each; devices have a column where they differ."""
+    """The means over runs as text, a row per setting; devices have a column where they differ."""
     rows = []
     for setting, runs in costs.groupby(_SETTING, sort=False):
         values = {name: "" if pd.isna(mean) else f"{mean:.4g}" for name, mean in runs[list(_COLUMNS)].mean().items()}
@@ -55,9 +55,9 @@ def costs_table(costs: pd.DataFrame) -> pd.DataFrame:
 
 
 def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
-    """Peak memory by batch size, a line for each network and method that ran on a GPU with several; None without any.
+    """Peak memory by batch size: a line per network and method that ran on a GPU with several sizes; None without any.
 
-    In main memory the peak is that of a whole process, with its libraries, and says little of the network.
+    On the CPU, the peak is that of the whole process with its libraries, which says little about the network.
     """
     on_gpu = costs[costs["device"] != "cpu"]
     memory = "peak memory, MiB"

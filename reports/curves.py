@@ -1,4 +1,4 @@
-"""What runs have in every round and with every setting, as tables that figures are drawn from."""
+"""Losses of runs by round and by setting, as tables for figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reports.tables import LOSS_COLUMNS, differing
 from utils.errors import UserError
 from utils.runs import ASIDE
 
-# By split and alpha: the images of each group that each client has (clients, groups), and how uneven that is (EMD).
+# By split and alpha: the images of each group that each client has (clients, groups), and the target share.
 Dealt = dict[str, dict[float, tuple[np.ndarray, float]]]
 _DEALT = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]
@@ -22,12 +22,12 @@ _MEASURED = ["loss", "trivial", "measure"]
 
 
 def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) -> pd.DataFrame:
-    """The loss by round of the finished runs of some methods, or of all: a row per run and round that was evaluated.
+    """The loss by round of the finished runs of some methods, or of all: a row per run and evaluated round.
 
-    Columns: task, method, type, alpha, rand_seed, round, `loss` on the part of the data `split` (see
-    `utils.plots.IMAGES`; a mean over clients, of their own models where they have some), `trivial`, the trivial
-    predictor's loss there, and `measure`, what the loss is called. UserError without runs, or where they differ in
-    more.
+    Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `split` of the data (see
+    `utils.plots.IMAGES`; a mean over clients, of personal models where there are some), `trivial`, the trivial
+    predictor's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they differ in
+    other arguments.
     """
     runs = _runs(result_path, methods)
     _settings(runs, ())
@@ -35,25 +35,23 @@ def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) ->
 
 
 def read_last(result_path: Path, split: str, argument: str) -> pd.DataFrame:
-    """The loss after the last round of all finished runs, a row each: those columns of `read_rounds`, and the argument.
+    """The loss after the last round of all finished runs, a row each.
 
-    The argument's values are as they were given, numbers or text. UserError without runs, or where they differ in more
-    than the argument.
+    The columns are those of `read_rounds` without the round, and the argument, with its values as they were given,
+    numbers or text. UserError if there are no runs, or if they differ in other arguments than this one.
     """
     runs = _runs(result_path, ())
     if argument in ASIDE or any(argument not in run.args for run in runs):
-        raise UserError(
-            f"--argument {argument}: the runs in {result_path} have no such argument that bears on the loss"
-        )
+        raise UserError(f"--argument {argument}: the runs in {result_path} have no such argument that affects the loss")
     settings = _settings(runs, (argument,))
     last = [_rounds(run, split).iloc[-1] for run in runs]
-    values = pd.Series([run.args[argument] for run in runs], dtype=object)  # None beside numbers stays what it is
+    values = pd.Series([run.args[argument] for run in runs], dtype=object)  # keeps None beside numbers
     measured = {name: [row[name] for row in last] for name in _MEASURED}
     return settings.assign(**{argument: values}, **measured)
 
 
 def read_dealings(result_path: Path) -> dict[str, Dealt]:
-    """What clients have in the runs of each task, of the first seed; random splits are left out."""
+    """What clients have in each task's runs of the first seed, without random splits."""
     found: dict[str, Dealt] = {}
     for run in sorted(_runs(result_path, ()), key=lambda run: run.args["rand_seed"]):
         kind, alpha = run.args["type"], run.args["alpha"]
@@ -77,7 +75,7 @@ def _runs(result_path: Path, methods: Collection[str]) -> list[Finished]:
 
 
 def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
-    """The runs' places in the grid, with the arguments in `varied`; UserError where others differ as well."""
+    """The runs' values of the grid's arguments and of those in `varied`; UserError if other arguments differ."""
     said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
     others = differing(said, [name for name in said if name not in {*_GRID, *varied}], ["task", "method"])
     if others:

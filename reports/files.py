@@ -10,7 +10,7 @@ from utils.files import write_atomically
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as Markdown, LaTeX and CSV beside each other, `path` with three endings; it makes the folder."""
+    """Write a table as Markdown, LaTeX and CSV: `path` with three endings, in a folder that is made if needed."""
     markdown = table.to_markdown(index=False)
     latex, csv = table.to_latex(index=False, escape=True), table.to_csv(index=False)
     for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):

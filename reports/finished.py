@@ -1,4 +1,4 @@
-"""The finished runs of a results folder, and whether those that are compared were made by one code on one data set."""
+"""The finished runs of a results folder, and whether runs that are compared have the same versions of code and data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from utils.errors import UserError
 from utils.program import ENGINE
 from utils.runs import ASIDE
 
-_UNKNOWN = "unknown"  # of runs that were made before versions were noted
-_NAMED = 3  # of the rows that share a version, in a line that says so
+_UNKNOWN = "unknown"  # for runs from before versions were recorded
+_NAMED = 3  # rows with the same version that a line names
 
 
 class Finished(NamedTuple):
-    """A finished run: its directory, and what `args.json`, `summary.json` and `environment.json` hold."""
+    """A finished run: its directory, and the contents of `args.json`, `summary.json` and `environment.json`."""
 
     path: Path
     args: dict[str, Any]
@@ -24,11 +24,11 @@ class Finished(NamedTuple):
     environment: dict[str, Any]
 
     def versions(self) -> Iterator[tuple[str, str, str]]:
-        """What it was made with, in which rows of a table all must agree on that, and its version.
+        """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
 
-        A row of a table has one task and method, and means over seeds, splits beside each other, or values of an
-        argument. The parts of the code that two runs have in common are the engine, and the entries of registries that
-        both work with: methods, losses, rules of partition ….
+        A row of a table has one task and one method, over seeds, splits or values of an argument. The parts of the code
+        that two runs have in common are the engine, and the entries of registries that both use: methods, losses,
+        partition rules ….
         """
         task, method = self.args["task"], self.args.get("method")
         row = f"{task} by {method}" if method else task
@@ -40,9 +40,9 @@ class Finished(NamedTuple):
 
 
 def finished_runs(folder: Path, *parts: str) -> list[Finished]:
-    """The finished runs under `folder`, whose summaries must have these parts, the oldest first.
+    """The finished runs under `folder`, the oldest first; their summaries must have these parts (UserError otherwise).
 
-    Of runs with the same arguments only the newest counts. `check_versions` says whether their means mix anything.
+    Of runs with the same arguments, only the newest counts. `check_versions` says whether their versions differ.
     """
     newest: dict[str, Finished] = {}
     for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
@@ -61,8 +61,10 @@ def finished_runs(folder: Path, *parts: str) -> list[Finished]:
 
 
 def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a federated run, whose type names the features where it dealt clusters of others than the
-    model's: embedding-based splits are those of the paper."""
+    """The arguments of a federated run, with the features in its type if it dealt clusters of other features.
+
+    So "embedding_based" always means clusters of the model's embeddings, as in the paper.
+    """
     if "type" not in args:
         return args
     features = args.get("features")
@@ -72,10 +74,10 @@ def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_versions(result_path: Path, mixed_versions: bool) -> list[str]:
-    """Sentences about the versions of the code and the data that the finished runs in a results folder differ in.
+    """Sentences about versions of code and data that differ between the finished runs in a results folder.
 
-    Raises `UserError` where runs of one row differ, unless `mixed_versions`: then a sentence warns of it. Rows that
-    differ from each other only are named in any case: what stands in one row is comparable, what stands in two is not.
+    Raises `UserError` if runs within a row of a table differ or, with `mixed_versions`, warns of them in a sentence.
+    Differences between rows are only named: runs within a row are comparable, those of different rows are not.
     """
     return [
         line
@@ -95,7 +97,7 @@ def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
             each = "; ".join(f"{name[:8]} ({len(of)} runs, the last {of[-1]})" for name, of in versions.items())
             fault = f"runs of {row} were made with {len(versions)} versions of the {what}: {each}"
             if not allowed:
-                remedy = "move the runs of one away, make all anew, or give --mixed_versions True"
+                remedy = "move the runs of one version away, run all again, or give --mixed_versions True"
                 raise UserError(f"{fault}; {remedy}")
             yield f"warning: {fault}; means over them mix what cannot be compared"
         alike: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What figures call tasks, methods and losses, which runs and tables know by the names of arguments."""
+"""Labels in figures for tasks, methods and losses, which runs and tables know by the names of arguments."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from network.algorithms import ALGORITHMS
 
 
 def task_label(name: str) -> str:
-    """A task's title, such as "Depth"; the name itself where no task has it."""
+    """A task's title, such as "Depth"; for an unknown task, its name."""
     return TASKS[name].label if name in TASKS else name
 
 
 def method_label(name: str) -> str:
-    """A method's name as its paper writes it, such as "FedAvg"; the name itself where no method has it."""
+    """A method's name as in its paper, such as "FedAvg"; for an unknown method, the name of the argument."""
     return ALGORITHMS[name].label() if name in ALGORITHMS else name
 
 
 def loss_label(args: Mapping[str, Any]) -> str:
-    """The loss of a run with these arguments, with its unit, such as "L1 loss, m"."""
+    """The loss of a run with these arguments and its unit, such as "L1 loss, m"."""
     if args["task"] not in TASKS:
         return "loss"
     return get_task(args["task"], args.get("depth_target", "scaled"), args.get("published_quirks", False)).loss_label
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Tasks, each once, in the order in which the registry has them; others behind."""
+    """Tasks, each once, in the order of the registry; unknown ones come last."""
     ranks = {name: rank for rank, name in enumerate(TASKS)}
     return sorted(dict.fromkeys(names), key=lambda name: ranks.get(name, len(ranks)))

@@ -13,7 +13,7 @@ from reports.statistics import with_spread
 from reports.tables import differing
 from utils.runs import ASIDE, SPLITS
 
-# What is measured on, whose models, and the columns of a federated run's last round that hold it.
+# (data, whose models) -> the columns of a federated run's last round with the values.
 _COLUMNS = {
     ("train", ""): "train_{}_mean",
     ("local_test", ""): "local_test_{}_mean",
@@ -29,11 +29,11 @@ _ARGUMENT = "argument."
 
 
 def read_metrics(result_path: Path) -> pd.DataFrame:
-    """The loss and the metrics of all finished runs, a row for each run, model and part of the data.
+    """The loss and the metrics of all finished runs, one row per run, model and part of the data.
 
-    Columns `task`, `data`, `model`, `split`, `alpha` (nan where it has no part) and `seed` say what is measured, those
-    that begin with "argument." hold the run's other arguments, and the rest the values, nan for other tasks' metrics.
-    Empty without runs.
+    Columns `task`, `data`, `model`, `split`, `alpha` (nan where it is not used) and `seed` say what is measured.
+    Columns that begin with "argument." hold the run's other arguments. The rest are the values, nan for the metrics of
+    other tasks. Empty without runs.
     """
     rows = []
     for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
@@ -51,7 +51,7 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
 
 
 def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
-    """One task's table as text: a row for each part of the data, model and split, mean ± deviation over seeds.
+    """One task's table as text: a row per part of the data, model and split, mean ± standard deviation over seeds.
 
     Arguments that differ between the runs of a model become columns, so that no two settings are ever mixed.
     """

@@ -1,4 +1,4 @@
-"""One HTML page of everything in a results folder, which needs nothing but itself."""
+"""One self-contained HTML page of everything in a results folder."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from utils.runs import ASIDE
 _TABLES = {
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
-    f"bootstrap interval, p adjusted to the false discovery rate over all rows, and a word ({WORDS}).",
-    "alpha_slopes": "Change of the loss with a tenfold α, in percent: mean over seeds with its 95 % t interval, and a "
-    "word by that of the difference, as in verdicts.",
-    "splits": "Every kind of split, by natural groups too: its loss and the increase over the IID split's of the same "
-    "seeds, mean ± standard deviation over seeds, and how skewed it is.",
-    "comparison": "Losses under the splits and how skewed these are: mean ± standard deviation over seeds.",
-    "central": "The central models on the held-out images next to the trivial predictor, mean ± standard deviation.",
+    f"bootstrap interval, p adjusted to the false discovery rate over all rows, and the verdict ({WORDS}).",
+    "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
+    "and a verdict by the interval of the difference, as in verdicts.",
+    "splits": "Every kind of split, including natural groups: its loss and the increase over the IID split's of the "
+    "same seeds, mean ± standard deviation over seeds, and how skewed it is.",
+    "comparison": "Losses under the splits, and how skewed the splits are: mean ± standard deviation over seeds.",
+    "central": "The central models on the held-out images beside the trivial predictor, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
-    "task_similarity": "How alike the clusters of tasks are to each other and to the scene classes.",
+    "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
 }
 _STAGES = ("extract_datapoints", "train_centralized", "extract_embeddings", "test_federated")
 _VERSIONS = ("code_version", "data_version", "commit", "gpu")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( .*)?")
 _EMPTY = {"", "–"}
 _LEAD = "tables/comparison"
-_RUN_FIGURE = 1000  # pixels across; those of tables and sweeps stay as they are
+_RUN_FIGURE = 1000  # width in pixels of runs' figures; those of tables and sweeps keep their size
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, whether all of it are numbers, and whether its cells are folders beside the page."""
+    """A column's name, whether all its cells are numbers, and whether they are links to folders beside the page."""
 
     name: str
     number: bool
@@ -64,9 +64,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Part:
-    """A table, or figures, under one heading; `common` is what the rows of a table have in common.
+    """A table, or figures, under one heading; `common` has the values that all rows of a table share.
 
-    A part that is not `open` shows what it has when its heading is clicked.
+    A part that is not `open` is folded until its heading is clicked.
     """
 
     title: str
@@ -80,7 +80,7 @@ class Part:
 
     @property
     def size(self) -> str:
-        """How much it has."""
+        """The number of its rows or figures, as text."""
         what, n = ("row", len(self.rows)) if self.columns else ("figure", len(self.figures))
         return f"{n} {what}{'s' * (n != 1)}"
 
@@ -97,7 +97,7 @@ class Section:
 
 @dataclass(frozen=True)
 class _Run:
-    """A run directory: its name in the results folder, its stage's, and what its files say."""
+    """A run directory: its name in the results folder, its stage, and the contents of its files."""
 
     name: str
     stage: str
@@ -107,11 +107,11 @@ class _Run:
 
 
 def report_page(result_path: Path) -> str:
-    """The page: figures of tables and sweeps, every table, figures of each first seed's runs, and all runs.
+    """The page: figures of tables and sweeps, every table, figures of the first seed's runs, and all runs.
 
-    The comparison of the splits and what it says in words come first.
+    The figure that compares the splits, and its verdicts in words, come first.
 
-    Raises `UserError` if there is no run, or a run's or table's file cannot be read.
+    Raises `UserError` if there is no run, or if a run's or table's file cannot be read.
     """
     runs = list(_runs(result_path))
     if not runs:
@@ -122,8 +122,8 @@ def report_page(result_path: Path) -> str:
     parts = {
         "Figures": ([part for part in figures if part.title != _LEAD], ""),
         "Tables": (tables, "Click a column's head to sort by it."),
-        "Figures of runs": ([*_run_figures(runs)], "Of each first seed; those of the others are in their folders."),
-        "Runs": ([*_run_tables(runs)], "Folders are relative to the results folder, where this page belongs."),
+        "Figures of runs": ([*_run_figures(runs)], "Of the first seed; those of other seeds are in the runs' folders."),
+        "Runs": ([*_run_tables(runs)], "Links to runs work while this page is in the results folder."),
     }
     sections = [Section(title, _id(title), of, about) for title, (of, about) in parts.items() if of]
     template = Environment(autoescape=True, trim_blocks=True).from_string(
@@ -137,7 +137,7 @@ def report_page(result_path: Path) -> str:
 
 
 def _tables(result_path: Path) -> list[Path]:
-    """The CSV files of `tables/`, those that `make_tables.py` writes first and in the order of `_TABLES`."""
+    """The CSV files of `tables/`: first those of `make_tables.py`, in the order of `_TABLES`, then all others."""
     ranks = list(_TABLES)
     return sorted(
         (result_path / "tables").glob("*.csv"),
@@ -174,12 +174,12 @@ def _sentences(result_path: Path) -> list[str]:
         return []
     try:
         return sentences(pd.read_csv(path))
-    except (OSError, ValueError, KeyError) as error:  # of an older version's columns
+    except (OSError, ValueError, KeyError) as error:  # an older version had other columns
         raise UserError(f"{path}: no readable verdicts ({error}); run make_tables.py again") from error
 
 
 def _figure_parts(result_path: Path) -> Iterator[Part]:
-    """The figures that stand in folders of their own: of tables, and of sweeps."""
+    """The figures outside run directories: those of tables and of sweeps."""
     for path in sorted({*result_path.glob("tables/*.png"), *result_path.glob("**/figures/*.png")}):
         name = path.relative_to(result_path)
         if not set(_STAGES) & set(name.parts):
@@ -188,7 +188,7 @@ def _figure_parts(result_path: Path) -> Iterator[Part]:
 
 
 def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
-    """A part per stage and task with the figures of its first seed's runs; of a stage, the best learnt task first."""
+    """A part per stage and task, with the figures of its first seed's runs; within a stage, best learnt tasks first."""
     groups: dict[tuple[str, str], list[_Run]] = {}
     for run in runs:
         groups.setdefault((run.stage, str(run.args.get("task", ""))), []).append(run)
@@ -208,7 +208,7 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
 
 
 def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
-    """By which part of the trivial predictor's loss the best central model of each task is below it."""
+    """How far the best central model's loss is below the trivial predictor's, as a share of the latter, by task."""
     shares: dict[str, float] = {}
     for run in runs:
         summary = _json(run.path / "summary.json")
@@ -219,7 +219,7 @@ def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
 
 
 def _figure(path: Path, caption: str, width: int | None) -> Figure:
-    """A picture as it is, or as WebP of at most this width: there are many of runs."""
+    """A picture as it is or, since there are many of runs, as WebP of at most this width."""
     try:
         content, kind = path.read_bytes(), "png"
         with Image.open(path) as image:
@@ -236,19 +236,19 @@ def _figure(path: Path, caption: str, width: int | None) -> Figure:
 
 
 def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
-    """A table per stage: what its runs differ in, a row per run; and what all have in common."""
+    """A table per stage: one row per run with what the stage's runs differ in, and beside it what they share."""
     for stage in dict.fromkeys(run.stage for run in runs):
         members = [run for run in runs if run.stage == stage]
         said = pd.DataFrame([_said(run) for run in members], dtype=str).fillna("")
         common = {name: said[name].iloc[0] for name in said if name != "run" and said[name].nunique() == 1}
         table = said.drop(columns=list(common))
-        table = table[sorted(table, key=lambda name: name in ASIDE)]  # where files are is the least of it
+        table = table[sorted(table, key=lambda name: name in ASIDE)]  # file locations come last
         yield Part(f"Runs of {stage}", _id("runs", stage), f"Runs: {len(members)}.", _columns(table, "run"),
                    table.to_numpy().tolist(), common=common)  # fmt: skip
 
 
 def _said(run: _Run) -> dict[str, str]:
-    """What a run's row says: its folder, when it finished, its arguments and its versions."""
+    """The cells of a run's row: its folder, when it finished, its arguments and its versions."""
     summary = run.path / "summary.json"
     finished = run.stage.endswith(_STAGES[0]) or summary.is_file()
     when = summary if summary.is_file() else run.path / "args.json"
@@ -262,7 +262,7 @@ def _said(run: _Run) -> dict[str, str]:
 
 
 def _runs(result_path: Path) -> Iterator[_Run]:
-    """All run directories, in the order of their names, those of a stage together."""
+    """All run directories, sorted by name."""
     for path in sorted(result_path.rglob("args.json")):
         name = path.parent.relative_to(result_path)
         depth = next((i for i, part in enumerate(name.parts) if part in _STAGES), None)
@@ -273,7 +273,7 @@ def _runs(result_path: Path) -> Iterator[_Run]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A run's file; empty where it is missing, as it is where a run was killed as it began."""
+    """A run's file; empty if it is missing, as after a run was killed at its start."""
     try:
         content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError) as error:
@@ -282,5 +282,5 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _id(*words: str) -> str:
-    """A name for the page's own links."""
+    """An anchor for links within the page."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-")

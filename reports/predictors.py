@@ -1,8 +1,8 @@
-"""Which measure of a partition tells before training how much a split will cost.
+"""Which measure of a partition predicts, before training, how much a split will cost.
 
     python -m reports.predictors results/sample_rooms results/nyu_photos --table_path results/predictors
 
-judges by the finished runs of several result folders together: tasks of different images count as different ones.
+uses the finished runs of several result folders together; a task on other images counts as another task.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from reports.tables import MEASURES, increase, read_runs, settings
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
-_LEAST = 8  # runs, below which a rank correlation says nothing
+_LEAST = 8  # runs: with fewer, a rank correlation says nothing
 _PERMUTATIONS = 9999
-OVER_IID = "over_iid"  # V of a split over that of the IID split of the same seed, which has V by chance alone
+OVER_IID = "over_iid"  # V of a split over that of the IID split with the same seed, whose V is due to chance only
 CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}
 
 
 def split_costs(runs: pd.DataFrame) -> pd.DataFrame:
     """What each run of a split costs on the clients' own data, in percent over the IID run of its seed and setting.
 
-    A row per run: `task`, `type`, the `CANDIDATES` of its partition, and `increase`. `runs` as `read_runs` makes.
+    A row per run: `task`, `type`, the `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`.
     """
     columns = ["task", "type", *CANDIDATES, "increase"]
     return pd.DataFrame(_rows(runs), columns=columns).dropna(subset="increase")
@@ -50,16 +50,17 @@ def _rows(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
 
 
 def _column(runs: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of runs, nan where they have none."""
+    """A column of runs, nan if there is no such column."""
     return runs.get(name, pd.Series(np.nan, runs.index)).to_numpy(float)
 
 
 def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """How well each measure ranks the costs of splits (from `split_costs`), as text, the best first.
 
-    Spearman's rank correlation over all runs, which asks that the measure compares between tasks; its range when any
-    one task is left out; its mean within tasks; and p of a permutation test of no relation (two-sided, 9999 pairings).
-    Runs of one seed share clusters, so that p is a little too small. Empty for fewer than eight runs or one task.
+    Columns: Spearman's rank correlation over all runs, for which the measure must be comparable between tasks; its
+    range when any one task is left out; its mean within tasks; and p of a permutation test of no relation (two-sided,
+    9999 pairings). Runs of one seed share clusters, so p is a little too small. Empty for fewer than eight runs or for
+    one task.
     """
     rows: list[dict[str, Any]] = []
     for name, label in CANDIDATES.items():
@@ -84,7 +85,7 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
-    """Spearman's; 0 where one of them is the same everywhere."""
+    """Spearman's rank correlation; 0 if one of the two is constant."""
     ranks = np.stack([rankdata(first), rankdata(second)])
     return float(np.corrcoef(ranks)[0, 1]) if (np.ptp(ranks, axis=1) > 0).all() else 0.0
 
@@ -117,7 +118,7 @@ def main() -> None:
 
 
 def together(folders: Sequence[Path]) -> pd.DataFrame:
-    """The `split_costs` of several result folders; of more than one, tasks are named after their folder, too.
+    """The `split_costs` of one or more result folders; with several, tasks are named `<folder>: <task>`.
 
     UserError for a folder without finished runs.
     """

@@ -1,4 +1,4 @@
-"""What few seeds can say: intervals of a mean, and whether a difference is more than their spread, or next to none."""
+"""What few seeds can tell: intervals of a mean, and whether a difference exceeds their spread or is negligible."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 LEAST_SEEDS = 5  # with fewer, tables say so beside every verdict
-MARGIN = 2.0  # per cent, below which a difference is taken for none
+MARGIN = 2.0  # percent; smaller differences count as none
 _CONFIDENCE = 0.95
 
 
 def finite(values: ArrayLike) -> np.ndarray:
-    """The finite ones of some numbers, float64."""
+    """The finite ones among these numbers, float64."""
     numbers = np.asarray(values, float)
     return numbers[np.isfinite(numbers)]
 
@@ -23,8 +23,8 @@ def finite(values: ArrayLike) -> np.ndarray:
 def interval(values: ArrayLike) -> tuple[float, float]:
     """95 % confidence interval of the mean by Student's t, nan for fewer than two finite values.
 
-    It takes the seeds' values to be normal, and for normal ones covers the mean 95 times in 100 at any number of
-    seeds. That is why verdicts rest on it: with five seeds `bootstrap` covers it about 83 times only.
+    It assumes that the seeds' values are normal, and for normal values it covers the mean 95 times in 100 with any
+    number of seeds. That is why verdicts use it: with five seeds, `bootstrap` covers the mean only about 83 times.
     """
     numbers = finite(values)
     if len(numbers) < 2:
@@ -36,9 +36,9 @@ def interval(values: ArrayLike) -> tuple[float, float]:
 def bootstrap(values: ArrayLike) -> tuple[float, float]:
     """95 % percentile bootstrap interval of the mean over seeds (Efron 1979), nan for fewer than two finite values.
 
-    It assumes no distribution, but knows no value that has not been seen: five seeds have 126 different resamples, and
-    none leaves their range. It is too narrow there, with bias correction and acceleration (BCa) as well: either covers
-    a normal mean about 83 times in 100 with five seeds, and 93 with thirty.
+    It assumes no distribution, but uses only values that have been seen: five seeds have 126 different resamples, none
+    of which leaves their range. With so few seeds it is too narrow, also with bias correction and acceleration (BCa):
+    either covers the mean of normal values about 83 times in 100 with five seeds, and 93 times with thirty.
     """
     numbers = finite(values)
     if len(numbers) < 2:
@@ -55,12 +55,12 @@ def p_value(values: ArrayLike) -> float:
     if len(numbers) < 2 or np.ptp(numbers) == 0:
         return np.nan
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # nearly equal values; the test is right all the same
+        warnings.simplefilter("ignore", RuntimeWarning)  # for nearly equal values, where the test is still right
         return float(stats.ttest_1samp(numbers, 0.0).pvalue)
 
 
 def adjusted(p_values: ArrayLike) -> np.ndarray:
-    """p-values of many tests at once, adjusted to the false discovery rate (Benjamini and Hochberg 1995); nan stay."""
+    """p-values of many tests, adjusted to the false discovery rate (Benjamini and Hochberg 1995); nan stays nan."""
     values = np.asarray(p_values, float)
     tested = np.isfinite(values)
     if tested.any():
@@ -70,13 +70,13 @@ def adjusted(p_values: ArrayLike) -> np.ndarray:
 
 
 def verdict(values: ArrayLike, above: str = "higher", below: str = "lower") -> str:
-    """Which word holds for the mean of differences in percent; it says so where there are fewer than `LEAST_SEEDS`.
+    """The verdict on the mean of differences in percent, with a remark if there are fewer than `LEAST_SEEDS`.
 
-    The word follows the 95 % t interval: that of the side of 0 on which all of it lies; "no difference" where it holds
-    0 and lies within ± `MARGIN`; "inconclusive" where it holds 0 and reaches further. Two one-sided tests that the mean
-    lies beyond the margin (Schuirmann 1987, doi 10.1007/BF01068419) reject at 2.5 % each just where the 95 % interval
-    lies within it. The usual 5 % each go by the 90 % interval; here one interval, which tables show, serves both
-    questions.
+    It follows the 95 % t interval: `above` or `below` if the whole interval lies on that side of 0, "no difference" if
+    it contains 0 and lies within ± `MARGIN`, and "inconclusive" if it contains 0 and reaches further. Two one-sided
+    tests that the mean lies beyond the margin (Schuirmann 1987, doi 10.1007/BF01068419) reject at 2.5 % each exactly
+    where the 95 % interval lies within it. The usual 5 % each would need the 90 % interval; here one interval, the one
+    in the tables, answers both questions.
     """
     low, high = interval(values)
     n = len(finite(values))
@@ -106,5 +106,5 @@ def _with_mean(values: ArrayLike, digits: int, sign: str, beside: Callable[[np.n
 
 
 def bounds(of: tuple[float, float], digits: int, sign: str = "") -> str:
-    """`[low, high]`, or a dash where there is no interval."""
+    """`[low, high]`, or a dash if there is no interval."""
     return f"[{of[0]:{sign}.{digits}f}, {of[1]:{sign}.{digits}f}]" if np.isfinite(of).all() else "–"

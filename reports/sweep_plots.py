@@ -1,6 +1,6 @@
-"""The figures of whole sweeps: loss by round, how sensitive it is to an argument, and what splits cost.
+"""Figures of whole sweeps: loss by round, how sensitive it is to an argument, and what splits cost.
 
-Error bars and bands have one meaning in all of them: the 95 % interval of the mean over seeds, by Student's t.
+Error bars and bands always show the 95 % interval of the mean over seeds, by Student's t.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reports.tables import increase
 from utils.partition_plots import stack
 from utils.plots import COLOURS, IMAGES, palette, save
 
-# What is dealt, its colour, line and marker.
+# By split: label, colour, line style and marker.
 _KINDS = {
     "iid": ("IID", "#555555", "--", "s"),
     "class_based": ("class-based split", COLOURS["class"], "-", "o"),
@@ -38,18 +38,18 @@ _INTERVAL = "95 % t interval over seeds"
 _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
 _GROUPS = {"class_based": "class", "embedding_based": "cluster"}
 _PANEL = (2.5, 1.9)  # inches
-_LETTERS_AN_INCH = 10  # of a title, at least
-_MOST_MARKERS = 30  # of a line; more would hide it
+_LETTERS_AN_INCH = 10  # at least, in a title
+_MOST_MARKERS = 30  # per line; more would hide it
 _MOST_IN_LEGEND = 24
-_FAR = 100.0  # per cent, beyond which costs are drawn on a logarithmic scale
-_WIDE = 3.0  # a measure that goes further is drawn on a logarithmic axis
+_FAR = 100.0  # percent; larger costs are drawn on a logarithmic scale
+_WIDE = 3.0  # a measure with larger values is drawn on a logarithmic axis
 
 
 def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
     """Loss by round, a panel per task (rows) and alpha (columns); `table` comes from `read_rounds`.
 
-    Lines are means over seeds. The IID split and the trivial predictor know no alpha: their lines are the same in all
-    panels of a task.
+    Lines are means over seeds. The IID split and the trivial predictor do not depend on alpha: their lines are the same
+    in all panels of a task.
     """
     table = table[table["method"] == method]
     tasks = in_order(table["task"])
@@ -58,7 +58,7 @@ def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
     figure, axes = _grid(len(tasks), len(alphas), title, _legend(table, band=True))
     for row, task in enumerate(tasks):
         of_task = table[table["task"] == task]
-        # The first evaluation is of the untrained model; were it in view, nothing else could be told apart.
+        # The first evaluation is of the untrained model; if it were in view, all other values would look alike.
         in_view = [_trivial(axes[row], of_task)]
         for (column, alpha), kind in product(enumerate(alphas), _KINDS):
             part = of_task[of_task["type"] == kind]
@@ -79,7 +79,7 @@ def rounds(table: pd.DataFrame, split: str, method: str, path: Path) -> Path:
 
 
 def _line(axis: Any, part: pd.DataFrame, kind: str) -> list[float]:
-    """A split's line with its band; returns what should be in view of it: all seeds after the first evaluation."""
+    """Draw a split's line with its band; returns the range to be in view: all seeds after the first evaluation."""
     label, colour, style, marker = _KINDS[kind]
     seeds = part.pivot_table(index="round", columns="rand_seed", values="loss")
     low, high = np.array([interval(losses) for losses in seeds.to_numpy()]).T
@@ -91,7 +91,7 @@ def _line(axis: Any, part: pd.DataFrame, kind: str) -> list[float]:
 
 
 def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
-    """The trivial predictor's line in all panels of a task; returns its loss, a mean over runs."""
+    """Draw the trivial predictor's line in all panels of a task; returns its loss, a mean over runs."""
     label, colour, style = _TRIVIAL
     loss = float(of_task["trivial"].mean())
     for axis in axes:
@@ -102,8 +102,9 @@ def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
 def sensitivity(table: pd.DataFrame, split: str, argument: str, path: Path) -> Path:
     """Loss after the last round by the values of an argument, a panel per task (columns) and method with alpha (rows).
 
-    Points are means over seeds; `table` comes from `read_last`. Positive numbers stand on a logarithmic axis; where
-    some value is none, all are categories. The IID split knows no alpha: along that, its loss is the same.
+    Points are means over seeds; `table` comes from `read_last`. Positive numbers are drawn on a logarithmic axis; if
+    some value is not a positive number, all are categories. The IID split does not depend on alpha: there, its loss is
+    constant.
     """
     dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     if argument == "alpha" and not dealt.empty:
@@ -132,7 +133,7 @@ def _with(table: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
-    """A panel's points with their intervals by the values of an argument, and its axis with these values."""
+    """Draw a panel's points with their intervals by the values of an argument, and label its axis with the values."""
     labels = part[argument].map(lambda value: float(value) if _is_number(value) else str(value))
     values = sorted(labels.unique(), key=lambda label: (isinstance(label, str), label))
     logarithmic = all(not isinstance(value, str) and value > 0 for value in values)
@@ -145,7 +146,7 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
         error = np.nan_to_num([y - low, high - y])
         # Side by side, so that intervals do not hide each other.
         x = x * (1 + 0.03 * shift) if logarithmic else x + 0.08 * shift
-        # Lines between categories would mean nothing.
+        # Categories are not joined by lines.
         axis.errorbar(
             x, y, error, fmt=marker, ls=style if logarithmic else "", ms=3.5, capsize=2, lw=1.2, color=colour,
             label=label,
@@ -168,8 +169,8 @@ def _is_number(value: Any) -> bool:
 def distributions(dealt: Dealt, task: str, path: Path) -> Path:
     """The clusters and classes that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
 
-    The target share is what lies between clients of the target's variance. `dealt` comes from `read_dealings`; each
-    row has a legend of its colours, if they are few.
+    The target share in titles is the share of the target's variance that lies between clients. `dealt` comes from
+    `read_dealings`; each row has a legend of its colours if they are few.
     """
     kinds = [kind for kind in _KINDS if dealt.get(kind)]
     alphas = sorted({alpha for kind in kinds for alpha in dealt[kind]})
@@ -192,9 +193,9 @@ def distributions(dealt: Dealt, task: str, path: Path) -> Path:
 def _grid(
     n_rows: int, n_columns: int, title: str, handles: Sequence[Artist] = (), share: Literal["row", "col"] = "row"
 ) -> tuple[Figure, np.ndarray]:
-    """Panels under a title and over a legend of `handles`.
+    """A grid of panels between a title and a legend of `handles`.
 
-    Those of a row, or of a column, share the scale of values: the ones that show the same task.
+    The panels of a row, or of a column, whichever shows the same task, share their scale of values.
     """
     panel_width, panel_height = _PANEL
     width = max(5.0, panel_width * n_columns + 0.8)
@@ -212,7 +213,7 @@ def _grid(
 
 
 def _legend(table: pd.DataFrame, band: bool = False) -> list[Artist]:
-    """What the lines of a table's splits, the trivial predictor and, of several seeds, their interval look like."""
+    """The legend's entries: a table's splits, the trivial predictor and, with several seeds, the interval."""
     splits = [_KINDS[kind] for kind in _KINDS if kind in set(table["type"])]
     handles: list[Artist] = [
         Line2D([], [], color=colour, ls=style, marker=marker, ms=4, label=label)
@@ -231,11 +232,11 @@ def _seeds(table: pd.DataFrame) -> str:
 
 
 def comparison(table: pd.DataFrame, path: Path) -> Path:
-    """Relative loss increase over the IID split by task, method, alpha and data split.
+    """Relative loss increase over the IID split by task, method, alpha and part of the data.
 
-    A panel per task (columns) and data split (rows); for each method and alpha a bar for class-based and one for
-    embedding-based partitions, a dot for each seed, and the interval of their mean. The panels of a row share their
-    axis, which shows all seeds; an interval that reaches further is cut off. `table` comes from
+    A panel per task (columns) and part of the data (rows), with a bar for the class-based and one for the
+    embedding-based split for each method and alpha, a dot per seed, and the interval of the mean. The panels of a row
+    share their axis, which shows all seeds; intervals that reach further are cut off. `table` comes from
     `reports.tables.compare`.
     """
     tasks, splits = in_order(table["task"]), [name for name in IMAGES if name in set(table["split"])]
@@ -271,11 +272,11 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
 
 
 def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float]:
-    """The two bars of one setting, around height `y`; returns the seeds' values."""
+    """Draw the two bars of one setting around height `y`; returns the seeds' values."""
     seen: list[float] = []
     for offset, (kind, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
         values = increase(record[kind], record["iid"])
-        values = values[np.isfinite(values)]  # seeds without an IID run have nothing to stand over
+        values = values[np.isfinite(values)]  # without seeds that have no IID run
         if len(values):
             mean, (low, high) = values.mean(), interval(values)
             error = np.nan_to_num([[mean - low], [high - mean]])
@@ -286,10 +287,10 @@ def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float
 
 
 def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:
-    """What each run of a split costs against each measure of its partition, a panel per measure, a colour per task.
+    """What each run of a split costs against each measure of its partition: a panel per measure, a colour per task.
 
-    `costs` comes from `reports.predictors.split_costs`; measures that no run has are left out. The cost is drawn on a
-    scale that is logarithmic beyond 100 %.
+    `costs` comes from `reports.predictors.split_costs`; measures that no run has are left out. The scale of costs is
+    logarithmic beyond 100 %.
     """
     names = [name for name in CANDIDATES if costs[name].notna().any()]
     tasks = list(dict.fromkeys(costs["task"]))
@@ -321,6 +322,6 @@ def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:
 
 
 def _named(task: str) -> str:
-    """A task's title, behind its folder's name where there are several."""
+    """A task's title, after its folder's name if there are several folders."""
     folder, _, name = task.rpartition(": ")
     return f"{folder}: {task_label(name)}" if folder else task_label(name)

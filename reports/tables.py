@@ -15,7 +15,7 @@ from reports.finished import finished_runs
 from reports.statistics import finite, with_interval, with_spread
 from utils.runs import ASIDE, SPLITS
 
-# The columns of a split's loss; where clients have models of their own, these are what the method offers them.
+# The columns of a split's loss, the first of which counts: personal models where there are some.
 LOSS_COLUMNS = {
     "train": ("personal_train_loss_mean", "train_loss_mean"),
     "local_test": ("personal_local_test_loss_mean", "local_test_loss_mean"),
@@ -27,17 +27,17 @@ SKEW = {
     "residual_variance_share": "residual share",
     "emd": "EMD",
     "gradient_dispersion": "V",
-}  # by what heterogeneity.json calls it
+}  # by the names in heterogeneity.json
 MEASURES = SKEW | {"frechet": "Fréchet distance"}
-# What a random split has no use for.
+# Arguments that a random split does not use.
 _NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
-    """The central models' held-out loss and last metric next to the trivial predictor's, as text.
+    """The central models' held-out loss and last metric beside the trivial predictor's, as text.
 
-    A row per task, and a row for each setting where a task's runs differ in more than their seed, with mean ± standard
-    deviation over seeds. Empty without runs.
+    A row per task or, if a task's runs differ in more than their seed, per setting, with mean ± standard deviation over
+    seeds. Empty without runs.
     """
     rows = []
     for setting, part in _by_setting(result_path / "train_centralized", ["task"], "test", "trivial"):
@@ -62,8 +62,8 @@ def read_central(result_path: Path) -> pd.DataFrame:
 def read_clusters(result_path: Path) -> pd.DataFrame:
     """Shares of the target's variance that clusters, the table's classes and K-means on the target explain, as text.
 
-    Those of `extract_embeddings.py`, a row per task and features, and one for each setting where such runs differ in
-    more than their seed, with mean ± standard deviation over seeds. Empty without runs.
+    They come from runs of `extract_embeddings.py`. A row per task and features or, if such runs differ in more than
+    their seed, per setting, with mean ± standard deviation over seeds. Empty without runs.
     """
     rows = []
     for setting, part in _by_setting(result_path / "extract_embeddings", ["task", "features"], "target_explained"):
@@ -75,8 +75,10 @@ def read_clusters(result_path: Path) -> pd.DataFrame:
 
 
 def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The finished runs of a stage whose summaries have what is `measured`, by these arguments and whichever others
-    differ between the runs that agree in them: the setting, and its runs."""
+    """Yields each setting of a stage with its finished runs, those whose summaries have the parts `measured`.
+
+    A setting is the values of the arguments `keys`, and of those that differ between runs with equal `keys`.
+    """
     found = finished_runs(folder, *measured)
     runs = [{name: value for name, value in run.args.items() if name not in ASIDE} | run.summary for run in found]
     if not runs:
@@ -89,7 +91,7 @@ def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple
 
 
 def read_runs(result_path: Path) -> pd.DataFrame:
-    """All finished federated runs, one per row: arguments, losses of the last round, trivial losses and skew.
+    """All finished federated runs, one row each: arguments, losses of the last round, trivial losses and skew.
 
     Empty if there is no finished run.
     """
@@ -107,13 +109,13 @@ def read_runs(result_path: Path) -> pd.DataFrame:
 
 
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per task, method, alpha and data split, with every loss by seed.
+    """One row per task, method, alpha and part of the data (column `split`), with every loss by seed.
 
     Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
-    `class_gradient_dispersion` and so on the mean skew; `model` says whose models they are of, the server's or the
-    clients' personal ones; a method has no row for a split on which it has none. Runs are paired by seed: seeds
-    without both splits are left out. Other arguments that differ between the runs of a task and method become
-    columns of the setting: no two settings are ever mixed. Empty where no setting has both splits.
+    `class_gradient_dispersion` and so on hold the mean skew; `model` says whether the losses are those of the global
+    model or of personal ones. A method has no row for data on which it has no loss. Runs are paired by seed; seeds
+    without both splits are left out. Other arguments that differ between the runs of a task and method become columns
+    of the setting, so that different settings are never mixed. Empty if no setting has both splits.
     """
     rows = []
     for fixed, part, iid in settings(runs, _SETTING):
@@ -129,10 +131,10 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
-    """What each kind of split costs, by natural groups too, as text: a row per task, method, split, alpha and data.
+    """What each kind of split, natural groups included, costs, as text: a row per task, method, split, alpha and data.
 
-    Losses and their increase over the IID split's of the same seeds, mean ± standard deviation, and how skewed the
-    split is. Other arguments that differ become columns, as in `compare`. Empty where all runs are of IID splits.
+    Columns: the loss, its increase over the IID split's of the same seeds (mean ± standard deviation), and how skewed
+    the split is. Other arguments that differ become columns, as in `compare`. Empty if all runs are of IID splits.
     """
     rows = []
     for fixed, part, iid in settings(runs, [*_SETTING[:2], "type", "alpha"]):
@@ -162,10 +164,10 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
-    """The runs of splits other than IID by setting, in order, each with the IID runs, by seed, that they compare with.
+    """Yields each setting with its runs of splits other than IID, and the IID runs, by seed, to compare them with.
 
-    A setting is the columns `by`, and the other arguments that differ within a task and method. What a random split
-    has no use for, such as alpha, does not part IID runs from others.
+    A setting is the values of the columns `by`, and of other arguments that differ within a task and method. IID runs
+    match whatever their values of arguments that a random split does not use, such as alpha.
     """
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
     is_iid = runs["type"] == "iid"
@@ -182,7 +184,7 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
 
 
 def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Losses and skew of the same seeds' runs under the three kinds of partition, a row per split that has losses."""
+    """Losses and skew of the same seeds' runs under the three kinds of partition: a row per part of the data."""
     skew = {
         f"{kind}_{name}": runs[name].mean()
         for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), SKEW)
@@ -202,7 +204,7 @@ def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame
 
 def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
     """The arguments with more than one value among the runs that agree in the columns `within`."""
-    # As text, in which an argument that was not given equals itself.
+    # As text, because nan (an argument that was not given) does not equal itself.
     values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
     return [name for name in arguments if (values[name] > 1).any()]
 
@@ -212,7 +214,7 @@ def _measured(column: str) -> bool:
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Relative increase in percent, for each seed."""
+    """The relative increase in percent, for each seed."""
     return 100.0 * (loss / reference - 1.0)
 
 
@@ -243,10 +245,10 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def increases(table: pd.DataFrame) -> pd.DataFrame:
-    """The comparison in short, as text: the loss over the IID split's, in percent, a column for each alpha and split.
+    """The comparison in short, as text: the loss over the IID split's, in percent, a column per alpha and split.
 
-    With 95 % intervals of the mean over seeds. A row per task, method and data split, with the trivial predictor's and
-    the IID split's loss for scale.
+    Values are means over seeds with their 95 % intervals. A row per task, method and part of the data, with the trivial
+    predictor's and the IID split's loss for scale.
     """
     rows: dict[tuple, dict[str, str]] = {}
     for row in table.to_dict("records"):
@@ -259,10 +261,10 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The comparison in narrow tables, one for each method, model and part of the data, with what it is of.
+    """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
     As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
-    intervals. The clients' own data, the paper's measure, come last, where a console ends.
+    intervals. The clients' own data, the paper's measure, come last, where a reader of the console looks first.
     """
     order = {split: rank for rank, split in enumerate(reversed(SPLITS))}
     last = table.sort_values("split", key=lambda column: column.map(order), kind="stable")
@@ -283,12 +285,12 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def about(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting of a row of `compare`, whose models it is of and on which data, as tables say it."""
+    """The setting, model and data of a row of `compare`, in the words of the tables."""
     return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
 
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Task, method, alpha and the arguments that differ, of a row of `compare`."""
+    """The task, method, alpha and differing arguments of a row of `compare`."""
     measured = {"seeds", "class", "embedding", "iid", "trivial", "split", "model"}
     measured |= {f"{kind}_{name}" for kind in ("class", "embedding") for name in SKEW}
     return {name: value for name, value in row.items() if name not in measured}

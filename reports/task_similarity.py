@@ -1,4 +1,4 @@
-"""How alike the clusters of the tasks are to each other and to the classes: tables and a figure."""
+"""How similar the clusters of the tasks are to each other and to the classes: tables and a figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from utils import partition_plots
 
 
 def report_similarity(clusterings: Mapping[str, np.ndarray], folder: Path) -> Path:
-    """Write `task_similarity_ami` and `task_similarity_transport` of clusterings (N,) by task; returns the figure."""
+    """Write the tables `task_similarity_ami` and `task_similarity_transport`, and a figure; returns the figure's file.
+
+    `clusterings` maps each task to the clusters (N,) of all images.
+    """
     information, transport = similarity_tables(clusterings)
     for table, name in ((information, "ami"), (transport, "transport")):
         rows = table.round(4).rename_axis("clusters of").reset_index()
@@ -27,5 +30,5 @@ def report_similarity(clusterings: Mapping[str, np.ndarray], folder: Path) -> Pa
             ("transport distance", transport, "Blues_r"),
         )
     }
-    title = "How alike the tasks' clusters are, to each other and to the classes"
+    title = "How similar the tasks' clusters are to each other and to the classes"
     return partition_plots.similarity(panels, title, folder / "task_similarity.png")

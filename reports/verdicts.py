@@ -1,4 +1,4 @@
-"""What the comparison says in words: embedding-based against class-based splits on the same seeds."""
+"""The comparison in words: embedding-based against class-based splits on the same seeds."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """Whether the loss is higher under the embedding-based than the class-based split, for each row of `compare`.
 
-    Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `reports.statistics`);
-    p is adjusted over all rows, because of a hundred differences that are none five would be called one. The last rows
-    are of the tasks in `dense` together: each seed's mean increase over them, one question in place of many.
+    Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `reports.statistics`).
+    p is adjusted over all rows, because five of a hundred tests without a difference would find one by chance. The last
+    rows are of the tasks in `dense` together, by each seed's mean increase over them: one question instead of many.
     """
     judged = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
     rows = [
@@ -51,7 +51,7 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
 
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Settings that several tasks have, with each seed's mean increase over the tasks."""
+    """Settings that several tasks have in common, with each seed's mean increase over the tasks."""
     for said, group in _alike_but(table, "task"):
         if len(group) > 1:
             increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
@@ -59,7 +59,7 @@ def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
-    """The rows of `verdicts` on the clients' own data, which is the paper's measure, one plain sentence each."""
+    """One plain sentence for each row of `verdicts` on the clients' own data, which is the paper's measure."""
     columns = list(said)
     named = columns[: columns.index("model")]
     own = said[said["data"] == SPLITS["train"]].to_dict("records")
@@ -71,17 +71,17 @@ def _setting(row: Mapping[str, Any], named: Collection[str]) -> str:
 
 
 def _phrase(row: Mapping[str, Any]) -> str:
-    """The verdict as a clause, with the number of seeds; as it is where one seed tells nothing."""
+    """The verdict as a clause, with the number of seeds; unchanged if there are too few seeds for a verdict."""
     phrase = _PHRASES.get(row[_VERDICT].split()[0])
     return f"{phrase} ({row['seeds']} seeds)" if phrase else row[_VERDICT]
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
-    """How much the loss changes with a tenfold alpha, in percent, under either split and between them.
+    """How much the loss changes when alpha grows tenfold, in percent, under each split, and how the splits differ.
 
     The slope of 100 ln(loss) over log10(alpha), by least squares for each seed that has all alphas; mean and 95 % t
-    interval over seeds. Less than two alphas give no row. A loss that falls as data become more even has a slope
-    below 0.
+    interval over seeds. There is no row for fewer than two alphas. A loss that falls as data become more even has a
+    negative slope.
     """
     rows = []
     for said, group in _alike_but(table, "alpha"):
@@ -93,7 +93,7 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
             {name: value for name, value in said.items() if name != "alpha"}
             | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
             | {"seeds": len(difference)}
-            | {f"{kind}, % a tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
+            | {f"{kind}, % per tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
             | {"difference": with_interval(difference, 1, "+")}
             | {f"falls with α under the embedding split (margin ±{MARGIN:g} %)": verdict(difference, "less", "more")}
         )
@@ -101,7 +101,7 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The rows of `compare` in groups that differ in this part of the setting only, with what is said of the first."""
+    """The rows of `compare` in groups that differ only in this part of the setting, each with `about` its first row."""
     if table.empty:
         return
     fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
@@ -110,7 +110,7 @@ def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any],
 
 
 def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
-    """A slope for each of the seeds that all of the group's rows have."""
+    """The slope for each seed that all rows of the group have."""
     losses = _by_seed(group, kind)
     if not losses.size:
         return np.empty(0)
@@ -118,7 +118,7 @@ def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
 
 
 def _by_seed(group: pd.DataFrame, kind: str) -> np.ndarray:
-    """(rows, seeds): the losses of the seeds that all of the group's rows have."""
+    """The losses (rows, seeds) of the seeds that all rows of the group have."""
     records: list[dict[str, Any]] = group.to_dict("records")
     common = sorted(set.intersection(*(set(record["seeds"]) for record in records)))
     return np.array([[record[kind][record["seeds"].index(seed)] for seed in common] for record in records])

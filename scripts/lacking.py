@@ -1,6 +1,6 @@
-"""Print in one line which of the requirements in some files the environment does not meet; nothing if it meets all.
+"""Print, in one line, the requirements in some files that the environment does not meet; nothing if it meets all.
 
-Runs where nothing is installed yet, and with the Python that is there.
+Runs with whatever Python there is, before anything is installed.
 """
 
 import importlib.metadata
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def is_met(requirement: str) -> bool:
-    """Whether a package is there, in one of the versions wanted."""
+    """Whether a package is installed in a version that the requirement allows."""
     try:
         from packaging.requirements import Requirement
-    except ImportError:  # it comes with the packages that are asked for
+    except ImportError:  # packaging comes with the required packages
         return False
     wanted = Requirement(requirement)
     try:
@@ -22,7 +22,7 @@ def is_met(requirement: str) -> bool:
 
 
 def main() -> None:
-    """Read the files named on the command line."""
+    """Check the requirements in the files named on the command line."""
     lines = [line for name in sys.argv[1:] for line in Path(name).read_text(encoding="utf-8").splitlines()]
     requirements = filter(None, (line.partition("#")[0].strip() for line in lines))
     print(", ".join(requirement for requirement in requirements if not is_met(requirement)))

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: which commands make the runs of a grid, and which of them need which."""
+"""The jobs of a sweep: the commands that make the runs of a grid, and which jobs need which."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from utils.versions import ROOT
 
 SETTINGS = ROOT / "scripts" / "args"
 SCALES = tuple(sorted(path.parent.name for path in SETTINGS.glob("*/fed.txt")))
-# What a sweep is of. The published `--type lr_test` and `--type sgd_test` vary an argument of a whole federation, while
-# `test_fed.py --type` says what one run deals; so they stand here, as files of settings with several values each.
+# The types of sweep. The published `--type lr_test` and `--type sgd_test` vary an argument of the whole federation,
+# while `test_fed.py --type` says what one run deals. So they are types of sweeps, each with a file of values to vary.
 COMPARISON = "comparison"
 SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 
@@ -28,7 +28,7 @@ Command = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Job:
-    """Commands to be run one after the other, of which the last one's run directory says whether all is done."""
+    """Commands to be run one after another; the run directory of the last one says whether the job is done."""
 
     name: str
     commands: tuple[Command, ...]
@@ -36,7 +36,7 @@ class Job:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What jobs of about equal length have in common, the most first: script, task and method; script; nothing."""
+        """Groups of jobs that take similar times, the most specific first: script, task and method; script; all."""
         script, *arguments = self.commands[-1]
         said = dict(pairwise(arguments))
         return " ".join([script, *(said.get(f"--{name}", "") for name in ("task", "method"))]), script, ""
@@ -46,10 +46,10 @@ class Job:
 class Grid:
     """What a sweep runs: every combination of its values, with the central models that they need.
 
-    `init` and `common` are further arguments of the initial models and of every training; `axes` maps further
-    arguments of `test_fed.py` to their values. `reads` are the arguments that each method and each partition rule
-    reads, by "method" and "partition"; those that only some read vary the runs of these alone. `features` are what
-    embedding-based splits have clusters of.
+    `init` and `common` are further arguments for the initial models and for every training; `axes` maps further
+    arguments of `test_fed.py` to their values. `reads` has the arguments that each method and each partition rule
+    reads, under "method" and "partition"; an argument varies only the runs that read it. `features` are those whose
+    clusters embedding-based splits deal.
     """
 
     scale: str
@@ -69,7 +69,7 @@ class Grid:
     reads: Mapping[str, Mapping[str, Collection[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """UserError where neither the scale has a file of what this type of sweep varies, nor arguments say it."""
+        """Raise UserError if neither a file of the scale nor an argument says what this type of sweep varies."""
         file = SETTINGS / self.scale / f"{self.sweep_type}.txt"
         if self.sweep_type != COMPARISON and not self.axes and not file.is_file():
             folder = file.parent.relative_to(ROOT)
@@ -78,7 +78,7 @@ class Grid:
             )
 
     def selection(self, buildings: str, n_buildings: int) -> Command:
-        """The command that chooses the images."""
+        """The command that selects the images."""
         return (
             "extract_datapoints_for_experiments.py", "--client_file_name", buildings, "--data_path",
             str(self.data_path), "--taskonomy_clients_to_include", str(n_buildings), "--result_path",
@@ -86,7 +86,7 @@ class Grid:
         )  # fmt: skip
 
     def central(self) -> list[Job]:
-        """For each task and seed a training of the central model, and for each K its clusters."""
+        """A training of the central model for each task and seed, and its clusters for each K."""
         jobs = []
         for seed, task in product(self.seeds, self.tasks):
             train = self._training(task, seed)
@@ -95,7 +95,7 @@ class Grid:
         return jobs
 
     def federated(self) -> list[Job]:
-        """A run for each combination; without alphas for the random split, in which they have no part."""
+        """A run for each combination; the random split does not use alpha, and has one run for all."""
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
             train = self._training(task, seed)
@@ -107,10 +107,10 @@ class Grid:
         return jobs
 
     def hold_settings(self) -> None:
-        """Note how central models are made here; UserError if the folder has models that were made otherwise.
+        """Record how central models are made here; UserError if the folder has models that were made otherwise.
 
-        Sweeps that share a result path share its models. Were one to make them anew in another way, the others would
-        go on with models that are not theirs.
+        Sweeps that share a result path share its models. If one made them again in another way, the others would go on
+        with models that are not theirs.
         """
         for task in self.tasks:
             path = self.result_path / "settings" / f"{task}.json"
@@ -121,7 +121,7 @@ class Grid:
             if read_json(path, "run_sweep.py") != wanted:
                 raise UserError(
                     f"the central models in {self.result_path} were made with other arguments, see {path}; "
-                    "give another --result_path, or remove that file to make them anew"
+                    "give another --result_path, or remove that file to make them again"
                 )
 
     def _training(self, task: str, seed: int) -> Job:
@@ -158,7 +158,10 @@ class Grid:
         )  # fmt: skip
 
     def _dealings(self) -> Iterator[tuple[str, Command]]:
-        """What is dealt, with the features that it is made of, which only embedding-based splits know."""
+        """Each combination of features, split and alpha: the features, and the arguments of the split.
+
+        Only embedding-based splits differ by features.
+        """
         for split in self.splits:
             for features in self.features if split == EMBEDDING else self.features[:1]:
                 made_of = ("--features", features) if split == EMBEDDING else ()
@@ -166,9 +169,9 @@ class Grid:
                     yield features, ("--type", split, *made_of, *alpha)
 
     def _axes_of(self, task: str, method: str) -> Iterator[Command]:
-        """Every combination of the further arguments' values; those of the command line win over a file's.
+        """Every combination of the further arguments' values; those of the command line override a file's.
 
-        An argument that other methods or partition rules of the sweep read, but not this one's, is left out.
+        An argument that only other methods or partition rules of the sweep read is left out.
         """
         words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
         axes = read_axes(words) | dict(self.axes)
@@ -181,7 +184,7 @@ class Grid:
         yield from found
 
     def _unread(self, choice: str, chosen: str | None, others: Sequence[str]) -> set[str]:
-        """The arguments that some of the others read, but not what is chosen."""
+        """The arguments that some of the others read, but the chosen one does not."""
         reads = self.reads.get(choice, {})
         return {name for other in others for name in reads.get(other, ())}.difference(reads.get(chosen or "", ()))
 
@@ -192,16 +195,16 @@ class Grid:
         return ("--data_path", str(self.data_path), "--result_path", str(runs), "--rand_seed", str(seed))
 
     def _settings(self, stage: str, *variants: str) -> Command:
-        """The arguments of a stage, then those of a task and of a method in it where they have any; later ones win."""
+        """The arguments of a stage, then any of a task and of a method in it; later ones override earlier ones."""
         names = [stage, *(f"{stage}_{variant}" for variant in variants)]
         files = [SETTINGS / self.scale / f"{name}.txt" for name in names]
         return tuple(word for file in files if file.is_file() for word in argument_words(file))
 
 
 def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
-    """Arguments with any number of values each, `--name value value …`, by name; a bare one has the value True.
+    """Arguments `--name value value …` with any number of values, by name; a bare one has the value True.
 
-    Raises UserError for words before the first name, and for `partition_file`: a sweep deals its own partitions.
+    Raises UserError for words before the first name, and for `partition_file`, since a sweep deals its own partitions.
     """
     axes: dict[str, list[str]] = {}
     for word in words:
@@ -210,9 +213,9 @@ def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
         elif axes:
             values.append(word)
         else:
-            raise UserError(f"{word}: no argument's value (--help lists the arguments)")
+            raise UserError(f"{word}: not the value of an argument; see --help")
     if "partition_file" in axes:
-        raise UserError("--partition_file: a sweep deals its own partitions; run test_fed.py with it")
+        raise UserError("--partition_file: a sweep deals its own partitions; give it to test_fed.py instead")
     return {name: given or ["True"] for name, given in axes.items()}
 
 
@@ -222,7 +225,7 @@ def _job(stage: str, arguments: Command, needs: tuple[str, ...]) -> Job:
 
 
 def _name(stage: str, command: Command) -> str:
-    """A readable name, and behind it what makes it one of its own among all commands."""
+    """A readable name, made unique by a digest of the command."""
     said = dict(pairwise(command))
     parts = [stage, *(said[f"--{name}"] for name in ("task", "method", "type") if f"--{name}" in said)]
     parts += [f"alpha{said['--alpha']}"] if "--alpha" in said else []

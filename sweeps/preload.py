@@ -1,7 +1,7 @@
-"""What jobs have in common, imported once, by the server that they are forked from.
+"""Modules that all jobs need, imported once by the server that they are forked from.
 
-Importing takes several seconds, as much as a third of a short run. Code versions are taken here as well: a job that is
-forked later runs the code as it was loaded, whatever has happened to the files since.
+Importing takes several seconds, up to a third of a short run. Code versions are determined here as well, because a job
+that is forked later runs the code as it was loaded, even if files have changed since.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 from utils.versions import ROOT, code_version
 
-# The stages, and the folder of each one's run directories in the result path; an initial model has none.
+# The stages, and the folder of each stage's run directories in the result path; initial models have none.
 STAGES = {
     "extract_datapoints_for_experiments.py": "extract_datapoints",
     "model_initialization.py": "",
@@ -22,7 +22,7 @@ STAGES = {
     "extract_embeddings.py": "extract_embeddings",
     "test_fed.py": "test_federated",
 }
-# Of libraries, imported only where they are used first.
+# Modules of libraries that are otherwise imported on first use.
 _LATER = (
     "matplotlib.backends.backend_agg", "safetensors.torch", "scipy.optimize", "scipy.special", "torch._dynamo",
     "torchmetrics.functional.classification", "torchmetrics.functional.image",
@@ -32,14 +32,14 @@ MODULES: dict[str, ModuleType] = {}
 
 
 def _import_all(script: Path) -> None:
-    """Run all import statements of a script, those in its functions among them."""
+    """Run all import statements of a script, including those in its functions."""
     nodes = ast.walk(ast.parse(script.read_bytes()))
     imports: list[ast.stmt] = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(imports, []), script, "exec"), {})
 
 
 def _import_own() -> None:
-    """Import all modules of the project that its loaded modules name in an import statement, in a function or not."""
+    """Import all modules of the project that loaded ones import, at their top or in functions."""
     done: set[str] = set()
     while waiting := {name for name in sys.modules if name.partition(".")[0] in _OWN} - done:
         done |= waiting

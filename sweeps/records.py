@@ -1,4 +1,4 @@
-"""What of a sweep is done, and what was cut off: run directories compared with the commands that are to make them."""
+"""Which runs of a sweep are done or interrupted: run directories are compared with the commands that make them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from utils.versions import code_version, unchanged, words_of
 
 
 class State(Enum):
-    """What there is of a command's run."""
+    """The state of a command's run."""
 
     NEW = "new"
     CUT_OFF = "cut off"
@@ -32,7 +32,7 @@ class State(Enum):
 
 
 def parsed(command: Command) -> Namespace:
-    """The arguments that a script would run with, its method's defaults among them; UserError as the script's."""
+    """The arguments that a script would run with, including its method's defaults; UserError like the script."""
     sys.argv = list(command)
     args = MODULES[command[0]].parse_args()
     if "method" in args:
@@ -41,9 +41,9 @@ def parsed(command: Command) -> Namespace:
 
 
 def state_of(command: Command) -> State:
-    """Whether a run with these arguments was finished or cut off, by the code as it is and on the data as it is.
+    """Whether a run with these arguments was finished or cut off, with the present code and data.
 
-    Done is a run with a summary of which all files that it read and made for later stages are still the same.
+    A run is done if it has a summary, and if all files that it read, or made for later stages, are unchanged.
     """
     args = parsed(command)
     cut_off = False
@@ -60,14 +60,14 @@ def state_of(command: Command) -> State:
 
 
 def _runs(command: Command, args: Namespace) -> Iterator[Path]:
-    """The run directories that the command's could be among."""
+    """The run directories among which the command's would be."""
     parts = [getattr(args, name) for name in ("method", "task", "type") if name in args]
     for path in sorted(Path(args.result_path, STAGES[command[0]], *parts).glob("*/args.json")):
         yield path.parent
 
 
 def _is_of(folder: Path, command: Command, args: Namespace) -> bool:
-    """Whether a run had these arguments, and its code, data and inputs were the present ones."""
+    """Whether a run had these arguments and the present code, data and inputs."""
     said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
     wanted = {name: value for name, value in vars(args).items() if name not in ASIDE}
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
@@ -80,23 +80,23 @@ def _is_of(folder: Path, command: Command, args: Namespace) -> bool:
 
 
 def _can_resume(folder: Path, args: Namespace) -> bool:
-    """Whether a run that did not finish has left a checkpoint."""
+    """Whether an unfinished run has left a checkpoint."""
     if "resume_training" not in args:
         return False
     if "checkpoint_path" not in args:
         return (folder / "checkpoint" / "last.safetensors").is_file()
     path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
-    # Central trainings of one task and seed have one checkpoint; an older one is of another training.
+    # Central trainings of one task and seed share a checkpoint; if it is older than this run, another one wrote it.
     return path.is_file() and path.stat().st_mtime >= (folder / "args.json").stat().st_mtime
 
 
 def _code_now(script: str, said: dict[str, Any]) -> dict[str, str] | None:
-    """The version of the code that a run with these arguments would be made with."""
+    """The present version of the code that a run with these arguments executes."""
     return code_version(script, words_of({name: value for name, value in said.items() if name not in ASIDE}))
 
 
 def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:
-    """The present version of the data that a run with these arguments was on."""
+    """The present version of the data that a run with these arguments used."""
     try:
         return _data_version(data_path, *(said[name] for name in _DATA_ARGUMENTS))
     except (KeyError, UserError):

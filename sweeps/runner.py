@@ -1,4 +1,4 @@
-"""Jobs run side by side, each in a process of its own, forked from a server that has imported everything already."""
+"""Runs jobs side by side, each in its own process, forked from a server that has already imported everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sweep ended: the names of jobs that were done before, that succeeded, that failed or could not start."""
+    """How a sweep ended: the names of jobs that were done before, succeeded, failed, or could not start."""
 
     before: list[str]
     finished: list[str]
@@ -42,29 +42,29 @@ class _Running:
 
 
 class Runner:
-    """Runs jobs as soon as those that they need are done, `n_jobs` at once.
+    """Runs jobs, up to `n_jobs` at once, as soon as the jobs that they need are done.
 
-    A job that fails, crashes or is killed takes nothing with it but the jobs that need it. Jobs end with the process
-    that started them, however that ends. Each holds a lock while it runs, so that of several sweeps one does a job and
-    the others wait for it and then find it done.
+    If a job fails, crashes or is killed, only the jobs that need it are affected. Jobs end with the process that
+    started them, however that ends. Each holds a lock while it runs: if several sweeps have the same job, one does it,
+    and the others wait and then find it done.
 
     Args:
-        log_path: folder of the jobs' outputs.
-        n_jobs: processes at once.
-        gpus: their GPUs, in turn; None leaves the choice to each process.
+        log_path: the folder for the jobs' outputs.
+        n_jobs: the number of processes at once.
+        gpus: the GPUs to hand out to processes in turn; None leaves the choice to each process.
     """
 
     def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
         self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
-        # A job has its share of the cores at most; of that, networks take what is worth it (`models/threads.py`). Read
-        # when libraries are loaded, and so by the server.
+        # A job has at most its share of the cores, of which networks use as many as help (`models/threads.py`).
+        # Libraries read this when they are loaded, which the server does.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_jobs)))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["sweeps.server"])
 
     def ask(self, question: Callable, *about: Any) -> Any:
-        """What a function of `sweeps.work` answers in a process of the server; its UserError is raised here."""
+        """The result of a function of `sweeps.work`, run in a process of the server; its UserError is raised here."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=work.answer, args=(theirs, question, *about))
         process.start()
@@ -72,7 +72,7 @@ class Runner:
         try:
             answer = ours.recv()
         except EOFError:
-            raise UserError("a process of the sweep died; its messages are above") from None
+            raise UserError("a process of the sweep died; see its messages above") from None
         finally:
             process.join()
         if isinstance(answer, UserError):
@@ -80,7 +80,7 @@ class Runner:
         return answer
 
     def run(self, jobs: Sequence[Job], title: str) -> Outcome:
-        """Do all jobs that are not done; shows progress, time left, and the last lines of those that fail."""
+        """Do all jobs that are not done; shows progress, time left, and the last lines of jobs that fail."""
         done = set(self.ask(work.done, jobs))
         queue = [job for job in jobs if job.name not in done]
         outcome = Outcome(sorted(done), [], [], [])
@@ -113,7 +113,7 @@ class Runner:
         return outcome
 
     def _start(self, queue: list[Job], running: list[_Running], done: set[str]) -> None:
-        """Start what can be started now, the first in the queue first."""
+        """Start the jobs that can be started now, in the order of the queue."""
         for job in list(queue):
             if len(running) == self.n_jobs:
                 return
@@ -127,7 +127,7 @@ class Runner:
                 running.append(_Running(job, process, slot, time.monotonic()))
 
     def _output(self, job: Job) -> Path:
-        """Where a job of this sweep writes: another's may be about to write as well, and waits only for its turn."""
+        """Where a job of this sweep writes its output; the same job of another sweep may be waiting for the lock."""
         return self.log_path / f"{job.name}.{os.getpid()}.log"
 
     def _keep_log(self, job: Job) -> Path:
@@ -149,7 +149,7 @@ _BAR = "{desc}: {percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} [{elapsed}{postf
 
 
 def _give_up(queue: list[Job], failed: str) -> list[str]:
-    """Take the jobs out of the queue that need the failed one, directly or through others; their names."""
+    """Remove the jobs that need the failed one, directly or through others, from the queue; returns their names."""
     lost = {failed}
     while more := {job.name for job in queue if lost.intersection(job.needs)} - lost:
         lost |= more
@@ -158,7 +158,7 @@ def _give_up(queue: list[Job], failed: str) -> list[str]:
 
 
 def _progress(running: Sequence[_Running], queue: Sequence[Job], durations: dict[str, list[float]], n_jobs: int) -> str:
-    """How many jobs run, and the time that is left, as soon as one has ended to tell it by; nothing at the end."""
+    """How many jobs are running and, once one has ended, an estimate of the time left; empty at the end."""
     if not queue and not running:
         return ""
     left = f", about {tqdm.format_interval(_seconds_left(queue, running, durations, n_jobs))} left" if durations else ""
@@ -174,14 +174,14 @@ def _note(durations: dict[str, list[float]], job: Job, seconds: float) -> None:
 def _seconds_left(
     queue: Sequence[Job], running: Sequence[_Running], durations: dict[str, list[float]], n_jobs: int
 ) -> float:
-    """The time that what is left takes: that of all work spread over the processes, or of the longest chain of needs.
+    """The time left: that of all work, spread over the processes, or of the longest chain of needs, if that is longer.
 
-    A job is expected to take the mean of its kind, of the most alike that have ended; and one that has overrun that,
-    as long again as it has overrun. In the queue stands what a job needs before it.
+    A job is expected to take the mean time of the most similar jobs that have ended. A job that has exceeded that is
+    expected to take as long again as it has exceeded it. In the queue, jobs come after those that they need.
     """
 
     def expected(job: Job) -> float:
-        """Seconds that a job will take, as long as the most similar ones took."""
+        """The seconds that a job will take: the mean of the most similar ones."""
         return fmean(next(durations[kind] for kind in job.kinds if kind in durations))
 
     now = time.monotonic()

@@ -1,4 +1,4 @@
-"""What the processes of a sweep do: each is forked for one job, or to answer one question of the runner's."""
+"""What the processes of a sweep do: each is forked to do one job, or to answer one question of the runner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
-    """Send back what `question` returns, or what the user can fix about its error, as a UserError."""
+    """Send back what `question` returns; an error that the user can fix is sent as a UserError."""
     try:
         to.send(question(*about))
     except Exception as error:
@@ -35,14 +35,14 @@ def call(command: Command) -> None:
     from sweeps.preload import MODULES
 
     sys.argv = list(command)
-    # The module as it was loaded, not the file as it may be by now.
+    # The module as it was loaded: the file may have changed since.
     MODULES[command[0]].main()
 
 
 def select(command: Command, buildings: Path) -> None:
-    """Choose the images of a data folder in Taskonomy's layout, in which the list `buildings` lies.
+    """Select the images of a data folder in Taskonomy's layout, by the list `buildings` in it.
 
-    A table that another source has made there stays, and so does one that was made from another list.
+    A table that was made there from another source, or from another list, is kept.
     """
     from datasets.table import STAGE, source_of
 
@@ -50,12 +50,12 @@ def select(command: Command, buildings: Path) -> None:
     if source is None or (source == "taskonomy" and buildings.is_file()):
         call(command)
     else:
-        print(f"{buildings.parent}: its images are those that {STAGE} --source {source} has found")
+        print(f"{buildings.parent}: using the images that {STAGE} --source {source} has found")
 
 
 def declared_arguments() -> dict[str, dict[str, list[str]]]:
-    """The arguments that each method and each partition rule reads, by the choice that it is of."""
-    # Here and below, because the runner's own process can do without these seconds of imports.
+    """The arguments that each method and each partition rule reads, under "method" and "partition"."""
+    # Imported here and below, to spare the runner's own process these seconds.
     from network.algorithms import ALGORITHMS
     from network.partition.rules import PARTITIONERS
 
@@ -66,7 +66,7 @@ def declared_arguments() -> dict[str, dict[str, list[str]]]:
 
 
 def done(jobs: Sequence[Job]) -> list[str]:
-    """The names of the jobs that are done and whose needs are; UserError for a command that its script refuses."""
+    """The jobs that are done, as are all that they need, by name; UserError for a command that its script refuses."""
     from sweeps.records import State, parsed, state_of
 
     found: set[str] = set()
@@ -79,7 +79,7 @@ def done(jobs: Sequence[Job]) -> list[str]:
 
 
 def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
-    """Do a job, or what is left of it, when the lock is free; the exit code is that of the command that failed."""
+    """Do a job, or the rest of it, once the lock is free; the exit code is that of the command that failed."""
     from utils.files import locked
 
     if gpu is not None:
@@ -108,7 +108,7 @@ def _do_locked(job: Job) -> None:
 
 
 def _end_with_parent() -> None:
-    """A sweep that is killed takes its jobs with it; the next one resumes them."""
+    """End this job if the sweep is killed; the next sweep resumes it."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

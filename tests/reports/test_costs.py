@@ -35,10 +35,11 @@ def test_means_over_runs_of_a_setting(tmp_path: Path) -> None:
     assert list(table["method"]) == ["central", "scaffold"] and list(table["runs"]) == [1, 2]
     assert "device" not in table
     central, federated = table.to_dict("records")
-    assert (central["sent, 10⁶"], central["MB per client and round up"], central["s a round or epoch"]) == ("", "", "2")
+    assert central["sent, 10⁶"] == central["MB up per client and round"] == ""
+    assert central["s per round or epoch"] == "2"
     assert [federated[name] for name in ("parameters, 10⁶", "trained, 10⁶", "sent, 10⁶")] == ["2", "0.5", "0.25"]
-    assert (federated["MB per client and round up"], federated["MB down"]) == ("1", "2")
-    assert (federated["forward MACs of an image, 10⁶"], federated["peak memory, MiB"]) == ("7.5", "300")
+    assert (federated["MB up per client and round"], federated["MB down"]) == ("1", "2")
+    assert (federated["forward MACs per image, 10⁶"], federated["peak memory, MiB"]) == ("7.5", "300")
 
 
 def test_memory_is_drawn_where_a_gpu_had_several_batch_sizes(tmp_path: Path) -> None:

@@ -86,13 +86,13 @@ def test_slope_of_a_power_of_alpha_is_its_exponent() -> None:
     rows = [row(alpha, list(level), list(level * alpha**-exponents)) for alpha in alphas]
     [found] = alpha_slopes(pd.DataFrame(rows)).to_dict("records")
     # 100 ln(10^-k) = -230.26 k: -2.30, -4.61, -6.91; mean -4.61, standard error 1.329, t(0.975; 2) = 4.303.
-    assert found["embedding, % a tenfold α"] == "-4.6 [-10.3, +1.1]"
-    assert found["class, % a tenfold α"].endswith("[-0.0, +0.0]") or "0.0 [" in found["class, % a tenfold α"]
+    assert found["embedding, % per tenfold α"] == "-4.6 [-10.3, +1.1]"
+    assert found["class, % per tenfold α"].endswith("[-0.0, +0.0]") or "0.0 [" in found["class, % per tenfold α"]
     assert (found["alphas"], found["seeds"]) == ("0.01 0.1 10", 3)
 
 
 def test_slopes_take_the_seeds_that_all_alphas_have() -> None:
     rows = [row(0.1, [1.0, 1.0], [2.0, 4.0], seeds=[3, 5]), row(1.0, [1.0, 1.0], [1.0, 9.0], seeds=[3, 7])]
     [found] = alpha_slopes(pd.DataFrame(rows)).to_dict("records")
-    assert found["seeds"] == 1 and found["embedding, % a tenfold α"] == "-69.3"  # 100 ln(1/2)
+    assert found["seeds"] == 1 and found["embedding, % per tenfold α"] == "-69.3"  # 100 ln(1/2)
     assert alpha_slopes(pd.DataFrame(rows[:1])).empty
