@@ -1,4 +1,4 @@
-"""Stage 1: make the table of images: which there are, their classes and natural groups, and which are held out."""
+"""Stage 1: make the table of images, with their classes and natural groups, and which of them are held out."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -18,7 +18,7 @@ def parse_args() -> Namespace:
     add("--source", choices=SOURCES, default="taskonomy", help="what the data folder holds")
     add("--data_path", type=Path, required=True, help="data folder")
     add("--test_fraction", type=number(float, above=0, most=0.9), default=0.2,
-        help="share of the images to hold out, where the source has no held-out part")  # fmt: skip
+        help="share of the images to hold out if the source has no held-out part")  # fmt: skip
     add("--fit", choices=FITS, default="crop", help="how images become square")
     add_arguments_of(parser.group("source"), SOURCES)
     add_run(parser)
@@ -52,10 +52,10 @@ def main() -> None:
         figure = plots.class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{len(names)} classes of {min(counts)} to {max(counts)} images, drawn in {figure}")
         if len(names) == 1:
-            print(f"{names[0]} is the only class, so that classification has nothing to learn")
+            print(f"{names[0]} is the only class: classification has nothing to learn")
     if found.faults:
         print(f"left out {len(found.faults)} missing or unreadable files, listed in {args.data_path / LEFT_OUT_FILE}")
-    print(f"wrote {write_table(args.data_path, found)}")  # last: what fails before leaves the former table as it is
+    print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
     remember_data_path(args.data_path, args.result_path)
 
 

@@ -1,4 +1,4 @@
-"""Once a data set: what a frozen teacher, by default Stable Diffusion, says of each image, for --method feddifrc."""
+"""Once per data set: a frozen teacher's vectors of all images, by default Stable Diffusion's, for --method feddifrc."""
 
 from argparse import Namespace
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from pathlib import Path
 from utils.args import POSITIVE_INT, Parser, add_compute, add_data
 from utils.errors import run_script
 
-_FEW = 64  # images that --test_mode looks at
+_FEW = 64  # images that --test_mode uses
 
 
 def parse_args() -> Namespace:
@@ -20,14 +20,14 @@ def parse_args() -> Namespace:
     parser.group("output").add_argument("--guidance_path", type=Path, default=Path("guidance"), help=text)
     running = parser.group("running")
     running.add_argument("--batch_size", type=POSITIVE_INT, default=32, help="passes of the denoiser at once")
-    running.add_flag("--resume_training", False, "go on with the features of an interrupted run with these arguments")
+    running.add_flag("--resume_training", False, "continue an interrupted run with these arguments")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Find the basis, make every image's vectors, and draw what there is to see of them."""
+    """Find the basis, compute every image's vectors, and draw them."""
     args = parse_args()
     from accelerate import Accelerator
 

@@ -36,13 +36,13 @@ def parse_args() -> Namespace:
         "all but the first need only the initial model, for its settings")  # fmt: skip
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
     add("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
-        help="help with the choice of K: measure and draw these numbers of clusters, too")  # fmt: skip
+        help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip
     add("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
         help="leave out clusters with a smaller share of the images")  # fmt: skip
     add_assignments(parser)
-    output.add_flag("--observe_performance", False, "measure and draw the model's predictions, too")
+    output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
     output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
-    running.add_flag("--resume_training", False, "go on with the embeddings of an interrupted run with these arguments")
+    running.add_flag("--resume_training", False, "continue an interrupted run with these arguments")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()
@@ -89,8 +89,8 @@ def main() -> None:
     folder = args.assignment_files_path
     made = save_assignments(folder, data, args.features, assignments, centres, args.n_clusters, projection)
 
-    of_variance = f"of whose variance {reduced.shape[1]} components keep {kept:.1%}"
-    print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image, {of_variance}")
+    of_variance = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
+    print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image; {of_variance}")
     of_train = assignments[data.train]
     print("images per cluster:", *np.bincount(of_train[of_train >= 0]))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)

@@ -1,4 +1,4 @@
-"""Stage 5: the figures of a sweep: loss or a metric by round, what clients have at each alpha, what that costs."""
+"""Stage 5: figures of a sweep: loss or a metric by round, what clients have at each alpha, and what that costs."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -19,17 +19,17 @@ def parse_args() -> Namespace:
     add_result_path(parser)
     add_output("--figure_path", type=Path, help="folder for the figures; default: figures/ in the result path")
     add("--methods", nargs="+", choices=ALGORITHMS, default=[],
-        help="federated methods of rounds, a figure each; default: all found")  # fmt: skip
-    add("--metric", default="accuracy", help="metric of progress and emd, of which more is better")
-    add("--argument", default="init_lr", help="argument of sensitivity, in which the runs differ")
+        help="federated methods for rounds, a figure each; default: all found")  # fmt: skip
+    add("--metric", default="accuracy", help="metric for progress and emd; the larger, the better")
+    add("--argument", default="init_lr", help="argument for sensitivity, in which the runs differ")
     add("--data", choices=SPLITS, default="train", help="what losses are measured on; the paper's are on train")
-    text = "only warn where runs of one line differ in the version of code or data"
+    text = "only warn if the runs of a line have different versions of code or data"
     parser.group("running").add_flag("--mixed_versions", False, text)
     return parser.parse_args()
 
 
 def main() -> None:
-    """Draw what is asked for and print where it is."""
+    """Draw the figures and print their files."""
     args = parse_args()
     from reports.console import wrapped
     from reports.finished import check_versions
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def rounds(args: Namespace) -> Iterator[Path]:
-    """A figure for each method."""
+    """The loss by round, a figure per method."""
     from reports import sweep_plots
     from reports.curves import read_rounds
 
@@ -52,7 +52,7 @@ def rounds(args: Namespace) -> Iterator[Path]:
 
 
 def sensitivity(args: Namespace) -> Iterator[Path]:
-    """One figure."""
+    """The loss after the last round by the values of an argument."""
     from reports import sweep_plots
     from reports.curves import read_last
 
@@ -62,7 +62,7 @@ def sensitivity(args: Namespace) -> Iterator[Path]:
 
 
 def distributions(args: Namespace) -> Iterator[Path]:
-    """A figure for each task."""
+    """What clients have, a figure per task."""
     from reports import sweep_plots
     from reports.curves import read_dealings
 
@@ -71,7 +71,7 @@ def distributions(args: Namespace) -> Iterator[Path]:
 
 
 def progress(args: Namespace) -> Iterator[Path]:
-    """One figure."""
+    """A metric by round and by batch."""
     from reports.budget_plots import learning_curves
     from reports.budgets import read_progress
 
@@ -80,7 +80,7 @@ def progress(args: Namespace) -> Iterator[Path]:
 
 
 def emd(args: Namespace) -> Iterator[Path]:
-    """One figure."""
+    """A metric after the last round against the split's earth mover's distance."""
     from reports.budget_plots import against_emd
     from reports.budgets import read_progress, relative
 

@@ -1,4 +1,4 @@
-"""Deal any data set to clients: embeddings, labels, users or places in; partition, report and figures out."""
+"""Deal any data set to clients: from embeddings, labels, users or places to a partition, a report and figures."""
 
 from argparse import Namespace
 from dataclasses import replace
@@ -16,18 +16,18 @@ def parse_args() -> Namespace:
     add = parser.group("data").add_argument
     add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are dealt")
     add("--labels", type=Path,
-        help=".npy of a class, user, building … for each image, numbers or text (negative: left out): they are dealt, "
-        "or with --embeddings, --users or --lat_lng only reported")  # fmt: skip
-    add("--users", type=Path, help=".npy of a user for each image, numbers or text: each becomes a client")
+        help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are dealt or, "
+        "with --embeddings, --users or --lat_lng, only reported")  # fmt: skip
+    add("--users", type=Path, help=".npy of each image's user, numbers or text: each user becomes a client")
     add("--lat_lng", type=Path,
-        help=".npy of latitude and longitude for each image, in degrees, NaN for unknown: each cell of the earth's "
+        help=".npy of each image's latitude and longitude in degrees, NaN for unknown: each cell of the earth's "
         "surface becomes a client")  # fmt: skip
     add_partition(parser)
     text = "number of clusters, the K of K-means"
     parser.group("partition").add_argument("--n_clusters", type=POSITIVE_INT, default=16, help=text)
     add = parser.group("partition").add_argument
-    add("--max_cell", type=POSITIVE_INT, default=1000, help="most images of a cell of --lat_lng, before it is divided")
-    add("--min_cell", type=POSITIVE, help="fewest images of a cell of --lat_lng; default: a hundredth of --max_cell")
+    add("--max_cell", type=POSITIVE_INT, default=1000, help="most images in a cell of --lat_lng; others are divided")
+    add("--min_cell", type=POSITIVE, help="fewest images in a cell of --lat_lng; default: a hundredth of --max_cell")
     text = "folder for the partition, report and figures"
     parser.group("output").add_argument("--output_path", type=Path, default=Path("partition"), help=text)
     add_seed(parser)
@@ -37,7 +37,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Make groups of what there is, deal them, and write down who has what and how uneven that is."""
+    """Group the images, deal the groups, and write the partition and how uneven it is."""
     args = parse_args()
     from network.partition.arrays import read_arrays
     from network.partition.dealing import PARTITION_FILE, deal_as_asked

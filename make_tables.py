@@ -1,4 +1,4 @@
-"""Stage 5: tables and figures from the finished runs: what splits cost, and how alike the tasks' clusters are."""
+"""Stage 5: tables and figures of the finished runs: what splits cost, and how similar the tasks' clusters are."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
     add_result_path(parser)
-    parser.group("output").add_argument("--table_path", type=Path, help="default: tables/ in the result path")
+    text = "folder for the tables; default: tables/ in the result path"
+    parser.group("output").add_argument("--table_path", type=Path, help=text)
     add_assignments(parser)
     add_data_path(parser)
-    parser.add_argument("--metric", default="accuracy", help="metric of budgets, of which more must be better")
+    parser.add_argument("--metric", default="accuracy", help="metric for budgets; the larger, the better")
     for unit in ("round", "batch"):
-        text = f"budgets of acc_at_{unit}; default: a fifth, half and all of the longest run's"
+        text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest run's"
         parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
-    parser.group("running").add_flag("--mixed_versions", False, "only warn where versions in one row differ")
+    parser.group("running").add_flag("--mixed_versions", False, "only warn if versions within a row differ")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Write the tables of central models, of metrics, of what splits cost, and of how alike clusters are."""
+    """Write the tables of central models, of metrics, of what splits cost, and of how similar clusters are."""
     args = parse_args()
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
@@ -63,7 +64,7 @@ def main() -> None:
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
         figure = report_similarity(read_clusterings(args.assignment_files_path, images), folder)
-        print(f"how alike clusters are: {figure}")
+        print(f"how similar the tasks' clusters are: {figure}")
     spent = read_costs(args.result_path)
     if not spent.empty:
         write_table(costs_table(spent), folder / "costs")
@@ -76,14 +77,14 @@ def main() -> None:
         comparison, splits, alike = compare(runs), over_iid(runs), equal_skew(runs)
         if not (told := predictors(split_costs(runs))).empty:
             write_table(told, folder / "predictors")
-            print(f"which measure of a partition tells what it costs\n{narrow(told, ['measure'])}\n")
+            print(f"which measure of a partition predicts its cost\n{narrow(told, ['measure'])}\n")
         if not alike.empty:
             write_table(alike, folder / "equal_skew")
             print(f"own data, at equal shares of the target between clients\n{narrow(alike.iloc[:, :-1], ['task'])}\n")
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:
-            splits = splits[~splits["split"].isin(["class", "embedding"])]  # which the comparison tells
+            splits = splits[~splits["split"].isin(["class", "embedding"])]  # the comparison has these
         if not splits.empty:
             print(f"what splits cost over IID\n{narrow(splits, list(splits)[: list(splits).index('seeds')])}\n")
         if not comparison.empty:
@@ -91,7 +92,7 @@ def main() -> None:
 
 
 def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
-    """Write what splits cost, in full and in words, and draw it; in short on the console."""
+    """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
     from datasets.tasks import TASKS
     from reports import sweep_plots
     from reports.console import narrow, wrapped

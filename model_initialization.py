@@ -1,4 +1,4 @@
-"""Stage 2a: make a task's initial model, the common start of the central and the federated trainings."""
+"""Stage 2a: make a task's initial model, from which the central and the federated trainings start."""
 
 from argparse import Namespace
 
@@ -20,8 +20,8 @@ def parse_args() -> Namespace:
     add("--encoder", type=encoder_name, default="tiny",
         help=f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32")  # fmt: skip
     add("--decoder", choices=DECODERS, help="what makes the output; default: the encoder's own, mostly taskonomy")
-    add("--bottleneck", type=POSITIVE_INT, help="linear: numbers in a layer before the classes; default: no such layer")
-    add("--image_size", type=POSITIVE_INT, help="pixels of a side; default: the encoder's, mostly 224")
+    add("--bottleneck", type=POSITIVE_INT, help="linear: width of a layer before the classes; default: no such layer")
+    add("--image_size", type=POSITIVE_INT, help="side of the image in pixels; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")

@@ -1,6 +1,6 @@
-"""Run a grid of federations, with the central models that they need: several at once, and only what is not done yet.
+"""Run a grid of federations and the central models that they need: several at once, and only what is not done yet.
 
-Arguments that are not listed here are those of test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
+Arguments that are not listed here are passed to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
 """
 
 import os
@@ -15,7 +15,7 @@ PARTS = ("selection", "clusters", "federated")
 
 
 def parse_args() -> tuple[Namespace, list[str]]:
-    """The command line, and what of it are arguments of test_fed.py."""
+    """The command line, and those of its words that are for test_fed.py."""
     from datasets.tasks import TASKS
     from models.features import features_kind
     from network.algorithms import ALGORITHMS
@@ -37,26 +37,26 @@ def parse_args() -> tuple[Namespace, list[str]]:
         help="seeds of models, clusters and runs")  # fmt: skip
     add("--n_clusters", nargs="+", type=POSITIVE_INT, default=[16], help="numbers of clusters, each a K of K-means")
     add("--features", nargs="+", type=features_kind, default=["model"],
-        help="what embedding-based splits have clusters of, --features of extract_embeddings.py")  # fmt: skip
+        help="features whose clusters embedding-based splits deal, --features of extract_embeddings.py")  # fmt: skip
     add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE",
         help="further arguments of model_initialization.py")  # fmt: skip
     add = data.add_argument
     add("--data_path", type=Path, required=True, help="data folder: Taskonomy's layout, or another source's table")
     add("--client_file_name", default="rooms.csv",
-        help="csv of the buildings, in the data folder; without it the table there stays")  # fmt: skip
+        help="csv of the buildings, in the data folder; without this file the table there is kept")  # fmt: skip
     add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="how many buildings, the first of the csv")
     text = "folder for models and run directories"
     parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
     add = running.add_argument
     add("--until", choices=PARTS, default="federated", help="the last part to run")
     add("--jobs", type=POSITIVE_INT, help="processes at once; default: one per GPU of --gpus, or one per core")
-    add("--gpus", nargs="+", help="GPUs that jobs are spread over, e.g. 0 1 2 3")
-    running.add_flag("--test_mode", False, "trainings of seconds, to see that everything works")
+    add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
+    running.add_flag("--test_mode", False, "very short trainings, to see that everything works")
     return parser.parse_known_args()
 
 
 def main() -> None:
-    """Select the images, then run what the grid asks for; exit code 1 if a job failed."""
+    """Select the images, then run the grid; exit code 1 if a job failed."""
     args, further = parse_args()
     from sweeps import work
     from sweeps.grid import Grid, read_axes
@@ -71,7 +71,7 @@ def main() -> None:
         runner.ask(work.declared_arguments),
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
-    # Every time: only the first stage sees what has been added to a data folder.
+    # Always run: only the first stage sees what has been added to a data folder.
     selection = grid.selection(args.client_file_name, args.taskonomy_clients_to_include)
     runner.ask(work.select, selection, args.data_path / args.client_file_name)
     if args.until == "selection":
@@ -79,7 +79,7 @@ def main() -> None:
     grid.hold_settings()
     outcome = runner.run(jobs, args.type)
     counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"
-    print(f"{len(jobs)} jobs: {counts}, {len(outcome.left_out)} left out because of these")
+    print(f"{len(jobs)} jobs: {counts}, {len(outcome.left_out)} not run because they need a failed one")
     sys.exit(1 if outcome.failed else 0)
 
 

@@ -37,16 +37,14 @@ def parse_args() -> Namespace:
     )
     add = partition.add_argument
     add("--type", type=split_type, default="embedding_based",
-        help="what is dealt: embedding_based, class_based, object_based (what boxes hold), <column>_based for natural "
+        help="what is dealt: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
         "groups, or iid")  # fmt: skip
     add_partition(parser)
-    add("--partition_file", type=Path, help="take this saved partition: a run's partition.json or its folder")
+    add("--partition_file", type=Path, help="use this saved partition: a run's partition.json or its folder")
     add_assignments(parser)
     clusters = parser.group("clusters")
-    clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters that there must be")
-    clusters.add_argument(
-        "--features", type=features_kind, help="what the clusters must be of; default: whatever they are of"
-    )
+    clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
+    clusters.add_argument("--features", type=features_kind, help="features that the clusters must be of; default: any")
     add_federation(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add_arguments_of(parser.group("method"), ALGORITHMS)
@@ -62,7 +60,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Partition, report how uneven the partition is, train, and draw the result."""
+    """Deal the images, report how uneven the partition is, train, and draw the result."""
     args = parse_args()
     from datasets.task_data import TaskData
     from models.threads import set_threads

@@ -27,7 +27,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Train, and measure the best model on the held-out images next to the trivial predictor."""
+    """Train, and measure the best model on the held-out images beside the trivial predictor."""
     args = parse_args()
     from datasets.table import classes_for
     from datasets.task_data import TaskData
@@ -51,7 +51,7 @@ def main() -> None:
         classes = classes_for(args.task, args.data_path, args.result_path)
         config = ModelConfig(args.task, use_cbam=args.use_cbam, classes=classes)
         made = make_initial_model(start, config, args.rand_seed)
-        print(f"made the default initial model, because there is none yet: {made}")
+        print(f"made the default initial model, because there was none: {made}")
     model = load_model(start, args.task, "model_initialization.py")
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(asdict(model.config))  # so that args.json says what was trained
@@ -64,7 +64,7 @@ def main() -> None:
     training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
     trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
     made_with = provenance(args, data.version, [start])
-    with locked(last.with_suffix(".lock"), f"another training writes {last}; see --checkpoint_path"):
+    with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):
         if args.resume_training:
             training.resume()
         run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)

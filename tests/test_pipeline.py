@@ -81,7 +81,7 @@ def test_central_training_makes_the_initial_model_where_there_is_none(
         run_here(f"model_initialization.py --task normal {more} --init_model_dir alone")
         [line] = [line for line in printed.splitlines() if "initial model" in line]
         made = capsys.readouterr().out.strip().replace("alone/", "made/" if options else "initial_models/")
-        assert line == f"made the default initial model, because there is none yet: {made}"
+        assert line == f"made the default initial model, because there was none: {made}"
         folder, name = made.split(" in ")[1].split("/")
         assert (tmp_path / folder / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
 
