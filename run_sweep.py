@@ -76,6 +76,7 @@ def main() -> None:
     runner.ask(work.select, selection, args.data_path / args.client_file_name)
     if args.until == "selection":
         return
+    runner.ask(work.check_tasks, args.tasks, args.data_path)
     grid.hold_settings()
     outcome = runner.run(jobs, args.type)
     counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"

@@ -145,6 +145,11 @@ class Table:
             )
         return self.files[domain]
 
+    def serves(self, task: Task) -> bool:
+        """Whether the table has the targets of a task: its files, and where it is categorical, its classes."""
+        has_files = task.encoding is None or task.encoding.files in self.files
+        return has_files and (not task.categorical or task.labelled_by in self.about.classes)
+
     def class_set(self, task: Task) -> ClassSet:
         """The classes of a categorical task; UserError where the table has none for it."""
         if task.labelled_by not in self.about.classes:

@@ -53,6 +53,19 @@ def select(command: Command, buildings: Path) -> None:
         print(f"{buildings.parent}: using the images that {STAGE} --source {source} has found")
 
 
+def check_tasks(tasks: Sequence[str], data_path: Path) -> None:
+    """UserError where the table of images in a data folder has no targets of one of these tasks."""
+    from datasets.table import TABLE_FILE, read_table
+    from datasets.tasks import TASKS
+
+    table = read_table(data_path)
+    if lacking := [task for task in tasks if not table.serves(TASKS[task])]:
+        served = ", ".join(name for name, task in TASKS.items() if table.serves(task))
+        raise UserError(
+            f"{data_path / TABLE_FILE} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}"
+        )
+
+
 def declared_arguments() -> dict[str, dict[str, list[str]]]:
     """The arguments that each method and each partition rule reads, under "method" and "partition"."""
     # Imported here and below, to spare the runner's own process these seconds.

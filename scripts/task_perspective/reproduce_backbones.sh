@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether splits cost the same with other encoders: the comparison for each of them, and one table of all.
 # BACKBONES, from the environment, are values of --encoder.   [--scale builtin|paper]
-TASKS=${TASKS:-depth_euclidean normal class_scene} METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
+usual_tasks="depth_euclidean normal class_scene" METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
 SEEDS=${SEEDS:-0 1 2}
 source "$(dirname "${BASH_SOURCE[0]}")/scale.sh" "$@"
 if [ "$scale" = builtin ]; then

@@ -6,7 +6,8 @@
 #
 # From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS; VIEWS_PER_BUILDING of the built-in rooms; JOBS and
 # GPUS (as run_sweep.py takes them); and DATA_PATH, the folder of Taskonomy at the paper's scale. A script sets those of
-# which it has defaults of its own.
+# which it has defaults of its own. Its tasks are `usual_tasks`: of a folder, those of them that it has the targets of, or
+# where none of these is dense, the tasks of its own labels.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -39,7 +40,9 @@ elif [ -z "$given" ] && [ "$scale" = builtin ]; then
     python -m datasets.rooms.make --data_path "$data" ${views:+--views_per_building "$views"} \
         ${mode:+--n_buildings 2 --views_per_building 60 --image_size 32}
 fi
-TASKS=${TASKS:-depth_euclidean normal reshading keypoints3d edge_texture segment_semantic class_scene}
+usual_tasks=${usual_tasks:-depth_euclidean normal reshading keypoints3d edge_texture segment_semantic class_scene}
+if [ -n "$given" ] && [ -z "${TASKS:-}" ]; then usual_tasks=$(python -m sweeps.served "$data" $usual_tasks); fi
+TASKS=${TASKS:-$usual_tasks}
 METHODS=${METHODS:-fedavg fedprox scaffold fedrep fedamp ditto}
 SEEDS=${SEEDS:-0 1 2 3 4} N_CLUSTERS=${N_CLUSTERS:-16}
 

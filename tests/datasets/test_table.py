@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.table import ABOUT_FILE, LEFT_OUT_FILE, TABLE_FILE, About, Found, make_table, read_table, write_table
-from datasets.tasks import CLASS, MASK, ClassSet, get_task
+from datasets.tasks import CLASS, MASK, TASKS, ClassSet, get_task
 from utils.errors import UserError
 
 AGAIN = r"run extract_datapoints_for_experiments\.py again"
@@ -74,6 +74,13 @@ def test_classes_are_those_of_the_column_that_labels_a_task(written: Path) -> No
         table.class_set(get_task("segment_semantic"))
     with pytest.raises(UserError, match=f"{TABLE_FILE} has no files of normal, only of rgb, mask; {AGAIN}"):
         table.cells("normal")
+
+
+def test_a_table_serves_the_tasks_whose_files_and_classes_it_has(written: Path) -> None:
+    table = read_table(written)  # with masks, classes, and neither depth nor boxes
+    assert [name for name, task in TASKS.items() if table.serves(task)] == [
+        "segmentation", "class_scene", "classification"
+    ]  # fmt: skip
 
 
 def test_without_groups_and_classes_each_image_is_a_unit(tmp_path: Path) -> None:
