@@ -80,7 +80,7 @@ def main() -> None:
     grid.hold_settings()
     outcome = runner.run(jobs, args.type)
     counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"
-    print(f"{len(jobs)} jobs: {counts}, {len(outcome.left_out)} not run because they need a failed one")
+    print(f"{len(jobs)} jobs: {counts}, {len(outcome.left_out)} left out because of these")
     sys.exit(1 if outcome.failed else 0)
 
 

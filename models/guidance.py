@@ -325,7 +325,7 @@ def read_guidance(folder: Path, table: Table, shortened: bool) -> Guidance:
         if not fits or not isinstance(guidance.settings.features, str):
             raise ValueError("its files do not belong together")
     except (OSError, ValueError, EOFError, KeyError, TypeError, IndexError) as error:
-        raise UserError(f"{folder / ABOUT}: no readable guidance ({error}); run {STAGE} again") from error
+        raise UserError(f"{folder / ABOUT}: not readable guidance ({error}); run {STAGE} again") from error
     if made_for != table.fingerprint:
         raise UserError(f"{folder}: made for other images than those of {table.data_path}; run {STAGE} again")
     if few is not None and not shortened:

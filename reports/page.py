@@ -153,7 +153,7 @@ def _table_part(path: Path, result_path: Path) -> Part:
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no readable table ({error}); run make_tables.py again") from error
+        raise UserError(f"{path}: not a readable table ({error}); run make_tables.py again") from error
     kind = _kind(path)
     title = path.relative_to(result_path / "tables").stem
     return Part(title, _id("table", title), _TABLES[kind] if kind else "", _columns(table), table.to_numpy().tolist())
@@ -175,7 +175,7 @@ def _sentences(result_path: Path) -> list[str]:
     try:
         return sentences(pd.read_csv(path))
     except (OSError, ValueError, KeyError) as error:  # an older version had other columns
-        raise UserError(f"{path}: no readable verdicts ({error}); run make_tables.py again") from error
+        raise UserError(f"{path}: not readable verdicts ({error}); run make_tables.py again") from error
 
 
 def _figure_parts(result_path: Path) -> Iterator[Part]:
@@ -231,7 +231,7 @@ def _figure(path: Path, caption: str, width: int | None) -> Figure:
                 small.save(buffer, "WEBP", quality=80)
                 content, kind, size = buffer.getvalue(), "webp", small.size
     except OSError as error:
-        raise UserError(f"{path}: no readable picture ({error}); remove it or make it again") from error
+        raise UserError(f"{path}: not a readable picture ({error}); remove it or make it again") from error
     return Figure(f"data:image/{kind};base64,{base64.b64encode(content).decode()}", *size, caption)
 
 

@@ -98,7 +98,7 @@ def argument_words(path: Path, within: tuple[Path, ...] = ()) -> list[str]:
             words += shlex.split(line, comments=True)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{path}: no readable file of arguments ({reason})") from error
+        raise UserError(f"{path}: not a readable file of arguments ({reason})") from error
     if path.resolve() in within:
         raise UserError(f"{path}: this file of arguments names itself, directly or by way of others; take that out")
     return list(_expanded(words, (*within, path.resolve())))

@@ -197,7 +197,7 @@ def load_checkpoint(
             state = json.loads(file.metadata()["state"])
             return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: no readable checkpoint ({error}); {remedy}") from error
+        raise UserError(f"{path}: not a readable checkpoint ({error}); {remedy}") from error
 
 
 def load_newest(

@@ -78,7 +78,7 @@ def _read(path: Path, what: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: no readable .npy file ({error}); see --{what}") from error
+        raise UserError(f"{path}: not a readable .npy file ({error}); see --{what}") from error
 
 
 def read_labels(path: Path, what: str = "labels") -> np.ndarray:

@@ -104,7 +104,7 @@ def read_partition(path: Path) -> Partition:
         same = client_of.shape == groups.shape and partition.sizes.tolist() == sizes
         same = same and sums == [digest(groups), digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file}: no readable partition ({error}); make it again with {made_by}") from error
+        raise UserError(f"{file}: not a readable partition ({error}); make it again with {made_by}") from error
     if not same:
         raise UserError(f"{file} and the arrays beside it do not belong together; make it again with {made_by}")
     return partition

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How alike the clusters of the tasks are to each other and to the scene classes.   [--scale builtin|paper]
+# How similar the clusters of the tasks are to each other and to the scene classes.   [--scale builtin|paper]
 SEEDS=${SEEDS:-0}
 source "$(dirname "${BASH_SOURCE[0]}")/scale.sh" "$@"
 sweep --until clusters

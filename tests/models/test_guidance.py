@@ -194,7 +194,7 @@ def test_what_does_not_fit_is_refused(made: Path, table: Table, tmp_path: Path) 
     for name, content in (("features.npy", b"no array"), ("guidance.json", b'{"sizes": [1]}'), ("positive.npy", b"")):
         folder = Path(shutil.copytree(made, tmp_path / name))
         (folder / name).write_bytes(content)
-        with pytest.raises(UserError, match="no readable guidance"):
+        with pytest.raises(UserError, match="not readable guidance"):
             read_guidance(folder, table, shortened=True)
 
 

@@ -173,7 +173,7 @@ def test_resuming_with_other_arguments_is_refused(
 
 
 def test_resuming_without_a_checkpoint_is_refused(trainer: Trainer) -> None:
-    with pytest.raises(UserError, match="no readable checkpoint"):
+    with pytest.raises(UserError, match="not a readable checkpoint"):
         trainer("a").resume()
 
 

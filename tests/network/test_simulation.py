@@ -541,7 +541,7 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(
     resumed = federation("ditto", tmp_path / "whole")
     capsys.readouterr()
     if broken == "both":
-        with pytest.raises(UserError, match=r"last\.safetensors: no readable checkpoint"):
+        with pytest.raises(UserError, match=r"last\.safetensors: not a readable checkpoint"):
             resumed.resume()
         return
     resumed.resume()

@@ -173,7 +173,7 @@ def test_empty_and_broken_folders_are_named(results: Path, tmp_path: Path) -> No
     with pytest.raises(UserError, match="has no run"):
         report_page(tmp_path / "nothing")
     (results / "tables/comparison.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"comparison\.png: no readable picture"):
+    with pytest.raises(UserError, match=r"comparison\.png: not a readable picture"):
         report_page(results)
 
 

@@ -70,7 +70,7 @@ def test_unreadable_argument_file_is_an_error(
     path = tmp_path / "depth.args"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=re.escape(f"{path}: no readable file of arguments (") + f".*{reason}"):
+    with pytest.raises(UserError, match=re.escape(f"{path}: not a readable file of arguments (") + f".*{reason}"):
         parser.parse_args([f"@{path}"])
 
 

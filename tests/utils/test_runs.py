@@ -172,14 +172,14 @@ def test_missing_or_truncated_checkpoint_is_an_error(tmp_path: Path, length: int
     if length is not None:
         save_checkpoint(path, {"a": torch.zeros(100)}, {"round": 1})
         path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(UserError, match=r"last\.safetensors: no readable checkpoint"):
+    with pytest.raises(UserError, match=r"last\.safetensors: not a readable checkpoint"):
         load_checkpoint(path)
 
 
 @pytest.mark.parametrize("metadata", [None, {"config": "{}"}, {"state": "{"}])
 def test_file_without_a_state_is_no_checkpoint(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors", metadata=metadata)
-    with pytest.raises(UserError, match="no readable checkpoint"):
+    with pytest.raises(UserError, match="not a readable checkpoint"):
         load_checkpoint(tmp_path / "model.safetensors")
 
 

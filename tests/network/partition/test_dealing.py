@@ -77,15 +77,15 @@ def overwrite(path: Path, array: np.ndarray) -> None:
     ("harm", "text"),
     [
         (lambda folder: (folder / "partition.json").unlink(), "is missing; run"),
-        (lambda folder: (folder / "partition.npy").unlink(), "no readable partition"),
-        (lambda folder: (folder / "groups.npy").write_text("no array"), "no readable partition"),
-        (lambda folder: (folder / "partition.json").write_text("[]"), "no readable partition"),
+        (lambda folder: (folder / "partition.npy").unlink(), "not a readable partition"),
+        (lambda folder: (folder / "groups.npy").write_text("no array"), "not a readable partition"),
+        (lambda folder: (folder / "partition.json").write_text("[]"), "not a readable partition"),
         (lambda folder: (folder / "partition.json").write_text("{"), "cannot be read"),
         (lambda folder: overwrite(folder / "groups.npy", GROUPS[::-1]), "do not belong together"),
         (lambda folder: overwrite(folder / "partition.npy", np.zeros(90, np.int32)), "do not belong together"),
         (lambda folder: overwrite(folder / "partition.npy", np.zeros(9, np.int32)), "do not belong together"),
         (lambda folder: overwrite(folder / "partition.npy", np.full(90, 4, np.int32)), "do not belong together"),
-        (lambda folder: overwrite(folder / "partition.npy", np.full(90, "a")), "no readable partition"),
+        (lambda folder: overwrite(folder / "partition.npy", np.full(90, "a")), "not a readable partition"),
     ],
 )
 def test_what_is_broken_gets_a_clear_line(saved: Path, harm: object, text: str) -> None:
