@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.finished import finished_runs
 from reports.statistics import with_spread
-from reports.tables import differing
+from reports.tables import as_text, differing
 from utils.runs import ASIDE, SPLITS
 
 # (data, whose models) -> the columns of a federated run's last round with the values.
@@ -96,6 +96,6 @@ def _row(
     others: bool = False,
 ) -> dict[str, Any]:
     said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
-    further = {f"{_ARGUMENT}{name}": str(value) for name, value in args.items() if others and name not in said}
+    further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if others and name not in said}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
     return {**row, "seed": args["rand_seed"], **further, **values}

@@ -85,7 +85,7 @@ def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple
         return
     table = pd.DataFrame(runs)
     varying = differing(table, [name for name in table if name not in {*keys, *measured, "rand_seed"}], keys)
-    table = table.assign(**table[varying].map(str))
+    table = table.assign(**table[varying].map(as_text))
     for values, part in table.groupby([*keys, *varying], sort=False):
         yield dict(zip([*keys, *varying], values, strict=True)), part
 
@@ -174,7 +174,7 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
     varying = differing(runs[~is_iid], arguments, _SETTING[:2])
     of_all = differing(runs, [name for name in arguments if name not in _NOT_IID], _SETTING[:2])
     varying = [name for name in arguments if name in {*varying, *of_all}]
-    runs = runs.assign(**runs[varying].map(str))
+    runs = runs.assign(**runs[varying].map(as_text))
     for key, part in runs[~is_iid].groupby([*by, *varying], sort=True, dropna=False):
         fixed = dict(zip([*by, *varying], key, strict=True))
         shared = [name for name in fixed if name not in _NOT_IID]
@@ -207,6 +207,14 @@ def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str
     # As text, because nan (an argument that was not given) does not equal itself.
     values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
     return [name for name in arguments if (values[name] > 1).any()]
+
+
+def as_text(value: Any) -> str:
+    """An argument in a table; nothing where it was not given, as that of a partition rule by the runs of another."""
+    if value is None or value != value:  # nan, of a run that has no such argument
+        return ""
+    whole = isinstance(value, float) and value.is_integer()  # also of whole numbers in a column that has gaps
+    return f"{value:.0f}" if whole else str(value)
 
 
 def _measured(column: str) -> bool:

@@ -233,6 +233,22 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
     assert rows[-1]["over IID, %"] == "+100.0 ± 0.0"
 
 
+@pytest.mark.parametrize("absent", [{}, {"shards_per_client": None}])
+def test_an_argument_of_one_rule_is_blank_in_rows_of_another(
+    tmp_path: Path, write_run: Write, absent: dict[str, None]
+) -> None:
+    write_run("iid", 1.0, partition="paper", **absent)
+    for loss, rule in ((2.0, {"partition": "paper", **absent}), (3.0, {"partition": "shards", "shards_per_client": 2})):
+        for kind in ("class_based", "embedding_based"):
+            write_run(kind, loss, **rule)
+    runs = read_runs(tmp_path)
+    costs = over_iid(runs).drop_duplicates(["split", "partition"])
+    assert costs[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]] * 2
+    own = table_of(tmp_path).drop_duplicates("partition")
+    assert own[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]]
+    assert own["class over IID, %"].tolist() == ["+100.0", "+200.0"]  # the IID run serves both
+
+
 def test_tables_need_no_class_split(
     tmp_path: Path, write_run: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
