@@ -46,7 +46,7 @@ def read_arrays(args: Namespace) -> Arrays:
     if len(others := [name for name in given if name != "labels"]) > 1:
         raise UserError(f"--{' and --'.join(others)} cannot both be dealt; omit one")
     labels = None if args.labels is None else read_labels(args.labels)
-    origin: dict[str, Any] = {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}
+    origin: dict[str, Any] = {}
     projection, shown = None, {} if labels is None else {"label": labels}
     if given[0] == "embeddings":
         from models.embeddings import cluster_rows
@@ -65,6 +65,7 @@ def read_arrays(args: Namespace) -> Arrays:
     if given[0] in _WHOLE:
         args.partition, args.n_clients = "natural", None
     described = labels if labels is not None and given[0] in _WHOLE else groups
+    origin |= {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}  # last: they can be read
     return Arrays(groups, labels, projection, described, shown, origin)
 
 
