@@ -242,7 +242,8 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     tasks, splits = in_order(table["task"]), [name for name in IMAGES if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
     height = max(1.5, 0.34 * len(settings) + 0.5)
-    figure = Figure((2.1 * len(tasks) + 2.4, height * len(splits) + 1.0), layout="constrained")
+    width = max(2.1 * len(tasks) + 2.4, 6.6)  # what title and legend take
+    figure = Figure((width, height * len(splits) + 1.0), layout="constrained")
     axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True, sharex="row")
     for row, split in enumerate(splits):
         seen = [0.0]

@@ -284,3 +284,16 @@ def test_comparison(tmp_path: Path, tasks: list[str], alphas: list[float], with_
         for task in tasks for alpha in alphas for split in ("train", "test")
     ]  # fmt: skip
     check_figure(path, sweep_plots.comparison(pd.DataFrame(rows), path))
+
+
+def test_comparison_of_one_task_has_room_for_its_title_and_legend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(sweep_plots, "save", lambda figure, path: drawn.append(figure) or path)
+    losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
+    row = {"task": "classification", "method": "fedavg", "alpha": 0.1, "split": "train"} | losses
+    sweep_plots.comparison(pd.DataFrame([row]), tmp_path / "comparison.png")
+    FigureCanvasAgg(drawn[0]).draw()
+    for part in (*drawn[0].texts, *drawn[0].legends):
+        assert part.get_window_extent().x0 >= 0 and part.get_window_extent().x1 <= drawn[0].bbox.x1
