@@ -49,9 +49,9 @@ class Guide:
     def contrast(self, kind: str, groups: np.ndarray) -> None:
         """Set the vectors to choose among; UserError where there are none.
 
-        "texts" are the image's vectors, one for each text. "classes" and "groups" are the mean vectors of the images of
-        each class or group (`groups` (N,), -1 for none), over all clients, who would send sums and counts. These need
-        no texts, so any network can be the teacher.
+        "texts" are the image's vectors, one for each text. "classes" and "groups" are the means of the own vectors of
+        each class's or group's images (`groups` (N,), -1 for none) over all clients, who would send sums and counts.
+        These need no texts, so any network can be the teacher.
         """
         labels = self.data.labels.cpu().numpy()
         chosen = {"texts": self.kept.positive, "classes": labels, "groups": groups}[kind]
