@@ -81,8 +81,9 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
     """Shares of the variance of the training images' targets, in a grid of 8 by 8 cells, that groups explain.
 
     The groups are the `clusters` (N,), the table's classes where it has any, and K-means clusters of these targets
-    themselves, as many: the ceiling. It is computed on training images, so a model that has memorised their targets
-    reaches it as well. If there are more than 10,000 images, that many evenly spaced ones are used.
+    themselves, as many (or as there are different targets): the ceiling. It is computed on training images, so a model
+    that has memorised their targets reaches it as well. If there are more than 10,000 images, that many evenly spaced
+    ones are used.
     """
     from models.embeddings import fit_kmeans  # scikit-learn is slow to import, and federations do not need it
 
@@ -92,7 +93,8 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
     labels = data.table.labels[images]
     if (labels >= 0).any():
         found[CLASSES] = share_explained(targets, labels)
-    return found | {CEILING: share_explained(targets, fit_kmeans(targets, n_clusters, seed).labels_)}
+    most = min(n_clusters, len(np.unique(targets, axis=0)))
+    return found | {CEILING: share_explained(targets, fit_kmeans(targets, most, seed).labels_)}
 
 
 def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:

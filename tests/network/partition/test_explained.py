@@ -77,3 +77,10 @@ def test_clusters_stand_between_chance_and_the_ceiling(
     assert "less than half of what is possible" in capsys.readouterr().out
     report_explained(data, found | {"clusters": found["ceiling"]}, tmp_path)
     assert "less than half" not in capsys.readouterr().out and (tmp_path / "target_explained.png").stat().st_size
+
+
+@pytest.mark.filterwarnings("error")
+def test_fewer_kinds_of_targets_than_clusters_are_the_ceiling_themselves(table: Table) -> None:
+    data = TaskData(table, table.bind(get_task("class_scene")), 16, torch.device("cpu"))
+    found = target_explained(data, np.zeros(len(data), np.int64), len(np.unique(data.table.labels[data.train])) + 3, 0)
+    assert found["ceiling"] == pytest.approx(1.0)
