@@ -265,7 +265,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     figure.suptitle(f"Increase of the loss over the IID split, mean over {n_seeds} seed{'s' * (n_seeds > 1)}")
     handles: list[Artist] = [Patch(color=colour, label=f"{kind}-based split") for kind, colour in COLOURS.items()]
     handles += [
-        Line2D([], [], color="black", ls="", marker=".", label="a seed"),
+        Line2D([], [], color="black", ls="", marker=".", label="one seed"),
         Line2D([], [], color="black", marker="|", ms=8, label=_INTERVAL),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
