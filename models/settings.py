@@ -11,6 +11,9 @@ from utils.args import POSITIVE, POSITIVE_INT, number
 from utils.arguments import Argument
 from utils.settings import setting, settings_of
 
+BATCH_SIZE = Argument(16, "images per step", POSITIVE_INT)
+INIT_LR = Argument(0.1, "initial learning rate", POSITIVE)
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -18,8 +21,8 @@ class TrainSettings:
 
     rand_seed: int
     n_epochs: int = setting(Argument(100, "number of epochs in all", POSITIVE_INT))
-    batch_size: int = setting(Argument(16, "images per step", POSITIVE_INT))
-    init_lr: float = setting(Argument(0.1, "initial learning rate", POSITIVE))
+    batch_size: int = setting(BATCH_SIZE)
+    init_lr: float = setting(INIT_LR)
     lr_schedule: str = setting(
         Argument(
             "plateau",

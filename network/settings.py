@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from datasets.augmentation import AUGMENT
 from models.parts import ENCODER_LR_FACTOR, TRAIN
+from models.settings import BATCH_SIZE, INIT_LR
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
-from utils.args import POSITIVE, POSITIVE_INT, Parser, number, number_or_auto
+from utils.args import POSITIVE_INT, Parser, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, Argument
 from utils.errors import UserError
 from utils.settings import add_settings, setting, settings_of
@@ -35,8 +36,8 @@ class LocalSettings:
             number_or_auto,
         )
     )
-    batch_size: int = setting(Argument(16, "images per step", POSITIVE_INT))
-    init_lr: float = setting(Argument(0.1, "initial learning rate", POSITIVE))
+    batch_size: int = setting(BATCH_SIZE)
+    init_lr: float = setting(INIT_LR)
     momentum: float = setting(
         Argument(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
     )
