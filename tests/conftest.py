@@ -37,10 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """The handlers of signals are put back: scripts that run in this process leave theirs behind."""
-    handlers = {number: signal.getsignal(number) for number in interrupt.SIGNALS}
+def signals_and_arguments() -> Iterator[None]:
+    """The handlers of signals and the arguments are put back: scripts that run in this process leave theirs behind."""
+    handlers, arguments = {number: signal.getsignal(number) for number in interrupt.SIGNALS}, sys.argv
     yield
+    sys.argv = arguments
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

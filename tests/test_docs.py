@@ -188,6 +188,7 @@ def test_options_named_in_pages_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Parsed
 
     monkeypatch.setattr(Parser, "parse_known_args", note_and_stop)
+    monkeypatch.setattr("sys.argv", ["no_arguments"])  # those of the tests are not for the scripts
     for path in SCRIPTS:
         script = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         with pytest.raises(Parsed):

@@ -10,6 +10,7 @@ among them, import such packages for types alone, or in the function that comput
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import shlex
 import sys
@@ -75,6 +76,15 @@ class Parser(_Flags, argparse.ArgumentParser):
     def group(self, title: str) -> Group:
         """The arguments under a heading, one of `_HEADINGS`."""
         return self._headings[title]
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As argparse's, but a misspelt argument is named first, before a required one that it leaves missing."""
+        words = list(_expanded(sys.argv[1:] if args is None else args))
+        known = self._option_string_actions
+        for name in (word.partition("=")[0] for word in words if word.startswith("--")):
+            if name not in known and (similar := difflib.get_close_matches(name, known, n=1, cutoff=0.75)):
+                self.error(f"unrecognized arguments: {name}, did you mean {similar[0]}?")
+        return super().parse_args(words, namespace)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

@@ -127,6 +127,15 @@ def test_unknown_and_abbreviated_arguments_are_refused_in_one_line(parser: Parse
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("given", ["--taks depth", "--taks=depth", "@file"])
+def test_misspelt_argument_is_named_before_the_required_one_is_missed(given: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("--taks depth")
+    parser = Parser("A stage")
+    parser.add_argument("--task", required=True)
+    with pytest.raises(UserError, match=r"^unrecognized arguments: --taks, did you mean --task\? "):
+        parser.parse_args(given.replace("@", f"@{tmp_path}/").split())
+
+
 def test_shared_arguments_have_the_published_defaults() -> None:
     parser = Parser("A stage")
     add_data(parser)
