@@ -49,9 +49,9 @@ def report_partition(
     if not any(map(len, held_out)):
         print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
     if draw:
-        groups, name = described_by(partition, kind, data.table)
+        groups, name, names = described_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
-        partition_plots.distribution(counts, title, name, run.figures / "distribution.png")
+        partition_plots.distribution(counts, title, name, run.figures / "distribution.png", names)
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,48 +22,59 @@ _MOST_BARS, _MOST_COLOURS = 40, 24
 _COLUMNS, _ROWS = 800, 400
 # The most clients and groups of a heat map: a hundred thousand clients would not fit into memory.
 _CLIENTS, _GROUPS = 5000, 1000
+_LONGEST = 20  # characters of a group's name
 
 
-def distribution(counts: csr_array | np.ndarray, title: str, legend: str, path: Path) -> Path:
+def distribution(
+    counts: csr_array | np.ndarray, title: str, legend: str, path: Path, names: Sequence[str] = ()
+) -> Path:
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
 
-    Of more than 5,000 clients an evenly spaced choice is shown, and of more than 1,000 groups the largest.
+    `legend` is what a group is called; groups beyond `names` are shown by their numbers. Of more than 5,000 clients an
+    evenly spaced choice is shown, and of more than 1,000 groups the largest.
     """
     n_clients, n_groups = counts.shape
     if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:
-        return save(_bars(_dense(counts), title, legend), path)
+        return save(_bars(_dense(counts), title, legend, names), path)
     if n_groups > _GROUPS:
         counts = counts[:, np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])]
     if n_clients > _CLIENTS:
         counts = counts[np.linspace(0, n_clients - 1, _CLIENTS).astype(int)]
         title = f"{title} ({_CLIENTS:,} of {n_clients:,} clients)"
-    return save(_heat_map(_dense(counts), title, legend), path)
+    return save(_heat_map(_dense(counts), title, legend, names), path)
 
 
 def _dense(counts: csr_array | np.ndarray) -> np.ndarray:
     return counts if isinstance(counts, np.ndarray) else counts.toarray()
 
 
-def _bars(counts: np.ndarray, title: str, legend: str) -> Figure:
-    figure = Figure((min(12.0, 4 + 0.25 * len(counts)), 4.2), layout="constrained")
+def _named(groups: Iterable[int], names: Sequence[str]) -> list[str]:
+    """The groups' names, shortened, or their numbers."""
+    return [names[group].replace("_", " ")[:_LONGEST] if group < len(names) else str(group) for group in groups]
+
+
+def _bars(counts: np.ndarray, title: str, legend: str, names: Sequence[str]) -> Figure:
+    figure = Figure((min(12.0, max(6.5, 4 + 0.25 * len(counts))), 4.2), layout="constrained")
+    figure.suptitle(title)
     axes = figure.subplots()
-    stack(axes, counts)
-    axes.set(xlabel="client", ylabel="images", title=title)
+    stack(axes, counts, _named(range(counts.shape[1]), names))
+    axes.set(xlabel="client", ylabel="images")
     axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
-    figure.legend(loc="outside right upper", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 16))
+    figure.legend(loc="outside right center", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 12))
     return figure
 
 
-def stack(axes: Any, counts: np.ndarray) -> None:
-    """A stacked bar per client of the images that it has of each group, a colour per group, on axes."""
+def stack(axes: Any, counts: np.ndarray, labels: Sequence[str] | None = None) -> None:
+    """A stacked bar per client of the images that it has of each group, a colour and label per group, on axes."""
     bottom = np.zeros(len(counts))
     for group, colour in enumerate(palette(counts.shape[1])):
-        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=group)
+        label = labels[group] if labels else None
+        axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=label)
         bottom += counts[:, group]
     axes.set(xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.04 * bottom.max()))
 
 
-def _heat_map(counts: np.ndarray, title: str, legend: str) -> Figure:
+def _heat_map(counts: np.ndarray, title: str, legend: str, names: Sequence[str]) -> Figure:
     """Shares of groups within clients, under the clients' sizes.
 
     Groups stand in order of size, the largest first; clients in order of their largest group, and within it of how
@@ -87,7 +98,7 @@ def _heat_map(counts: np.ndarray, title: str, legend: str) -> Figure:
     )  # fmt: skip
     below.set(xlabel=f"{len(sizes)} clients, by their largest {legend}", ylabel=f"{legend}, largest first")
     if len(groups) <= _MOST_COLOURS:
-        below.set_yticks(range(len(groups)), groups, fontsize="small")
+        below.set_yticks(range(len(groups)), _named(groups, names), fontsize="small")
     figure.colorbar(image, ax=below, label="share of the client's images", ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
     return figure
 

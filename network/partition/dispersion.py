@@ -111,7 +111,7 @@ def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: 
     """
     client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(args.task, data.table, args.assignment_files_path)
-    groups, _ = described_by(partition, args.type, data.table)
+    groups, *_ = described_by(partition, args.type, data.table)
     values = report(client_of, groups, n_clients, projection)
     values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:

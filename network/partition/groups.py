@@ -6,7 +6,7 @@ import math
 import os
 import re
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,18 +50,25 @@ def split_type(text: str) -> str:
     return text
 
 
-def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str]:
-    """The groups (N,) by which a partition is described, and what one of them is called.
+def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
+    """The groups (N,) by which a partition is described, what one of them is called, and their names, if they have any.
 
     They are the groups that are dealt. Partitions of natural groups are described by the classes, if the clients'
     images have some: that each user has the images of one user says nothing. So are random splits.
     """
     if kind == EMBEDDING:
-        return partition.groups, "cluster"
+        return partition.groups, "cluster", ()
     if table.class_names and (kind == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
-        return (partition.groups if kind == RANDOM else table.labels), CLASS
-    # Without classes, all images of a random split are one group.
-    return partition.groups, "image" if kind == RANDOM else kind.removesuffix(_BASED)
+        return (partition.groups if kind == RANDOM else table.labels), CLASS, table.class_names
+    if kind == RANDOM:  # without classes, all images are one group
+        return partition.groups, "image", ()
+    column = kind.removesuffix(_BASED)
+    names: Sequence[str] = ()
+    if kind == OBJECTS and BOXES in table.about.classes:
+        names = table.about.classes[BOXES].names
+    elif column in table.groups:
+        names = np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
+    return partition.groups, column, names
 
 
 def split_label(kind: str) -> str:

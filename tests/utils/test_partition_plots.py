@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 from scipy.sparse import coo_array
 
 from tests.utils.figures import check_figure
@@ -22,6 +23,34 @@ def test_distribution(tmp_path: Path, shape: tuple[int, int], skewed: bool) -> N
         counts *= np.arange(shape[0])[:, None] % shape[1] == np.arange(shape[1])
     path = tmp_path / "figures" / "distribution.png"
     check_figure(path, partition_plots.distribution(counts, "normal, α = 0.1", "cluster", path))
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (4, 16), (8, 24), (40, 24)])
+def test_title_and_legend_of_bars_do_not_overlap(shape: tuple[int, int]) -> None:
+    figure = partition_plots._bars(
+        np.ones(shape, int),
+        "Principal curvature, embedding-based split, α = 0.1, seed 0",
+        "class",
+        ["television_room"] * 20,
+    )
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    titles = [each for each in figure.findobj(Text) if each.get_text().startswith("Principal")]
+    assert len(titles) == 1
+    title, names = titles[0].get_window_extent(), legend.get_window_extent()
+    assert not title.overlaps(names)
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in (title, names))
+
+
+def test_groups_have_their_names_or_else_their_numbers() -> None:
+    counts, names = np.arange(1, 13).reshape(3, 4), ["living_room", "a scene that nobody has a short name for"]
+    bars = partition_plots._bars(counts, "title", "class", names)
+    (legend,) = bars.legends
+    expected = ["living room", "a scene that nobody ", "2", "3"]
+    assert [text.get_text() for text in legend.get_texts()] == expected
+    assert [bar.get_label() for bar in bars.axes[0].containers] == expected
+    rows = partition_plots._heat_map(counts, "title", "class", names).axes[1].get_yticklabels()
+    assert [row.get_text() for row in rows] == expected[::-1]  # the largest group first
 
 
 def test_a_figure_of_very_many_clients_shows_some_of_them(tmp_path: Path) -> None:
