@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import time
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from network.partition import dirichlet, rules, shares, without_alpha
 from network.partition.rules import PARTITIONERS
+from tests.utils.calls import at_most
 from utils.errors import UserError
 
 ALPHAS = st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 10.0, 1e6])
@@ -105,20 +105,17 @@ def test_examples_in_docstrings(module: object) -> None:
         ("equal_size", [8, 1, 1], 2, float("nan"), 1, "--alpha"),
     ],
 )
-def test_an_impossible_demand_is_named_within_a_second(
+def test_an_impossible_demand_is_named_soon(
     rule: str, sizes: list[int], n_clients: int, alpha: float, min_size: int | None, text: str
 ) -> None:
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    start = time.process_time()
-    with pytest.raises(UserError, match=text):
+    with at_most(500_000), pytest.raises(UserError, match=text):
         PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(0), min_size)
-    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize("rule", sorted(PARTITIONERS.keys() - {"quantity_skew", "dirichlet_per_class"}))
-def test_ten_thousand_clients_over_a_million_images_take_seconds(rule: str) -> None:
+def test_ten_thousand_clients_over_a_million_images_take_few_calls(rule: str) -> None:
     groups = np.random.default_rng(0).integers(0, 10_000 if rule in WHOLE_GROUPS else 16, 1_000_000)
-    start = time.process_time()
-    client_of = PARTITIONERS[rule](groups, 10_000, 1.0, np.random.default_rng(0), 10)
-    assert time.process_time() - start < 10.0
+    with at_most(len(groups)):
+        client_of = PARTITIONERS[rule](groups, 10_000, 1.0, np.random.default_rng(0), 10)
     assert len(np.unique(client_of[client_of >= 0])) == 10_000
