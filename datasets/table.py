@@ -8,6 +8,7 @@ says what the columns are, the classes' names and void ids, and how the table wa
 from __future__ import annotations
 
 import csv
+import filecmp
 import hashlib
 import io
 import json
@@ -227,18 +228,26 @@ def write_table(data_path: Path, found: Found) -> Path:
     about = found.about
     path = data_path / TABLE_FILE
     with locked(data_path / f".{TABLE_FILE}.lock"):  # of two at once, the files of one stay together
-        (data_path / ABOUT_FILE).unlink(missing_ok=True)  # it must never describe another table
-        with write_atomically(path) as temporary:
-            found.rows[about.columns].to_csv(temporary, index=False)
+        _write_csv(path, found.rows[about.columns])
         if found.boxes is not None:
-            with write_atomically(data_path / BOXES_FILE) as temporary:
-                found.boxes[BOX_COLUMNS].to_csv(temporary, index=False)
+            _write_csv(data_path / BOXES_FILE, found.boxes[BOX_COLUMNS])
         write_json(data_path / ABOUT_FILE, {"version": VERSION, **asdict(about)})
         (data_path / LEFT_OUT_FILE).unlink(missing_ok=True)
         if found.faults:
             with write_atomically(data_path / LEFT_OUT_FILE) as temporary:
                 temporary.write_text("".join(f"{fault}\n" for fault in found.faults), encoding="utf-8")
     return path
+
+
+def _write_csv(path: Path, rows: pd.DataFrame) -> None:
+    """Write one of a table's files; unless it says what it said before, the description of the old one goes first.
+
+    So the description never is of another table, and who reads the same table meanwhile finds it whole.
+    """
+    with write_atomically(path) as temporary:
+        rows.to_csv(temporary, index=False)
+        if not (path.is_file() and filecmp.cmp(path, temporary, shallow=False)):
+            path.with_name(ABOUT_FILE).unlink(missing_ok=True)
 
 
 def read_table(data_path: Path) -> Table:

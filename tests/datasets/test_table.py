@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from datasets.table import ABOUT_FILE, LEFT_OUT_FILE, TABLE_FILE, About, Found, make_table, read_table, write_table
 from datasets.tasks import CLASS, MASK, TASKS, ClassSet, get_task
 from utils.errors import UserError
+from utils.files import write_atomically
 
 AGAIN = r"run extract_datapoints_for_experiments\.py again"
 ABOUT = About(
@@ -94,6 +96,33 @@ def test_list_of_what_was_left_out_goes_with_the_last_of_it(tmp_path: Path) -> N
     assert (tmp_path / LEFT_OUT_FILE).read_text() == "b.png: not a readable image\nd.png\n"
     write_table(tmp_path, Found(ROWS, ABOUT))
     assert not (tmp_path / LEFT_OUT_FILE).exists()
+
+
+def test_the_same_table_written_again_can_be_read_meanwhile_and_another_is_never_misdescribed(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep's jobs read the table while another sweep selects the same images."""
+    seen: set[int | None] = set()
+
+    def look() -> None:
+        try:
+            seen.add(len(read_table(written)))
+        except UserError:
+            seen.add(None)
+
+    @contextmanager
+    def watched(path: Path) -> Iterator[Path]:
+        with write_atomically(path) as temporary:
+            yield temporary
+            look()
+        look()
+
+    monkeypatch.setattr("datasets.table.write_atomically", watched)
+    write_table(written, Found(ROWS, ABOUT))
+    assert seen == {4}
+    seen.clear()
+    write_table(written, Found(ROWS[:3], ABOUT))
+    assert seen == {None} and len(read_table(written)) == 3
 
 
 @pytest.mark.parametrize(
