@@ -19,7 +19,7 @@ from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
-from utils.runs import ASIDE
+from utils.runs import ASIDE, Run, previous
 from utils.versions import code_version, unchanged, words_of
 
 
@@ -84,10 +84,11 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     if "resume_training" not in args:
         return False
     if "checkpoint_path" not in args:
-        return (folder / "checkpoint" / "last.safetensors").is_file()
+        return Run(folder).has_checkpoint
     path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
     # Central trainings of one task and seed share a checkpoint; if it is older than this run, another one wrote it.
-    return path.is_file() and path.stat().st_mtime >= (folder / "args.json").stat().st_mtime
+    begun = (folder / "args.json").stat().st_mtime
+    return any(each.is_file() and each.stat().st_mtime >= begun for each in (path, previous(path)))
 
 
 def _code_now(script: str, said: dict[str, Any]) -> dict[str, str] | None:

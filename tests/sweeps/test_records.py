@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -55,8 +56,30 @@ def test_run_without_a_summary_was_cut_off(run: tuple[Command, Path]) -> None:
     command, folder = run
     (folder / "summary.json").unlink()
     assert state_of(command) is State.CUT_OFF
+    # Killed between the two renamings of a checkpoint, it has left the one before.
     (folder / "checkpoint/last.safetensors").unlink()
+    assert state_of(command) is State.CUT_OFF
+    (folder / "checkpoint/last_previous.safetensors").unlink()
     assert state_of(command) is State.NEW
+
+
+def test_central_training_without_a_summary_was_cut_off_if_the_checkpoint_is_its_own(
+    own_copy: Path, run_here: Callable, tmp_path: Path
+) -> None:
+    run_here("model_initialization.py --task normal --image_size 32 --encoder tiny")
+    command = f"train_centralized_task_model.py --task normal --test_mode True --n_epochs 2 {START.format(data=own_copy)}"
+    run_here(command)
+    records._data_version.cache_clear()
+    state = partial(state_of, tuple(command.split()))
+    folder = tmp_path / "results/train_centralized/normal/seed0"
+    assert state() is State.DONE
+    (folder / "summary.json").unlink()
+    assert state() is State.CUT_OFF
+    [last] = tmp_path.glob("**/centralized_normal_checkpoint.safetensors")
+    last.unlink()
+    assert state() is State.CUT_OFF  # the one before it is there
+    (folder / "args.json").touch()
+    assert state() is State.NEW  # which an earlier training of the same task and seed has left
 
 
 @pytest.mark.parametrize("what", ["code", "model", "image", "selection", "environment"])
