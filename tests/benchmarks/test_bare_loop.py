@@ -6,18 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from benchmarks import bare_loop
 from benchmarks.bare_loop import SCALES, BareLoop, check
 from benchmarks.generated import simulation_of
+from models.precision import has_bf16
 
 
 @pytest.mark.parametrize(("norm", "precision"), [("batch", "fp32"), ("group", "fp32"), ("group", "bf16")])
 def test_table_has_a_row_a_scale(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, norm: str, precision: str
 ) -> None:
+    if precision == "bf16" and not has_bf16(torch.device("cpu")):
+        pytest.skip("the processor has no bfloat16 arithmetic")
     monkeypatch.setitem(SCALES, "smallest", replace(SCALES["smallest"], norm=norm))
     command = f"bare_loop --scale smallest --repeats 2 --n_steps 3 --use_accelerator False --precision {precision}"
     monkeypatch.setattr("sys.argv", command.split())
