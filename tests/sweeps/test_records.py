@@ -67,7 +67,8 @@ def test_central_training_without_a_summary_was_cut_off_if_the_checkpoint_is_its
     own_copy: Path, run_here: Callable, tmp_path: Path
 ) -> None:
     run_here("model_initialization.py --task normal --image_size 32 --encoder tiny")
-    command = "train_centralized_task_model.py --task normal --test_mode True --n_epochs 2 " + START.format(data=own_copy)
+    given = START.format(data=own_copy)
+    command = f"train_centralized_task_model.py --task normal --test_mode True --n_epochs 2 {given}"
     run_here(command)
     records._data_version.cache_clear()
     state = partial(state_of, tuple(command.split()))
