@@ -19,7 +19,7 @@ from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
-from utils.runs import ASIDE, Run, previous
+from utils.runs import ASIDE, Run, checkpoints
 from utils.versions import code_version, unchanged, words_of
 
 
@@ -88,7 +88,7 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
     # Central trainings of one task and seed share a checkpoint; if it is older than this run, another one wrote it.
     begun = (folder / "args.json").stat().st_mtime
-    return any(each.is_file() and each.stat().st_mtime >= begun for each in (path, previous(path)))
+    return any(each.stat().st_mtime >= begun for each in checkpoints(path))
 
 
 def _code_now(script: str, said: dict[str, Any]) -> dict[str, str] | None:

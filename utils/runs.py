@@ -142,7 +142,7 @@ class Run:
     @property
     def has_checkpoint(self) -> bool:
         """Whether there is anything to resume from."""
-        return self.checkpoint.is_file() or previous(self.checkpoint).is_file()
+        return bool(checkpoints(self.checkpoint))
 
     def track(self, accelerator: Accelerator, first: int) -> None:
         """Send rows to the accelerator's tracker as well, if it has one; the first that is to come has step `first`."""
@@ -176,6 +176,11 @@ def is_due(done: int, every: int, last: int) -> bool:
 def previous(path: Path) -> Path:
     """Where the checkpoint before the one in `path` is kept."""
     return path.with_name(f"{path.stem}_previous{path.suffix}")
+
+
+def checkpoints(path: Path) -> list[Path]:
+    """Those that are there of the checkpoint in `path` and the one before; a kill may leave the second alone."""
+    return [each for each in (path, previous(path)) if each.is_file()]
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
