@@ -200,7 +200,7 @@ def add_compute(parser: Parser) -> None:
     """`--use_accelerator`, `--precision` and `--test_mode`."""
     group = parser.group("running")
     group.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
-    text = "numbers to compute with; bf16 needs a device that has it, auto takes it where it pays"
+    text = "numbers to compute with; bf16 needs a device that has it, auto takes it on such GPUs"
     group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
     group.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
 
