@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models.task_model import TaskModel
 from utils.errors import UserError
@@ -40,18 +40,14 @@ def _strides_over_one_cell(model: TaskModel) -> bool:
 
     In bfloat16 on CPUs its gradient holds memory that was never written (PyTorch 2.14).
     """
-    seen = []
-
-    def look(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen.append(inputs[0].shape[-2:].numel() == 1)
-
+    seen: list[torch.Size] = []
     shapes = deepcopy(model).to("meta").eval()
     for module in shapes.modules():
         if isinstance(module, nn.Conv2d) and max(module.stride) > 1 and max(module.kernel_size) > 1:
-            module.register_forward_pre_hook(look)
+            module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[-2:]))
     size = model.config.image_size
     shapes(torch.empty(1, 3, size, size, device="meta"))
-    return any(seen)
+    return torch.Size((1, 1)) in seen
 
 
 def _cpu_has(feature: str) -> bool:

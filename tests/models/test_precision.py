@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from datasets.tasks import ClassSet
 from models import precision
 from models.precision import has_bf16, set_precision
 from models.task_model import ModelConfig, TaskModel
+from tests.datasets.tables import classes_of
 from utils.errors import UserError
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def test_bf16_on_a_cpu_is_refused_where_its_gradients_are_wrong(
     monkeypatch: pytest.MonkeyPatch, task: str, encoder: str, size: int, wrong: bool
 ) -> None:
     with_features(monkeypatch, "avx512_bf16")
-    model = TaskModel(ModelConfig(task, encoder, size, classes=ClassSet(("a", "b")) if task == "detection" else None))
+    model = TaskModel(ModelConfig(task, encoder, size, classes=classes_of(task)))
     with pytest.raises(UserError, match="larger --image_size") if wrong else nullcontext():
         set_precision(model, "bf16", CPU)
     assert model.bf16 is not wrong
@@ -79,13 +79,12 @@ def test_bf16_on_a_cpu_is_refused_where_its_gradients_are_wrong(
 @pytest.mark.parametrize(("task", "size"), [("detection", 64), ("normal", 32)])
 def test_gradients_in_bf16_are_rounded_where_it_is_not_refused(task: str, size: int) -> None:
     torch.manual_seed(0)
-    classes = ClassSet(("a", "b")) if task == "detection" else None
-    model = TaskModel(ModelConfig(task, "tiny", size, norm="group", classes=classes))
+    model = TaskModel(ModelConfig(task, "tiny", size, norm="group", classes=classes_of(task)))
     images = torch.rand(2, 3, size, size)
 
     def gradients() -> torch.Tensor:
         model.zero_grad()
-        used = [torch.full((100_000 + size,), torch.nan) for size in range(20)]  # memory that is given back
+        used = [torch.full((100_000 + n,), torch.nan) for n in range(20)]  # memory that is given back
         del used
         model(images).output[:, :, :-3].square().sum().backward()
         return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
