@@ -12,7 +12,7 @@ _FEW = 64  # images that --test_mode uses
 
 def parse_args() -> Namespace:
     """The command line."""
-    from models.teachers import add_teacher
+    from models.teacher.teachers import add_teacher
 
     parser = Parser(__doc__)
     add_teacher(parser)
@@ -32,9 +32,9 @@ def main() -> None:
     from accelerate import Accelerator
 
     from datasets.table import read_table
-    from models.guidance import ABOUT, Photographs, make_guidance
-    from models.guidance_report import report_guidance
-    from models.teachers import TeacherSettings, build_teacher
+    from models.teacher.guidance import ABOUT, Photographs, make_guidance
+    from models.teacher.report import report_guidance
+    from models.teacher.teachers import TeacherSettings, build_teacher
     from network.simulation import shared_run
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests, provenance

@@ -20,7 +20,7 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
-    from models.features import features_kind
+    from models.embedding.features import features_kind
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -56,12 +56,12 @@ def main() -> None:
     from accelerate import Accelerator
 
     from datasets.task_data import TaskData
-    from models import embeddings as emb
-    from models.features import model_for
-    from models.precision import set_precision
-    from models.projection import reduce_dimension
-    from models.report import draw_clusters, measure_trivial, report_held_out, report_n_clusters
-    from models.threads import set_threads
+    from models.central.report import draw_clusters, measure_trivial, report_held_out, report_n_clusters
+    from models.embedding import embeddings as emb
+    from models.embedding.features import model_for
+    from models.embedding.projection import reduce_dimension
+    from models.networks.precision import set_precision
+    from models.networks.threads import set_threads
     from network.partition.explained import report_explained, target_explained
     from network.partition.groups import save_assignments
     from utils.files import write_array

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from datasets.tasks import get_task
-from models.detection import fcos
+from models.detection.output import fcos
 from utils.registry import Registry
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -9,9 +9,9 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import DEPTH_TARGETS, TASKS
-    from models.decoders import DECODERS
-    from models.encoders import ENCODERS, TIMM, encoder_name
-    from models.layers import NORMS
+    from models.networks.decoders import DECODERS
+    from models.networks.encoders import ENCODERS, TIMM, encoder_name
+    from models.networks.layers import NORMS
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -35,8 +35,8 @@ def main() -> None:
     """Build the model and save it with its settings."""
     args = parse_args()
     from datasets.table import classes_for
-    from models.encoders import encoder_entry
-    from models.task_model import ModelConfig, init_file, make_initial_model
+    from models.networks.encoders import encoder_entry
+    from models.networks.task_model import ModelConfig, init_file, make_initial_model
 
     config = ModelConfig(
         args.task, args.encoder, args.image_size or encoder_entry(args.encoder).image_size, args.norm, args.use_cbam,

@@ -17,7 +17,7 @@ PARTS = ("selection", "clusters", "federated")
 def parse_args() -> tuple[Namespace, list[str]]:
     """The command line, and those of its words that are for test_fed.py."""
     from datasets.tasks import TASKS
-    from models.features import features_kind
+    from models.embedding.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.partition.groups import split_type
     from sweeps.grid import COMPARISON, SCALES, SWEEP_TYPES

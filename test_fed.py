@@ -20,7 +20,7 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
-    from models.features import features_kind
+    from models.embedding.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.partition.dealing import add_partition, settle_rule
     from network.partition.groups import split_type
@@ -63,8 +63,8 @@ def main() -> None:
     """Deal the images, report how uneven the partition is, train, and draw the result."""
     args = parse_args()
     from datasets.task_data import TaskData
-    from models.threads import set_threads
-    from models.training import early_file
+    from models.central.training import early_file
+    from models.networks.threads import set_threads
     from network.algorithms import ALGORITHMS
     from network.federated_data import FederatedData
     from network.partition.dealing import check_unchanged

@@ -11,7 +11,7 @@ from utils.errors import UserError, run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
-    from models.settings import TrainSettings
+    from models.central.settings import TrainSettings
     from utils.settings import add_settings
 
     parser = Parser(__doc__)
@@ -31,12 +31,12 @@ def main() -> None:
     args = parse_args()
     from datasets.table import classes_for
     from datasets.task_data import TaskData
-    from models.precision import set_precision
-    from models.report import measure_trivial, report_held_out
-    from models.settings import TrainSettings
-    from models.task_model import ModelConfig, init_file, load_model, make_initial_model
-    from models.threads import set_threads
-    from models.training import CentralTraining, best_file, checkpoint_file, early_file
+    from models.central.report import measure_trivial, report_held_out
+    from models.central.settings import TrainSettings
+    from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
+    from models.networks.precision import set_precision
+    from models.networks.task_model import ModelConfig, init_file, load_model, make_initial_model
+    from models.networks.threads import set_threads
     from utils import plots
     from utils.files import locked
     from utils.runs import Run

@@ -31,8 +31,8 @@ from benchmarks.generated import Scale, simulation_of
 from benchmarks.tables import middle, print_table
 from datasets.task_data import Batch
 from losses import LOSSES
-from models.evaluation import evaluate, mean_values
-from models.task_model import TaskModel
+from models.central.evaluation import evaluate, mean_values
+from models.networks.task_model import TaskModel
 from network.client import copy_into
 from network.simulation import Simulation
 from network.state import cast_like

@@ -21,8 +21,8 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks.tables import middle, print_table
-from models.embeddings import fit_kmeans
-from models.projection import PCA_COMPONENTS, reduce_dimension
+from models.embedding.embeddings import fit_kmeans
+from models.embedding.projection import PCA_COMPONENTS, reduce_dimension
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 

@@ -12,8 +12,8 @@ from accelerate import Accelerator
 
 from datasets.task_data import TaskData, as_tensor
 from datasets.tasks import RGB, Task
-from models.precision import set_precision
-from models.task_model import ModelConfig, TaskModel
+from models.networks.precision import set_precision
+from models.networks.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings

@@ -2,7 +2,7 @@
 
     python -m benchmarks.threads                          (ten minutes on two CPU cores)
 
-"All, spinning" is what PyTorch does by itself; "by size, asleep" is what the scripts do (`models/threads.py` and
+"All, spinning" is what PyTorch does by itself; "by size, asleep" is what the scripts do (`models/networks/threads.py`,
 `utils/__init__.py`). Runs are processes of their own, because the runtime of threads reads how they wait when it is
 loaded. Those beside a run are of its kind, and all are measured: the federation of all is the same.
 """

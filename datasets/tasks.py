@@ -1,7 +1,7 @@
 """The vision tasks: everything in which one differs from another, one entry each.
 
 A task says how its files are encoded (`Encoding`), how stored values become a target (`decode`), which loss and
-metrics measure it (by name, from `losses.py` and `models/metrics.py`) and how it is drawn. To add a task, add an
+metrics measure it (by name, from `losses.py` and `models/central/metrics.py`) and how it is drawn. To add one, add an
 entry to `TASKS`; nothing else in the project branches on a task's name. No entry knows a data set: files, classes and
 void ids come from the table of images (`datasets/table.py`).
 """
@@ -23,6 +23,7 @@ CLASS = "class"  # the table's column of classes
 MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
 BOXES = "boxes"  # what the classes of its file of boxes are called
 MOST_BOXES = 100  # of an image; COCO's have at most 93
+GRID = 8  # cells per side of a target, or an image, that is made small
 VOID = 255  # the packed id of pixels that are of no class
 
 _LOSS_LABELS = {"l1": "L1 loss", "mse": "mean squared error", "cross_entropy": "cross-entropy, nats",

@@ -11,7 +11,7 @@ from utils.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
-    from models.task_model import TaskModel
+    from models.networks.task_model import TaskModel
 
 BATCH_NORM = Argument(
     "averaged",
@@ -41,7 +41,7 @@ def with_group_norm(model: TaskModel) -> TaskModel:
 
     Running statistics are dropped, and so is the layer at the decoder's embedding, which group norm leaves out.
     """
-    from models.task_model import TaskModel
+    from models.networks.task_model import TaskModel
 
     if model.config.norm == "group":
         return model

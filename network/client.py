@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from models.parts import PARTS, is_within, lr_factor
+from models.networks.parts import PARTS, is_within, lr_factor
 from network.settings import LocalSettings
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from models.task_model import Outputs
+    from models.networks.task_model import Outputs
 
 _PLATEAU_WINDOW = 5
 

@@ -10,8 +10,8 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from models.evaluation import evaluate, evaluate_trivial, mean_values
-from models.metrics import error_names, metric_names, summarise
+from models.central.evaluation import evaluate, evaluate_trivial, mean_values
+from models.central.metrics import error_names, metric_names, summarise
 from network.federated_data import FederatedData
 
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
-from models.task_model import ModelConfig, TaskModel
+from models.networks.task_model import ModelConfig, TaskModel
 from network.state import strip_prefix
 from utils.errors import UserError
 from utils.files import read_json

@@ -13,7 +13,7 @@ from torch import Tensor
 from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
-from models.parts import lr_factor
+from models.networks.parts import lr_factor
 from network.client import ClientContext, Phase, Schedule, StepView
 from network.workspace import Workspace, set_training
 from utils import interrupt

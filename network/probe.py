@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from datasets.task_data import TaskData
-from models.threads import threads_for
+from models.networks.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, copy_into
 from network.local_training import LocalTraining

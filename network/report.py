@@ -8,9 +8,9 @@ from typing import cast
 import numpy as np
 
 from datasets.task_data import TaskData
-from models.metrics import metric_names
-from models.report import print_values
-from models.task_model import TaskModel, save_model
+from models.central.metrics import metric_names
+from models.central.report import print_values
+from models.networks.task_model import TaskModel, save_model
 from network.partition.dealing import Partition
 from network.partition.groups import described_by
 from network.partition.heterogeneity import report_text, sparse_counts

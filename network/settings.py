@@ -6,8 +6,8 @@ from argparse import Namespace
 from dataclasses import dataclass
 
 from datasets.augmentation import AUGMENT
-from models.parts import ENCODER_LR_FACTOR, TRAIN
-from models.settings import BATCH_SIZE, INIT_LR
+from models.central.settings import BATCH_SIZE, INIT_LR
+from models.networks.parts import ENCODER_LR_FACTOR, TRAIN
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto

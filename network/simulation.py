@@ -13,8 +13,8 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
-from models.costs import model_costs, peak_memory
-from models.parts import PARTS, is_within
+from models.networks.costs import model_costs, peak_memory
+from models.networks.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from models.precision import set_precision
-from models.task_model import TaskModel, init_file, load_model
-from models.training import central_model
+from models.central.training import central_model
+from models.networks.precision import set_precision
+from models.networks.task_model import TaskModel, init_file, load_model
 from network.batch_norm import batch_norm_tensors, with_group_norm
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.parts import PARTS, is_within
-from models.threads import threads_for
+from models.networks.parts import PARTS, is_within
+from models.networks.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, copy_into
 from network.federated_data import FederatedData

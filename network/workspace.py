@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.parts import is_within, train_part
-from models.stacking import StackedBatchNorm, repeated, stack
-from models.task_model import Outputs
+from models.networks.parts import is_within, train_part
+from models.networks.task_model import Outputs
+from network.stacking import StackedBatchNorm, repeated, stack
 from utils.errors import UserError
 
 
@@ -82,7 +82,7 @@ class OneCopy(Workspace):
 
 
 class StackedCopies(Workspace):
-    """Copies with their channels side by side: see `models/stacking.py`."""
+    """Copies with their channels side by side: see `network/stacking.py`."""
 
     def __init__(self, stacked: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
         self._stacked = stacked

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
 
-from models.features import MODEL
+from models.embedding.features import MODEL
 from network.partition.groups import EMBEDDING
 from utils.args import argument_words
 from utils.errors import UserError

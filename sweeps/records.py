@@ -14,7 +14,7 @@ from typing import Any
 from datasets.table import read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
-from models.training import checkpoint_file
+from models.central.training import checkpoint_file
 from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES

@@ -56,8 +56,8 @@ class Runner:
 
     def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
         self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
-        # A job has at most its share of the cores, of which networks use as many as help (`models/threads.py`).
-        # Libraries read this when they are loaded, which the server does.
+        # A job has at most its share of the cores, of which networks use as many as help
+        # (`models/networks/threads.py`). Libraries read this when they are loaded, which the server does.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_jobs)))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._context = multiprocessing.get_context("forkserver")

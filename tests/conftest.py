@@ -66,7 +66,7 @@ def tiny_diffusion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a Stable Diffusion with random weights; tests that need it skip without the optional packages."""
     for package in ("diffusers", "transformers"):
         pytest.importorskip(package, reason=f"needs {package}, of requirements-diffusion.txt")
-    from tests.models.tiny_diffusion import save_tiny_diffusion
+    from tests.models.teacher.tiny_diffusion import save_tiny_diffusion
 
     return save_tiny_diffusion(tmp_path_factory.mktemp("diffusion"))
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from models import encoders
-from models.task_model import ModelConfig, TaskModel
+from models.networks import encoders
+from models.networks.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.partition import rules
 from tests.conftest import ROOT

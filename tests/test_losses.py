@@ -18,7 +18,7 @@ from utils.errors import UserError
 B, C, S = 4, 3, 5
 
 
-# Means over what counts; detection's loss is no such mean, and `tests/models/test_detection.py` has its tests.
+# Means over what counts; detection's loss is no such mean, and `tests/models/detection/test_output.py` has its tests.
 OF_ENTRIES = sorted(LOSSES.keys() - {"fcos"})
 
 

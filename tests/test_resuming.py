@@ -341,7 +341,7 @@ def _interrupt_the_embeddings() -> None:
 
 
 def _count_the_embeddings() -> None:
-    from models import embeddings
+    from models.embedding import embeddings
 
     fill = embeddings.fill
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from benchmarks.peer_processes.federation import N_CLASSES, Federation, Pace
 from datasets.task_data import Batch
 from datasets.tasks import ClassSet, get_task
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.algorithms.fedavg import FedAvg
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from models.features import shrunk
+from models.embedding.features import shrunk
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from utils.args import POSITIVE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from datasets.task_data import TaskData
-    from network.guide import Condition
+    from models.teacher.guide import Condition
 
 
 class FedDifRC(FedAvg):
@@ -29,7 +29,7 @@ class FedDifRC(FedAvg):
     | symbol | argument |
     |---|---|
     | z = h(x) | the encoder's features (B, F) or, by `--representation embedding`, a map pooled to 8 by 8 cells |
-    | F, right and wrong; H | vectors in `--guidance_path`, see `network/guide.py`; `--contrast` says what F is |
+    | F, right and wrong; H | vectors in `--guidance_path`, see `models/teacher/guide.py`; `--contrast` says what F is |
     | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
     | L_NDCR, equation 12 | `--ndcr_weight` (1) |
     | L_CE, equation 13 | `--task_weight` (1); 0 is the self-supervised mode of section 4.3 |
@@ -80,7 +80,7 @@ class FedDifRC(FedAvg):
 
     def reads(self) -> list[Path]:
         """The file that says how the teacher's vectors were made."""
-        from models.guidance import ABOUT
+        from models.teacher.guidance import ABOUT
 
         return [self.guidance_path / ABOUT] if self.tdcl_weight or self.ndcr_weight else []
 
@@ -89,7 +89,7 @@ class FedDifRC(FedAvg):
         super().prepare(data, groups, clients)
         if not (self.tdcl_weight or self.ndcr_weight):
             return
-        from network.guide import Condition, Guide
+        from models.teacher.guide import Condition, Guide
 
         self._guide = Guide(self.guidance_path, data, clients, self.guidance == "shuffled")
         if self.tdcl_weight:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from models.parts import in_eval_mode
+from models.networks.parts import in_eval_mode
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase, StepView
 from network.state import add_prefix, strip_prefix
@@ -15,7 +15,7 @@ from utils.arguments import NON_NEGATIVE, Argument
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from models.task_model import Outputs
+    from models.networks.task_model import Outputs
 
 
 class MOON(FedAvg):

@@ -49,7 +49,7 @@ def read_arrays(args: Namespace) -> Arrays:
     origin: dict[str, Any] = {}
     projection, shown = None, {} if labels is None else {"label": labels}
     if given[0] == "embeddings":
-        from models.embeddings import cluster_rows
+        from models.embedding.embeddings import cluster_rows
 
         embeddings = read_embeddings(args.embeddings)
         _check_lengths(len(embeddings), "embeddings", labels)

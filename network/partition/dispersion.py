@@ -12,9 +12,9 @@ from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
-from models.features import shrunk
-from models.task_model import load_model
-from models.training import early_file
+from models.central.training import early_file
+from models.embedding.features import shrunk
+from models.networks.task_model import load_model
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting
 from network.partition.dealing import Partition

@@ -10,7 +10,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from datasets.task_data import TaskData, evenly
-from models.features import shrunk_target
+from models.embedding.features import shrunk_target
 from network.partition.heterogeneity import beyond_chance, variance_share
 from utils.plots import shares
 
@@ -85,7 +85,7 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
     that has memorised their targets reaches it as well. If there are more than 10,000 images, that many evenly spaced
     ones are used.
     """
-    from models.embeddings import fit_kmeans  # scikit-learn is slow to import, and federations do not need it
+    from models.embedding.embeddings import fit_kmeans  # scikit-learn is slow to import, and federations do not need it
 
     images = evenly(data.train, _MOST)
     targets = shrunk_targets(data, images)

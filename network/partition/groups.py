@@ -135,7 +135,7 @@ def save_assignments(
     Args:
         folder: where to write `assignments_<task>.npy`, `centers_<task>.npy` and a `.json` that says what they are of.
         data: the task's images.
-        features: what was clustered, see `models/features.py`.
+        features: what was clustered, see `models/embedding/features.py`.
         assignments: (N,) the cluster of every image, -1 for none.
         centres: (K, D) the centres of the clusters.
         n_clusters: the K that was asked for.
@@ -205,7 +205,7 @@ def read_assignments(
 
 
 def features_of_assignments(task: str, folder: Path) -> str:
-    """The features that a task's clusters in a folder were made from, see `models/features.py`."""
+    """The features that a task's clusters in a folder were made from, see `models/embedding/features.py`."""
     return str(_read_origin(task, folder).get("features", "model"))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from benchmarks import bare_loop
 from benchmarks.bare_loop import SCALES, BareLoop, check
 from benchmarks.generated import simulation_of
-from models.precision import has_bf16
+from models.networks.precision import has_bf16
 
 
 @pytest.mark.parametrize(("norm", "precision"), [("batch", "fp32"), ("group", "fp32"), ("group", "bf16")])

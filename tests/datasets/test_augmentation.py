@@ -17,9 +17,9 @@ from datasets.augmentation import AUGMENTS, augmented
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS, Task, get_task
-from models.settings import TrainSettings
-from models.task_model import ModelConfig, TaskModel
-from models.training import CentralTraining
+from models.central.settings import TrainSettings
+from models.central.training import CentralTraining
+from models.networks.task_model import ModelConfig, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
 from network.federated_data import FederatedData

@@ -14,7 +14,7 @@ from torch import Tensor
 from datasets.packed import surface
 from datasets.tasks import CLASS, DEPTH_TARGETS, TASKS, VOID, ClassSet, Task, get_task
 from losses import LOSSES
-from models.metrics import METRICS
+from models.central.metrics import METRICS
 from utils.errors import UserError
 
 

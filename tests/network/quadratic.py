@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from datasets.task_data import Batch
 from datasets.tasks import Task, decode_unit_scale
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.simulation import Simulation
-from tests.network.guiding import save_guidance
+from tests.models.teacher.guiding import save_guidance
 from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
 
 FOUR = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]

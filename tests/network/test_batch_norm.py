@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.task_model import ModelConfig, TaskModel, load_model, save_model
+from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
 from network.batch_norm import batch_norm_tensors, with_group_norm
 from utils.errors import UserError
 

@@ -26,8 +26,8 @@ from network.importance import CLASS, CLUSTER, kinds_of, reweighting
 from network.partition.groups import save_assignments
 from network.settings import SimulationSettings
 from network.simulation import Simulation
+from tests.models.teacher.guiding import guide_here
 from tests.network import quadratic as q
-from tests.network.guiding import guide_here
 from utils.errors import UserError
 from utils.runs import Run
 

@@ -14,7 +14,7 @@ from torch import nn
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.linear_probe import features_of, probe, probe_run
 from utils.errors import UserError
 

@@ -13,8 +13,8 @@ from accelerate import Accelerator
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS
-from models.decoders import DECODERS
-from models.task_model import ModelConfig, TaskModel
+from models.networks.decoders import DECODERS
+from models.networks.task_model import ModelConfig, TaskModel
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
 from network.simulation import Simulation
@@ -22,7 +22,7 @@ from tests.network import quadratic as q
 from utils.runs import Run
 
 # Not MobileNets: new, with group norm over maps of a pixel, they turn a change of a millionth of the images into one of
-# a tenth of the way of four steps, in double precision, too; tests/models/test_decoders.py compares their gradients.
+# a tenth of the way of four steps, in double precision, too; tests/models/networks/test_decoders.py compares gradients.
 NETWORKS = [
     ("lenet", "linear"), ("tiny", "unet"), ("timm:test_efficientnet", "unet"), ("timm:test_vit", "taskonomy"),
 ]  # fmt: skip

@@ -21,8 +21,8 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS, Task
 from losses import l1
-from models.metrics import metric_names
-from models.task_model import ModelConfig, Outputs, TaskModel
+from models.central.metrics import metric_names
+from models.networks.task_model import ModelConfig, Outputs, TaskModel
 from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
@@ -36,8 +36,8 @@ from network.simulation import Simulation
 from network.state import MEMORY
 from network.workspace import Workspace
 from tests.conftest import start_spread
+from tests.models.teacher.guiding import guide_here
 from tests.network import quadratic as q
-from tests.network.guiding import guide_here
 from tests.network.quadratic import simulation as quadratic
 from tests.network.spread import N_ROUNDS, NAMES, federation
 from utils import interrupt

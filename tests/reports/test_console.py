@@ -13,8 +13,8 @@ import pytest
 
 import make_tables
 from datasets.tasks import TASKS, get_task
-from models.metrics import metric_names
-from models.report import print_values
+from models.central.metrics import metric_names
+from models.central.report import print_values
 from network.partition.heterogeneity import report, report_text
 from network.report import _COLUMNS
 from reports.console import WIDTH, narrow, wrapped

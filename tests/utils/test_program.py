@@ -215,8 +215,8 @@ def test_an_edit_of_a_method_is_one_of_it_and_its_subclasses(copy: Path, name: s
     [
         ("network/algorithms/fedavg.py", "FedAvg"), ("network/simulation.py", "Simulation"),
         ("network/local_training.py", "LocalTraining"), ("datasets/packed.py", "resize"), ("utils/args.py", "number"),
-        ("models/task_model.py", "TaskModel"), ("network/aggregation.py", "WeightedSum"), ("test_fed.py", "main"),
-        ("network/partition/local_test.py", "deal_held_out"), ("datasets/tasks.py", "get_task"),
+        ("models/networks/task_model.py", "TaskModel"), ("network/aggregation.py", "WeightedSum"),
+        ("test_fed.py", "main"), ("network/partition/local_test.py", "deal_held_out"), ("datasets/tasks.py", "get_task"),
     ],
 )  # fmt: skip
 def test_an_edit_of_the_engine_is_one_of_all_methods(copy: Path, file: str, name: str) -> None:
@@ -281,7 +281,7 @@ def test_an_edit_of_a_loss_is_one_of_its_tasks(copy: Path, loss: str) -> None:
 )
 def test_an_edit_of_a_metric_is_one_of_its_tasks(copy: Path, function: str, metrics: set[str]) -> None:
     users = {name for name, task in TASKS.items() if metrics & set(task.metrics)}
-    assert affected(copy / "test_fed.py", TASKS, lambda: edit(copy / "models/metrics.py", function)) == users
+    assert affected(copy / "test_fed.py", TASKS, lambda: edit(copy / "models/central/metrics.py", function)) == users
 
 
 @pytest.mark.parametrize(
@@ -289,8 +289,8 @@ def test_an_edit_of_a_metric_is_one_of_its_tasks(copy: Path, function: str, metr
     [
         ("network/partition/without_alpha.py", "shards", ("paper", "equal_size", "shards", "iid"), "shards"),
         ("network/sampling.py", "by_size", ("uniform", "size"), "size"),
-        ("models/backbones.py", "TinyEncoder", ("tiny", "resnet18", "clip_vit_b32"), "tiny"),
-        ("models/taskonomy.py", "TaskonomyDecoder", ("taskonomy", "linear", "unet"), "taskonomy"),
+        ("models/networks/backbones.py", "TinyEncoder", ("tiny", "resnet18", "clip_vit_b32"), "tiny"),
+        ("models/networks/taskonomy.py", "TaskonomyDecoder", ("taskonomy", "linear", "unet"), "taskonomy"),
     ],
 )
 def test_an_edit_of_another_registrys_entry_is_one_of_its_runs(
@@ -316,7 +316,7 @@ def test_keys_are_those_of_the_registries_themselves() -> None:
 @pytest.fixture
 def executed(run_here: Callable) -> Callable[[str], set[tuple[str, int]]]:
     """The functions of the project that a command calls, by file and first line; what imports call is left out."""
-    for name in ("test_fed", "train_centralized_task_model", "models.metrics", "torchmetrics.functional.image"):
+    for name in ("test_fed", "train_centralized_task_model", "models.central.metrics", "torchmetrics.functional.image"):
         importlib.import_module(name)
 
     def run(command: str) -> set[tuple[str, int]]:

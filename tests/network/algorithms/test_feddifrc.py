@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from datasets.task_data import Batch
 from datasets.tasks import ClassSet, get_task
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.feddifrc import contrast, restriction
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
+from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
-from tests.network.guiding import save_guidance
 from utils.errors import UserError
 from utils.runs import Run
 

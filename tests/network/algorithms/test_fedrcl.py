@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from network.client import StepView
 from tests.network import quadratic as q
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.task_model import Outputs
+from models.networks.task_model import Outputs
 from tests.network import quadratic as q
 
 

@@ -17,8 +17,8 @@ from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import get_task
 from losses import return_task_loss
-from models.task_model import ModelConfig, Outputs, TaskModel, save_model
-from models.training import early_file
+from models.central.training import early_file
+from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
 from network.algorithms.fedavg import FedAvg
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, measure, residual_share

@@ -1,0 +1,174 @@
+"""Embeddings of a central model, and their clusters: what embedding-based partitions deal out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.manifold import TSNE
+from sklearn.metrics import adjusted_rand_score, silhouette_score
+
+from datasets.task_data import TaskData
+from models.embedding.features import features_of
+from models.embedding.projection import Projection, reduce_dimension
+from models.networks.task_model import TaskModel
+from utils import progress
+from utils.errors import UserError
+from utils.filling import fill
+from utils.streams import derived_seed, generator
+
+BATCH = 64  # images that are embedded at once
+_PUBLISHED_BATCH = 16
+# With more rows than this, K-means works through random batches, and principal components come from a sample.
+_MANY_ROWS = 100_000
+# Runs, and share of the images per run, by which the stability of clusters is judged; images that silhouettes are of.
+_RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
+
+
+@torch.no_grad()
+def extract_embeddings(model: TaskModel, data: TaskData, path: Path, kind: str = "model") -> np.ndarray:
+    """The features of every image, in eval mode, streamed into a memory-mapped file.
+
+    Where an earlier call for this file, with the same weights and images, was stopped, this one goes on.
+
+    The published code never leaves training mode, so that batch norm mixes an image with the fifteen that happen to
+    stand next to it; a model made with `--published_quirks True` is treated likewise.
+
+    Args:
+        model: on the data's device.
+        data: the task's images.
+        path: the `.npy` file to make.
+        kind: of features, see `models/embedding/features.py`: by default the model's embedding.
+
+    Returns:
+        (N, D) float32, memory-mapped; rows of unreadable images are 0. Of embeddings D is E * S * S.
+    """
+    quirks = model.config.published_quirks
+    model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
+    features = features_of(kind, model, data)
+    positions = np.flatnonzero(data.readable)
+    size = _PUBLISHED_BATCH if quirks else BATCH
+    batches = np.split(positions, np.arange(size, len(positions), size))
+
+    def embed(embeddings: np.ndarray, rows: np.ndarray) -> None:
+        """Fill these rows."""
+        embeddings[rows] = features.of(data.batch(torch.from_numpy(rows))).cpu().numpy()
+
+    inputs = f"{features.inputs} {data.fingerprint}"
+    fill(path, (len(data), features.size), np.float32, inputs, batches, embed, "features")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def check_n_clusters(n_clusters: int, data: TaskData) -> None:
+    """UserError if there are fewer training images than clusters."""
+    if n_clusters > len(data.train):
+        raise UserError(f"--n_clusters {n_clusters} is more than the {len(data.train)} training images")
+
+
+def cluster(
+    reduced: np.ndarray, data: TaskData, n_clusters: int, threshold: float, seed: int
+) -> tuple[np.ndarray, KMeans]:
+    """K-means (k-means++, the best of ten starts) on the training images, and every image's nearest centre.
+
+    Returns assignments (N,) int64, -1 for unreadable images and for clusters with a smaller share of the training
+    images than `threshold`, and the fitted K-means. UserError if there are fewer training images than clusters.
+    """
+    check_n_clusters(n_clusters, data)
+    kmeans = fit_kmeans(reduced[data.train], n_clusters, seed)
+    assignments = kmeans.predict(reduced).astype(np.int64)
+    assignments[~data.readable] = -1
+    shares = np.bincount(kmeans.labels_, minlength=n_clusters) / len(data.train)
+    assignments[np.isin(assignments, np.flatnonzero(shares < threshold))] = -1
+    if (assignments[data.train] < 0).all():
+        raise UserError(f"every cluster is below --cluster_threshold {threshold:g}; the largest has {shares.max():.2f}")
+    return assignments, kmeans
+
+
+def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int, run: int = 0) -> KMeans | MiniBatchKMeans:
+    """K-means on points (n, D): k-means++ and the best of ten starts, or in batches where there are many points.
+
+    Runs of different number draw different starts.
+    """
+    random_state = derived_seed("kmeans", seed, run)
+    if len(points) <= _MANY_ROWS:
+        return KMeans(n_clusters, n_init=10, random_state=random_state).fit(points)
+    return MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=random_state).fit(points)
+
+
+def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Project embeddings (N, D), which may be memory-mapped, and cluster them: (N, at most 64) float32, ids (N,) int64.
+
+    Raises `UserError` if there are fewer rows than clusters, or values that are not finite.
+    """
+    if n_clusters > len(embeddings):
+        raise UserError(f"--n_clusters {n_clusters} is more than the {len(embeddings)} embeddings")
+    for rows in np.array_split(np.arange(len(embeddings)), max(1, len(embeddings) // _MANY_ROWS)):
+        if not np.isfinite(embeddings[rows[0] : rows[-1] + 1]).all():
+            raise UserError(f"embeddings {rows[0]} to {rows[-1]} have values that are not finite; mend the file")
+    rng = generator("pca", seed)
+    fit_on = np.sort(rng.choice(len(embeddings), min(len(embeddings), _MANY_ROWS), replace=False))
+    reduced = reduce_dimension(embeddings, fit_on)[0].astype(np.float32, copy=False)
+    return reduced, fit_kmeans(reduced, n_clusters, seed).labels_.astype(np.int64)
+
+
+def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) -> list[dict[str, float]]:
+    """Criteria of the number of clusters: for each number a row of inertia, silhouette, stability and its spread.
+
+    Inertia is the squared distance to the nearest centre over that to the common mean. The silhouette is Rousseeuw's
+    (1987), of 5000 points where there are more. Stability follows Ben-Hur, Elisseeff and Guyon (Pacific Symposium on
+    Biocomputing 2002): K-means with different seeds on five random samples of 80 % of the points, each of which then
+    names the cluster of every point; the mean and standard deviation over pairs of runs of the adjusted Rand index
+    (Hubert and Arabie 1985): 1 if all agree, 0 if they agree by chance only.
+
+    Args:
+        points: (n, D).
+        numbers: numbers of clusters, from 2 to 80 % of the points.
+        seed: of all randomness.
+
+    Raises:
+        UserError: if a number is larger than that.
+    """
+    n_sampled = int(_SHARE * len(points))
+    if max(numbers) > n_sampled:
+        raise UserError(f"--compare_n_clusters {max(numbers)} is more than {_SHARE:.0%} of {len(points)} images")
+    rng = generator("stability", seed)
+    samples = [rng.choice(len(points), n_sampled, replace=False) for _ in range(_RUNS)]
+    total = np.square(points - points.mean(axis=0)).sum()
+    rows = []
+    for number in progress.bar(numbers, desc="numbers of clusters", unit="number"):
+        found = fit_kmeans(points, number, seed)
+        runs = [fit_kmeans(points[s], number, seed, i).predict(points) for i, s in enumerate(samples, start=1)]
+        agreement = [adjusted_rand_score(*pair) for pair in combinations(runs, 2)]
+        silhouette = silhouette_score(
+            points,
+            found.labels_,
+            sample_size=min(len(points), _SILHOUETTES),
+            random_state=derived_seed("silhouette", seed),
+        )
+        rows.append(
+            {
+                "n_clusters": number,
+                "inertia": float(found.inertia_ / total),
+                "silhouette": float(silhouette),
+                "stability": float(np.mean(agreement)),
+                "stability_std": float(np.std(agreement)),
+            }
+        )
+    return rows
+
+
+def centres(kmeans: KMeans, projection: Projection | None) -> np.ndarray:
+    """The cluster centres in the space of the embeddings, (K, E * S * S) float32."""
+    found = kmeans.cluster_centers_
+    return (found if projection is None else projection.inverse_transform(found)).astype(np.float32)
+
+
+def tsne(reduced: np.ndarray, seed: int) -> np.ndarray:
+    """t-SNE to the plane, (n, 2)."""
+    perplexity = min(30.0, (len(reduced) - 1) / 3)
+    return TSNE(perplexity=perplexity, init="pca", random_state=derived_seed("tsne", seed)).fit_transform(reduced)

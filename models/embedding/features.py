@@ -1,0 +1,160 @@
+"""What is clustered: the embedding of a central model, the target itself, the image, or a public network's features.
+
+`model` is what the paper clusters. `target` clusters what the embedding stands in for, without training a network.
+`image` is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm
+downloads; `random:<name>` the same network with random weights, the control that has learnt nothing.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from datasets.tasks import GRID
+from utils.errors import UserError
+from utils.streams import derived_seed
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from datasets.task_data import Batch, TaskData
+    from models.networks.task_model import TaskModel
+
+MODEL = "model"
+KINDS = (MODEL, "target", "image")
+PUBLIC, RANDOM = "timm:", "random:"
+
+
+@dataclass(frozen=True)
+class Features:
+    """A feature extractor: `of(batch)` gives (B, `size`) float32; `inputs` names all that the features depend on."""
+
+    size: int
+    inputs: str
+    of: Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageFeatures:
+    """A feature extractor that needs the images only: `of` takes (B, 3, S, S) in [0, 1]."""
+
+    size: int
+    inputs: str
+    of: Callable[[Tensor], Tensor]
+
+
+def features_kind(text: str) -> str:
+    """An argparse type: one of `KINDS`, or `timm:` or `random:` and the name of a network."""
+    if text not in KINDS and not any(text.startswith(kind) and text != kind for kind in (PUBLIC, RANDOM)):
+        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(KINDS)}, {PUBLIC}<name> and {RANDOM}<name>")
+    return text
+
+
+def model_for(args: Namespace) -> tuple[TaskModel, Path]:
+    """The model that the arguments of `extract_embeddings.py` ask for, and its file.
+
+    That is the central model, or where something else is clustered the initial one, which has the image size and the
+    target. UserError if there is none, or a model's performance is asked for that has not been trained.
+    """
+    from models.central.training import central_model
+    from models.networks.task_model import init_file, load_model
+
+    if args.features == "model":
+        return central_model(args.load_model_dir, args.task, args.use_cbam, args.from_checkpoint)
+    if args.observe_performance:
+        raise UserError("--observe_performance measures the central model; give --features model")
+    path = init_file(args.init_model_dir, args.task, args.use_cbam)
+    return load_model(path, args.task, "model_initialization.py"), path
+
+
+def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
+    """The features of this kind. Only "model" runs `model`, the central model; the others read its settings."""
+    from models.networks.task_model import fingerprint
+
+    if kind == "model":
+        return Features(
+            model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
+        )
+    if kind == "target":
+        cells = GRID**2 if data.task.encoding else 1
+        size = data.task.out_channels * cells
+        return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
+    of_images = image_features(kind, data.device)
+    return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images))
+
+
+def image_features(kind: str, device: torch.device) -> ImageFeatures:
+    """The features of a kind that looks at images alone: "image", or a network of timm."""
+    if kind == "image":
+        return ImageFeatures(3 * GRID**2, f"image {GRID}", shrunk)
+    return _network(kind, device)
+
+
+def shrunk(values: Tensor) -> Tensor:
+    """Maps or images (B, C, H, W) as means in a grid of 8 by 8 cells, (B, C * 64); anything else (B, …) flattened."""
+    import torch.nn.functional as F
+
+    return (F.adaptive_avg_pool2d(values, GRID) if values.ndim == 4 else values).flatten(1)
+
+
+def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
+    """The targets' means over the pixels that count, in a grid of 8 by 8 cells: (B, C * 64) float32.
+
+    Ids and boxes become shares of the classes; a task of one class per image has the class alone, (B, C). A cell in
+    which nothing counts has the mean of its image, and an image in which nothing counts has zeros.
+    """
+    import torch.nn.functional as F
+
+    from datasets.targets import countable
+
+    values, valid = countable(data.task, batch)
+    if values.ndim == 2:
+        return (values * valid).float()
+    weight = valid.expand_as(values).float()
+    values = values.where(valid, 0).float()
+    sums, counts = (F.adaptive_avg_pool2d(each, GRID) for each in (values, weight))
+    whole = values.sum((2, 3), keepdim=True) / weight.sum((2, 3), keepdim=True).clamp(min=1)
+    return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
+
+
+def _network(kind: str, device: torch.device) -> ImageFeatures:
+    """Pooled features of a network of timm, of published or random weights, on images resized and scaled to suit it."""
+    import timm  # takes seconds to import
+    import torch
+
+    pretrained, name = kind.startswith(PUBLIC), kind.split(":", 1)[1]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derived_seed("random_network", 0))
+            network: Any = timm.create_model(name, pretrained=pretrained, num_classes=0).eval().to(device)
+    except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know
+        raise UserError(
+            f"--features {kind}: timm has no such network or its weights could not be downloaded "
+            f"({' '.join(str(error).split())[:200]})"
+        ) from error
+    # Some have a layer between pooling and classes.
+    size = int(getattr(network, "head_hidden_size", network.num_features))
+    return ImageFeatures(size, f"{kind} {timm.__version__}", _Scaled(network).of)
+
+
+class _Scaled:
+    """A network behind the resizing and scaling that its published configuration asks for."""
+
+    def __init__(self, network: Any) -> None:
+        import torch
+
+        config = network.pretrained_cfg
+        self._network, self._size = network, list(config["input_size"][1:])
+        device = next(network.parameters()).device
+        self._mean, self._std = (torch.tensor(config[key], device=device).view(1, 3, 1, 1) for key in ("mean", "std"))
+
+    def of(self, images: Tensor) -> Tensor:
+        """(B, size) float32."""
+        import torch.nn.functional as F
+
+        images = F.interpolate(images, self._size, mode="bilinear", antialias=True)
+        return self._network((images - self._mean) / self._std).flatten(1)

@@ -1,0 +1,242 @@
+"""Image encoders: images in, a feature vector out, and maps at several scales where the network has them.
+
+Each takes images (B, 3, S, S) in [0, 1], applies its own normalisation, and returns the features
+(B, `out_features`) and the list of its maps at strides 2, 4, …, finest first. One entry in `ENCODERS` is all that
+another encoder needs; `timm:<name>` is any network of timm.
+"""
+
+from __future__ import annotations
+
+import logging
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from models.networks.layers import PAPER_STEM, PAPER_WIDTHS, with_group_norms
+from utils.errors import UserError
+from utils.registry import Registry
+
+if TYPE_CHECKING:
+    from models.networks.backbones import Encoder
+
+TIMM = "timm:"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an encoder is built for.
+
+    `most_stride` is given where a decoder takes the maps: none of them has a larger one. The vector is the deepest
+    map's mean then, and the encoder has no layers that only another would need.
+    """
+
+    image_size: int
+    pretrained: bool
+    norm: str
+    most_stride: int | None = None
+
+
+@dataclass(frozen=True)
+class EncoderEntry:
+    """How to build an encoder, and what goes with it by default.
+
+    `has_weights` says whether there are published ones. `decoder` is its own one. Of the Taskonomy decoder, `stem` and
+    `widths` are the channels, by default the paper's, and `n_skips` how many of the maps it takes, from the finest on;
+    `pyramid` are the detector's channels, and the convolutions of its towers.
+    """
+
+    build: Callable[[Wanted], Encoder]
+    image_size: int = 224
+    has_weights: bool = False
+    decoder: str = "taskonomy"
+    stem: tuple[int, ...] = PAPER_STEM
+    widths: tuple[int, ...] = PAPER_WIDTHS
+    n_skips: int = 0
+    pyramid: tuple[int, int] = (64, 4)
+
+
+def _tiny(wanted: Wanted) -> Encoder:
+    from models.networks.backbones import TinyEncoder
+
+    return TinyEncoder(wanted.image_size, wanted.norm)
+
+
+def _lenet(wanted: Wanted) -> Encoder:
+    from models.networks.backbones import LeNet
+
+    return LeNet(wanted.image_size)
+
+
+def _resnet10(wanted: Wanted) -> Encoder:
+    """For small images: a 3x3 stem without stride or pooling, and one block per stage."""
+    from torch import nn
+    from torchvision.models.resnet import BasicBlock, ResNet
+
+    from models.networks.backbones import CENTRED, StagedEncoder
+
+    net = ResNet(BasicBlock, [1, 1, 1, 1])
+    stem = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
+    first = nn.Sequential(stem, net.bn1, net.relu, net.layer1, net.layer2)
+    return StagedEncoder([first, net.layer3, net.layer4], (128, 256, 512), CENTRED)
+
+
+def _resnet(name: str, *map_channels: int) -> Callable[[Wanted], Encoder]:
+    def build(wanted: Wanted) -> Encoder:
+        """Torchvision's network of this name, cut into its stem and four layers."""
+        from torch import nn
+
+        from models.networks.backbones import IMAGENET, StagedEncoder
+
+        net = _of_torchvision(name, wanted)
+        stem, first = nn.Sequential(net.conv1, net.bn1, net.relu), nn.Sequential(net.maxpool, net.layer1)
+        return StagedEncoder([stem, first, net.layer2, net.layer3, net.layer4], map_channels, IMAGENET)
+
+    return build
+
+
+def _mobile(name: str, ends: Sequence[int], *map_channels: int, **settings: float) -> Callable[[Wanted], Encoder]:
+    """A network of torchvision whose stages end before these of its blocks; its dropout, which is random, is left out.
+
+    What stands between pooling and the classifier is part of the vector.
+    """
+
+    def build(wanted: Wanted) -> Encoder:
+        """The network as wanted, in these stages."""
+        from torch import nn
+
+        from models.networks.backbones import IMAGENET, StagedEncoder
+
+        net = _of_torchvision(name, wanted, **settings)
+        blocks = list(net.features)
+        stages = [nn.Sequential(*blocks[a:b]) for a, b in pairwise((0, *ends, len(blocks)))]
+        *between, classifier = (layer for layer in net.classifier if not isinstance(layer, nn.Dropout))
+        vector = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), *between)
+        return StagedEncoder(stages, map_channels, IMAGENET, vector, classifier.in_features)
+
+    return build
+
+
+def _of_torchvision(name: str, wanted: Wanted, **settings: float) -> Any:
+    from torchvision.models import get_model
+
+    return get_model(name, weights="DEFAULT" if wanted.pretrained else None, **settings)
+
+
+def _clip_vit_b32(wanted: Wanted) -> Encoder:
+    from models.networks.backbones import CLIP, Encoder
+
+    try:
+        import open_clip
+    except ImportError as error:
+        raise UserError("--encoder clip_vit_b32 needs the package open_clip_torch; install requirements.txt") from error
+    name, tag = "ViT-B-32-quickgelu", "openai" if wanted.pretrained else None
+    with _quiet():
+        network = open_clip.create_model(
+            name, pretrained=tag, force_image_size=wanted.image_size, load_weights=wanted.pretrained
+        )
+    return Encoder(network.visual.float(), 512, CLIP)  # the text tower is not needed
+
+
+def _timm(name: str) -> Callable[[Wanted], Encoder]:
+    def build(wanted: Wanted) -> Encoder:
+        """Timm's network of this name, at the wanted size."""
+        import timm  # takes seconds to import
+
+        from models.networks.backbones import TimmEncoder
+
+        settings: dict[str, Any] = {}
+        if getattr(
+            timm.get_pretrained_cfg(name), "fixed_input_size", False
+        ):  # transformers; others take images of any size
+            settings["img_size"] = wanted.image_size
+        if (wanted.most_stride or 32) < 32:
+            settings["output_stride"] = wanted.most_stride
+        try:
+            with _quiet():
+                network = timm.create_model(name, pretrained=wanted.pretrained, num_classes=0, **settings)
+        except TypeError as error:
+            raise UserError(f"--encoder {TIMM}{name} cannot be built for these images or this decoder ({error}); "
+                            "give another") from error  # fmt: skip
+        return TimmEncoder(network)
+
+    return build
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the line that a library logs for every try of a download, or for random weights."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+ENCODERS: Registry[EncoderEntry] = {
+    "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 32), widths=(32, 16, 8, 8), n_skips=3, pyramid=(32, 2)),
+    "lenet": EncoderEntry(_lenet, 32, decoder="linear"),
+    "resnet10": EncoderEntry(_resnet10, 32, decoder="linear"),
+    "resnet18": EncoderEntry(_resnet("resnet18", 64, 64, 128, 256, 512), has_weights=True),
+    "resnet50": EncoderEntry(_resnet("resnet50", 64, 256, 512, 1024, 2048), has_weights=True),
+    "resnet101": EncoderEntry(_resnet("resnet101", 64, 256, 512, 1024, 2048), has_weights=True),
+    "mobilenet_v2": EncoderEntry(_mobile("mobilenet_v2", (2, 4, 7, 14), 16, 24, 32, 96, 1280), has_weights=True),
+    "mobilenet_v3_large": EncoderEntry(
+        _mobile("mobilenet_v3_large", (2, 4, 7, 13), 16, 24, 40, 112, 960), has_weights=True
+    ),
+    "efficientnet_b0": EncoderEntry(
+        _mobile("efficientnet_b0", (2, 3, 4, 6), 16, 24, 40, 112, 1280, stochastic_depth_prob=0.0), has_weights=True
+    ),
+    # Transformers normalise by layers, so that `norm` concerns their decoder alone.
+    "vit_b16": EncoderEntry(_timm("vit_base_patch16_224"), has_weights=True),
+    "clip_vit_b32": EncoderEntry(_clip_vit_b32, has_weights=True),
+}
+
+
+def encoder_name(text: str) -> str:
+    """An argparse type: a name in `ENCODERS`, or `timm:` and the name of a network."""
+    if text not in ENCODERS and not (text.startswith(TIMM) and len(text) > len(TIMM)):
+        raise ArgumentTypeError(f"{text!r} is not one of {', '.join(ENCODERS)} and {TIMM}<name>")
+    return text
+
+
+def encoder_entry(name: str) -> EncoderEntry:
+    """The entry of an encoder, or one for a network of timm; UserError if there is none."""
+    if name in ENCODERS:
+        return ENCODERS[name]
+    if not name.startswith(TIMM):
+        raise UserError(f"unknown encoder {name!r}; --encoder takes one of {', '.join(ENCODERS)} and {TIMM}<name>")
+    import timm
+
+    network = name.removeprefix(TIMM)
+    if not timm.is_model(network):
+        raise UserError(f"--encoder {name}: timm {timm.__version__} has no such network; see timm.list_models()")
+    return EncoderEntry(_timm(network), has_weights=timm.is_model_pretrained(network))
+
+
+def build_encoder(name: str, wanted: Wanted) -> Encoder:
+    """Build an encoder by name.
+
+    Weights that were published for batch norm serve group norm, too: its scales and shifts are theirs. UserError where
+    the weights do not exist or could not be downloaded, or the encoder has no maps for a decoder that takes them.
+    """
+    entry = encoder_entry(name)
+    if wanted.pretrained and not entry.has_weights:
+        raise UserError(f"pretrained weights of --encoder {name} do not exist; give --pretrained False")
+    try:
+        encoder = entry.build(wanted)
+    except (OSError, RuntimeError, ValueError) as error:
+        if not wanted.pretrained:
+            raise
+        raise UserError(
+            f"the pretrained weights of {name} could not be downloaded ({str(error).split('. ')[0]}); "
+            "connect to the internet for the first run, or give --pretrained False"
+        ) from error
+    if wanted.most_stride:
+        encoder.serve_maps(wanted.most_stride)
+    if wanted.norm == "group":
+        with_group_norms(encoder)
+    return encoder

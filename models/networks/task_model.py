@@ -1,0 +1,162 @@
+"""A task's model: an encoder and a decoder, with the settings that rebuild it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from datasets.tasks import ClassSet, Task, get_task
+from models.networks.decoders import Decoder, decoder_entry, default_decoder
+from models.networks.encoders import Wanted, build_encoder, encoder_entry
+from utils.errors import UserError
+from utils.files import save_tensors, write_atomically
+from utils.streams import derived_seed
+from utils.versions import tensors_digest
+
+_SCALE = 16  # of the smallest map that most networks come to
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What a model is made of; it is saved with the weights, so that later stages rebuild the same network.
+
+    `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
+    the table of the images that the model is for.
+    """
+
+    task: str
+    encoder: str = "tiny"
+    image_size: int = 64
+    norm: str = "batch"
+    use_cbam: bool = False
+    depth_target: str = "scaled"
+    published_quirks: bool = False
+    classes: ClassSet | None = None
+    decoder: str = ""
+    bottleneck: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> ModelConfig:
+        """From what JSON makes of one; TypeError or ValueError where it is none."""
+        config = cls(**content)
+        return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
+
+
+class Outputs(NamedTuple):
+    """What a model makes of B images.
+
+    `features` (B, F) are the encoder's vectors. `embedding` (B, …) is what stands before the model's last layer, a map
+    or a vector: what is clustered. `output` is (B, C, S, S) or (B, classes).
+    """
+
+    features: Tensor
+    embedding: Tensor
+    output: Tensor
+
+
+class TaskModel(nn.Module):
+    """Images to `Outputs` for one task; `bf16` lets it compute under bfloat16 autocast.
+
+    Args:
+        config: what to build; UserError if the image size is not a multiple of 16.
+        pretrained: start the encoder from its published weights.
+    """
+
+    def __init__(self, config: ModelConfig, pretrained: bool = False) -> None:
+        super().__init__()
+        if config.image_size < _SCALE or config.image_size % _SCALE:
+            raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
+        self.config = config
+        self.bf16 = False
+        task = get_task(config.task, config.depth_target, config.published_quirks)
+        if task.categorical and config.classes is None:
+            raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
+        self.task: Task = task if config.classes is None else task.with_classes(config.classes)
+        decoder = decoder_entry(config, self.task)
+        wanted = Wanted(config.image_size, pretrained, config.norm, decoder.most_stride)
+        self.encoder = build_encoder(config.encoder, wanted)
+        if config.published_quirks:
+            self.encoder.take_images_as_they_are()
+        self.decoder: Decoder = decoder.build(config, self.task, self.encoder)
+
+    @property
+    def embedding_size(self) -> int:
+        """Numbers an image in the embedding, whatever its shape."""
+        return math.prod(self.decoder.embedding_shape)
+
+    def forward(self, images: Tensor) -> Outputs:
+        """Features, embedding and output of images (B, 3, S, S) in [0, 1], as float32."""
+        with torch.autocast(images.device.type, torch.bfloat16) if self.bf16 else nullcontext():
+            features, maps = self.encoder(images)
+            embedding, output = self.decoder(features, maps)
+        return Outputs(features.float(), embedding.float(), output.float())
+
+
+def init_file(folder: Path, task: str, use_cbam: bool) -> Path:
+    """Where a task's initial model is kept."""
+    return folder / f"init_model_{task}{'_cbam' if use_cbam else ''}.safetensors"
+
+
+def save_model(model: TaskModel, path: Path) -> None:
+    """Write weights and settings into one safetensors file, atomically."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with write_atomically(path) as temporary:
+        save_tensors(tensors, temporary, {"config": json.dumps(asdict(model.config))})
+
+
+def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: bool | None = None) -> str:
+    """Build a model with random weights by `seed`, and save it in `path`; returns in words what was made.
+
+    `pretrained` starts the encoder from its published weights; None does so where such weights exist. UserError as for
+    `TaskModel`, and where they could not be downloaded.
+    """
+    if pretrained is None:
+        pretrained = encoder_entry(config.encoder).has_weights
+    torch.manual_seed(derived_seed("initial_model", seed))
+    model = TaskModel(config, pretrained)
+    save_model(model, path)
+    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    about = f"{config.encoder} ({'pretrained' if pretrained else 'random'}) at {config.image_size} px"
+    return f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
+
+
+def fingerprint(model: TaskModel) -> str:
+    """SHA-256 of a model's settings and weights."""
+    said = json.dumps(asdict(model.config)) + tensors_digest(model.state_dict())
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def load_model(path: Path, task: str, made_by: str) -> TaskModel:
+    """Rebuild the model in `path`.
+
+    Raises `UserError` where the file is missing (naming the stage `made_by`), broken, or of another task.
+    """
+    if not path.is_file():
+        raise UserError(f"{path} is missing; run {made_by} --task {task} first")
+    try:
+        with safe_open(path, framework="pt") as file:
+            config = ModelConfig.of(json.loads((file.metadata() or {})["config"]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error
+    if config.task != task:
+        raise UserError(f"{path} holds a model for {config.task}, not for --task {task}")
+    model = TaskModel(config)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit the network; run {made_by} again") from error
+    return model

@@ -1,0 +1,161 @@
+"""The vectors of a teacher, a diffusion model or any other network, as targets of clients' embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.teacher.guidance import BASIS, STAGE, Basis, Photographs, read_guidance, vectors_of
+from models.teacher.teachers import DIFFUSION, DiffusionTeacher
+from utils.errors import UserError
+from utils.streams import generator
+
+if TYPE_CHECKING:
+    from datasets.task_data import TaskData
+    from network.client import ClientContext
+
+_PASSES, _EMBEDDED = 32, 64  # batch sizes: passes of the denoiser, and images that are embedded
+
+
+class Guide:
+    """A teacher's vectors of each image: the image's own, those to choose among, and which of these is right.
+
+    Args:
+        folder: where `extract_diffusion_features.py` wrote them.
+        data: the task's images, which must be those that the teacher has seen (UserError otherwise).
+        clients: each client's images.
+        shuffled: as a control, give each of the clients' images the vectors and the right choice of another.
+    """
+
+    def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffled: bool) -> None:
+        self.kept, self.data = read_guidance(folder, data.table, data.shortened), data
+        self._dealt = np.sort(np.concatenate(list(clients)))
+        self._source = np.arange(len(data.table))
+        if shuffled:
+            rng = generator("shuffle", self.kept.settings.rand_seed)
+            self._source[self._dealt] = rng.permutation(self._dealt)
+        self._source_on_device = torch.from_numpy(self._source).to(data.device)
+        self._vectors = _on_device(self.kept.features, data.device)
+        # Cached, because a step must not wait until they are copied to the device.
+        self._leading = cache(lambda size, device: torch.from_numpy(self.kept.leading(size)).to(device))
+
+    def contrast(self, kind: str, groups: np.ndarray) -> None:
+        """Set the vectors to choose among; UserError where there are none.
+
+        "texts" are the image's vectors, one for each text. "classes" and "groups" are the means of the own vectors of
+        each class's or group's images (`groups` (N,), -1 for none) over all clients, who would send sums and counts.
+        These need no texts, so any network can be the teacher.
+        """
+        labels = self.data.labels.cpu().numpy()
+        chosen = {"texts": self.kept.positive, "classes": labels, "groups": groups}[kind]
+        if (chosen[self._dealt] < 0).all():
+            raise UserError(
+                f"--contrast {kind}: {self.kept.folder} or the images have no {kind} to choose among; "
+                "give another --contrast, or --tdcl_weight 0"
+            )
+        self._right = torch.from_numpy(chosen.astype(np.int64)).to(self.data.device)
+        self._means = None if kind == "texts" else self._means_of(chosen).to(self.data.device)
+
+    def own(self, positions: Tensor) -> Tensor:
+        """The images' own vectors (B, d)."""
+        return self._at(positions)[:, -1]
+
+    def choices(self, positions: Tensor) -> Tensor:
+        """The vectors to choose among, (B, P, d), or (P, d) where they are the same for all."""
+        return self._at(positions)[:, :-1] if self._means is None else self._means
+
+    def right(self, positions: Tensor) -> Tensor:
+        """The index of the right choice, (B,) int64, -1 where none is right."""
+        return self._right[self._source_on_device[positions]]
+
+    def sources(self, images: np.ndarray) -> np.ndarray:
+        """The images whose vectors these images have: themselves, unless they are shuffled."""
+        return self._source[images]
+
+    def compared(self, features: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (B, F) and vectors (…, d), brought to the same length and then normalised."""
+        cut = vectors.index_select(-1, self._leading(features.shape[1], vectors.device))
+        cut = cut.to(features.device, features.dtype)
+        if features.shape[1] > cut.shape[-1]:
+            features = F.adaptive_avg_pool1d(features[:, None], cut.shape[-1])[:, 0]
+        return F.normalize(features, dim=-1), F.normalize(cut, dim=-1)
+
+    def _at(self, positions: Tensor) -> Tensor:
+        rows = self._source_on_device[positions]
+        return self._vectors.index_select(0, rows.to(self._vectors.device))
+
+    def _means_of(self, ids: np.ndarray) -> Tensor:
+        """The mean vector (K, d) of the clients' images of each id; 0 for an id that none of them has."""
+        used = self._dealt[ids[self._dealt] >= 0]
+        sums = np.zeros((int(ids.max()) + 1, self.kept.features.shape[2]))
+        np.add.at(sums, ids[used], self.kept.features[used, -1].astype(np.float64))
+        counts = np.bincount(ids[used], minlength=len(sums))[:, None]
+        return torch.from_numpy((sums / np.maximum(counts, 1)).astype(np.float32))
+
+
+class Condition:
+    """A guide's teacher, asked again with a client's embeddings as its condition (section 3.3 of FedDifRC).
+
+    The paper does not say how an embedding enters a text. Here, a fixed random matrix with orthonormal rows or columns
+    (nothing could train it) maps it to the width of a token. The result is scaled to the tokens' mean length and added
+    to every token. The published code has a function that adds an embedding to every token, but never calls it.
+    """
+
+    scale = 1.0  # of the condition
+
+    def __init__(self, guide: Guide) -> None:
+        kept, data = guide.kept, guide.data
+        basis = Basis.load(kept.folder / BASIS, kept.about["inputs"], data.device)
+        if kept.settings.features != DIFFUSION or basis is None:
+            raise UserError(
+                f"--condition round: {kept.folder} has no vectors of a diffusion model with their basis; "
+                f"run {STAGE} again, or give --condition none"
+            )
+        self._guide, self._basis = guide, basis
+        self._teacher = DiffusionTeacher(kept.settings, data.table, data.device, _PASSES)
+        self._photographs = Photographs(
+            data.table, kept.settings.diffusion_size, data.device, kept.settings.blank_images
+        )
+
+    @torch.no_grad()
+    def asked(self, local: ClientContext) -> dict[str, Tensor]:
+        """The teacher's vectors of a client's images, given their embeddings by the client's starting model.
+
+        For `answers`: `images` (n,), in increasing order, and `vectors` (n, P, d) float16.
+        """
+        images = np.unique(local.turn.images)
+        sources, parts = self._guide.sources(images), []
+        columns = np.arange(self._guide.kept.n_texts)
+        local.model.eval()
+        for at in np.array_split(sources, -(-len(sources) // _EMBEDDED)):
+            batch = self._guide.data.batch(torch.from_numpy(at).to(self._guide.data.device))
+            features = torch.func.functional_call(local.model, dict(local.start), batch.images).features
+            given, seen = np.tile(columns, (len(at), 1)), self._photographs.batch(at)
+            parts.append(vectors_of(self._teacher, self._basis, seen, at, given, self._lifted(features)).half())
+        local.model.train()
+        return {"images": torch.from_numpy(images).to(parts[0].device), "vectors": torch.cat(parts)}
+
+    def answers(self, positions: Tensor, asked: dict[str, Tensor]) -> Tensor:
+        """The vectors to choose among (B, P, d) of some of the client's images."""
+        return asked["vectors"][torch.searchsorted(asked["images"], positions)]
+
+    def _lifted(self, features: Tensor) -> Tensor:
+        """Features (B, F) as conditions (B, width)."""
+        width, size = self._teacher.width, features.shape[1]
+        draw = generator("lift", self._guide.kept.settings.rand_seed, size).standard_normal((max(width, size),) * 2)
+        lift = torch.from_numpy(np.linalg.qr(draw)[0][:size, :width].astype(np.float32)).to(features)
+        return self.scale * self._teacher.token_norm * F.normalize(features @ lift, dim=1)
+
+
+def _on_device(features: np.ndarray, device: torch.device) -> Tensor:
+    """The vectors on the device where clients train, if they fit into a quarter of its free memory; else on the CPU."""
+    if device.type == "cuda" and features.nbytes < torch.cuda.mem_get_info(device)[0] // 4:
+        return torch.from_numpy(np.array(features)).to(device)
+    return torch.from_numpy(features)

@@ -1,0 +1,247 @@
+"""Teachers of methods such as FedDifRC: frozen networks that make vectors of each image, whatever the task.
+
+An image has one or more vectors, called columns: one for each text that the teacher is given with it, and last its own,
+without such a text. A diffusion model gives both; any other network gives the image's own only. The teacher says which
+column is the positive; what is learnt from the columns is left to the method.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.embedding.features import features_kind, image_features
+from utils.args import POSITIVE_INT, Parser, number
+from utils.errors import UserError
+from utils.streams import generator
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from datasets.table import Table
+
+DIFFUSION = "diffusion"
+PROMPTS = ("class", "neutral")
+DEFAULT_MODEL = "stable-diffusion-v1-5/stable-diffusion-v1-5"
+# Section 4.3 of FedDifRC: the texts of images whose class nobody knows.
+SIMILAR, ANY_OBJECT = "a photo of a similar object", "a photo of a visual object"
+_NEUTRAL_NEGATIVES = 9  # where no number is given: as many as CIFAR-10's images have
+_STEPS = 1000  # of the noise that Stable Diffusion was trained with
+
+
+@dataclass(frozen=True)
+class TeacherSettings:
+    """What a teacher is made of; the names are those of `extract_diffusion_features.py`'s arguments."""
+
+    features: str
+    diffusion_model: str
+    diffusion_size: int
+    timestep: int
+    layers: tuple[int, ...]
+    prompts: str
+    n_negatives: int | None
+    blank_images: bool
+    precision: str
+    rand_seed: int
+
+    @classmethod
+    def of(cls, args: Namespace | Mapping[str, Any]) -> TeacherSettings:
+        """From a script's arguments, or what JSON makes of these settings; KeyError where one is missing."""
+        given = args if isinstance(args, Mapping) else vars(args)
+        said = {field.name: given[field.name] for field in fields(cls)}
+        return cls(**said | {"layers": tuple(said["layers"])})
+
+
+def teacher_kind(text: str) -> str:
+    """An argparse type: `diffusion`, or a kind of features that looks at images alone."""
+    if text in ("model", "target"):
+        raise ArgumentTypeError(f"{text!r} is a task's own, and no teacher of it")
+    return text if text == DIFFUSION else features_kind(text)
+
+
+def add_teacher(parser: Parser) -> None:
+    """The arguments that `TeacherSettings` are made of, but for those that all stages have."""
+    group = parser.group("model")
+    add = group.add_argument
+    add("--features", type=teacher_kind, default=DIFFUSION,
+        help="the teacher: diffusion, image (thumbnails), or a network of timm with published or random weights, "
+        "timm:<name> or random:<name>")  # fmt: skip
+    add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
+        help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
+    add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
+    add("--timestep", type=number(int, least=0, most=_STEPS - 1), default=150,
+        help="step of the noise in an image's own features")  # fmt: skip
+    add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4], help="blocks of the decoder, the deepest is 1")
+    add("--prompts", choices=PROMPTS, default="class",
+        help="what the teacher is asked: the classes' names, or neutral texts that know no class")  # fmt: skip
+    add("--n_negatives", type=POSITIVE_INT,
+        help="texts per image besides the right one; default: all other classes, "
+        f"or {_NEUTRAL_NEGATIVES} with neutral prompts")  # fmt: skip
+    group.add_flag("--blank_images", False, "control: the teacher sees black images")
+
+
+def _place(text: str) -> str:
+    """A folder by its absolute path, so that the settings hold wherever they are read; other names as they are."""
+    return str(Path(text).resolve()) if Path(text).is_dir() else text
+
+
+class Teacher(ABC):
+    """Makes `columns` vectors of each image of a table; the last column is the image's own.
+
+    `positive` (N,) is each image's positive column, -1 where it has none. `layers` names what `maps` gives, and
+    `inputs` everything that the values depend on beside the images. `same_texts` says that a column's text is the same
+    for all images.
+    """
+
+    columns: int
+    layers: tuple[str, ...]
+    positive: np.ndarray
+    inputs: str
+    texts: tuple[str, ...] = ()
+    same_texts = False
+
+    @abstractmethod
+    def maps(
+        self, images: Tensor, rows: np.ndarray, columns: np.ndarray, condition: Tensor | None = None
+    ) -> Iterator[list[Tensor]]:
+        """Some columns (B, n) of images (B, 3, S, S) in [0, 1], which stand in these rows of the table.
+
+        Yields batch after batch, image by image, for each layer maps (b, C, H, W) or vectors (b, C), float32.
+        `condition` (B, width) is added to all tokens of the texts, but not for an image's own column.
+        """
+
+
+class DiffusionTeacher(Teacher):
+    """A frozen Stable Diffusion: conditional features at t = 0, and one's own, denoising, at `timestep`.
+
+    Equations 7 and 9 of FedDifRC (arXiv 2507.06482). Noise is drawn for each image, by the seed and the image's name.
+
+    Args:
+        settings: which model, and how.
+        table: of the images.
+        device: where it computes.
+        at_once: passes of the denoiser that are computed together.
+    """
+
+    def __init__(self, settings: TeacherSettings, table: Table, device: torch.device, at_once: int) -> None:
+        from models.teacher.diffusion import Diffusion
+
+        self._settings, self._ids, self._at_once = settings, table.image_ids, at_once
+        self.texts, self._text_of, self.positive = prompts_of(settings, table)
+        self.columns = self._text_of.shape[1]
+        self.same_texts = bool((self._text_of[:, :-1] == self._text_of[0, :-1]).all())
+        self.layers = tuple(f"n = {layer}" for layer in settings.layers)
+        self._model = Diffusion(settings.diffusion_model, settings.layers, device, settings.precision)
+        self._encoded = self._model.texts(self.texts)
+        self.inputs = f"{self._model.digest} {_apart_from_place(settings)} {self.texts}"
+
+    @property
+    def width(self) -> int:
+        """Of a token's embedding."""
+        return self._model.width
+
+    @property
+    def token_norm(self) -> float:
+        """The mean length of the texts' token embeddings."""
+        return float(self._encoded.float().norm(dim=-1).mean())
+
+    def maps(
+        self, images: Tensor, rows: np.ndarray, columns: np.ndarray, condition: Tensor | None = None
+    ) -> Iterator[list[Tensor]]:
+        """One pass of the denoiser for each column of each image."""
+        import torch
+
+        clean, n = self._model.latents(images), columns.shape[1]
+        noise = np.stack([self._noise(int(row), clean.shape[1:]) for row in rows])
+        noisy = self._model.noisy(clean, torch.from_numpy(noise), self._settings.timestep)
+        own = torch.from_numpy(columns == self.columns - 1).flatten().to(clean.device)
+        image = torch.arange(len(rows), device=clean.device).repeat_interleave(n)
+        text = torch.from_numpy(np.take_along_axis(self._text_of[rows], columns, axis=1).ravel()).to(clean.device)
+        for at in torch.arange(len(image), device=clean.device).split(self._at_once):
+            latents = noisy[image[at]].where(own[at, None, None, None], clean[image[at]])
+            texts = self._encoded[text[at]]
+            if condition is not None:
+                texts = texts + (condition[image[at]] * ~own[at, None])[:, None].to(texts)
+            yield self._model.maps(latents, torch.where(own[at], self._settings.timestep, 0), texts)
+
+    def _noise(self, row: int, shape: Sequence[int]) -> np.ndarray:
+        return generator("noise", self._settings.rand_seed, self._ids[row]).standard_normal(shape, np.float32)
+
+
+class NetworkTeacher(Teacher):
+    """Any network that looks at an image alone, of `models.embedding.features`: an image has its own only."""
+
+    columns, layers = 1, ("features",)
+
+    def __init__(self, settings: TeacherSettings, table: Table, device: torch.device) -> None:
+        self._features = image_features(settings.features, device)
+        self.positive = np.full(len(table), -1)
+        self.inputs = f"{self._features.inputs} {_apart_from_place(settings)}"
+
+    def maps(
+        self, images: Tensor, rows: np.ndarray, columns: np.ndarray, condition: Tensor | None = None
+    ) -> Iterator[list[Tensor]]:
+        """The features of the images, one batch."""
+        import torch
+
+        with torch.no_grad():
+            yield [self._features.of(images).float()]
+
+
+def build_teacher(settings: TeacherSettings, table: Table, device: torch.device, at_once: int) -> Teacher:
+    """The teacher of these settings; UserError where it could not be downloaded."""
+    if settings.features == DIFFUSION:
+        return DiffusionTeacher(settings, table, device, at_once)
+    return NetworkTeacher(settings, table, device)
+
+
+def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """All texts; which of them each column of each image has, (N, P + 1); and each image's positive column (N,).
+
+    With class prompts the columns are the classes, or with `n_negatives` the image's class and others drawn by the
+    seed; an image without a class has no positive. The last column's text is that of the true class (equation 9).
+    With neutral ones the first column is the positive and the others are names that have nothing to do with the data:
+    the paper takes Tiny-ImageNet's; here they are all of ImageNet's, which include them and are at hand.
+    """
+    n, seed, n_negatives = len(table), settings.rand_seed, settings.n_negatives
+    if settings.prompts == "neutral":
+        names = _imagenet_names()
+        drawn = generator("negatives", seed).choice(len(names), n_negatives or _NEUTRAL_NEGATIVES, replace=False)
+        texts = (SIMILAR, *(prompt(names[i]) for i in drawn), ANY_OBJECT)
+        return texts, np.tile(np.arange(len(texts)), (n, 1)), np.zeros(n, np.int64)
+    if not table.class_names:
+        raise UserError(f"--prompts class: the images of {table.data_path} have no classes; give --prompts neutral")
+    labels, n_classes = table.labels, len(table.class_names)
+    texts = (*map(prompt, table.class_names), ANY_OBJECT)
+    own = np.where(labels >= 0, labels, n_classes)[:, None]
+    if n_negatives is None or n_negatives >= n_classes - 1:
+        return texts, np.hstack([np.tile(np.arange(n_classes), (n, 1)), own]), labels.copy()
+    drawn = np.stack(
+        [
+            generator("negatives", seed, name).permutation(np.delete(np.arange(n_classes), max(label, 0)))[:n_negatives]
+            for name, label in zip(table.image_ids, labels.tolist(), strict=True)
+        ]
+    )
+    return texts, np.hstack([np.maximum(labels, 0)[:, None], drawn, own]), np.where(labels >= 0, 0, -1)
+
+
+def _apart_from_place(settings: TeacherSettings) -> TeacherSettings:
+    return replace(settings, diffusion_model="")  # whose weights have a sum
+
+
+def prompt(name: str) -> str:
+    """The text of a class: underscores and slashes of a name such as Places' are spaces."""
+    return f"a photo of a {' '.join(name.replace('_', ' ').replace('/', ' ').split())}"
+
+
+def _imagenet_names() -> list[str]:
+    from torchvision.models import ResNet18_Weights
+
+    return ResNet18_Weights.DEFAULT.meta["categories"]

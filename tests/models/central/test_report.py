@@ -1,0 +1,53 @@
+"""The figures of clusters show what the clusters hold, in whatever order the table has its images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from models.central import report
+from tests.datasets.sources.finding import select
+from utils import plots
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> TaskData:
+    """120 training images in the order of their classes, as in files of arrays; class k has the grey value 25 k."""
+    labels = np.repeat(np.arange(10), 12)
+    np.savez(
+        tmp_path / "train.npz", x=np.broadcast_to(25 * labels[:, None, None], (120, 8, 8)).astype(np.uint8), y=labels
+    )
+    np.savez(tmp_path / "test.npz", x=np.zeros((2, 8, 8), np.uint8), y=np.array([0, 1]))
+    table = select("arrays", tmp_path)
+    return TaskData(table, table.bind(get_task("classification")), 8, torch.device("cpu"))
+
+
+def test_samples_of_a_cluster_are_not_of_the_first_class_alone(
+    data: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[list[np.ndarray]] = []
+    monkeypatch.setattr(plots, "cluster_samples", lambda images, *_: shown.append(images))
+    monkeypatch.setattr(plots, "tsne", lambda *_: None)
+    monkeypatch.setattr(report, "tsne", lambda points, seed: points)
+    report.draw_clusters(data, np.zeros((122, 2)), np.arange(122) % 2, 0, tmp_path)
+    for samples in shown[0]:
+        assert len(samples) == 12 and set((samples[:, 0, 0, 0] * 255 / 25).round().astype(int)) == set(range(10))
+
+
+def test_of_many_images_tsne_is_of_some(data: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple] = []
+    monkeypatch.setattr(report, "_POINTS", 30)
+    monkeypatch.setattr(plots, "tsne", lambda points, ids, labels, *_: drawn.append((points, ids, labels)))
+    monkeypatch.setattr(plots, "cluster_samples", lambda *_: None)
+    monkeypatch.setattr(report, "tsne", lambda points, seed: points)
+    numbers = np.arange(122)
+    report.draw_clusters(data, numbers[:, None], numbers % 3, 0, tmp_path)
+    (points, clusters, names), (_, classes, of_classes) = drawn
+    assert len(points) == 30 and set(classes) == set(range(10)) and len(of_classes) == 10
+    assert (clusters == points[:, 0] % 3).all() and (classes == data.table.labels[points[:, 0]]).all()
+    assert names == ["0", "1", "2"]

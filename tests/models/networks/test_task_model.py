@@ -1,0 +1,138 @@
+"""Models on disk: what is saved comes back the same, and a file that is not such a model is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from datasets.tasks import ClassSet
+from models.networks.task_model import ModelConfig, TaskModel, init_file, load_model, save_model
+from tests.datasets.tables import classes_of
+from utils.errors import UserError
+
+STAGE = "model_initialization.py"
+
+
+def small_model(task: str = "normal", **settings: object) -> TaskModel:
+    """A random model whose batch-norm statistics have moved."""
+    torch.manual_seed(0)
+    model = TaskModel(ModelConfig(task, image_size=16, classes=classes_of(task), **settings))
+    with torch.no_grad():
+        model(torch.rand(8, 3, 16, 16))
+    return model.eval()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = init_file(tmp_path / "new folder", "normal", use_cbam=False)
+    save_model(small_model(), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "task, settings",
+    [
+        ("normal", {}), ("depth_euclidean", {"depth_target": "log", "use_cbam": True}),
+        ("class_scene", {"norm": "group"}), ("segment_semantic", {"encoder": "resnet18"}),
+    ],
+)  # fmt: skip
+def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings: dict[str, object]) -> None:
+    model = small_model(task, **settings)
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors", task, STAGE).eval()
+    assert loaded.config == model.config
+    images = torch.rand(2, 3, 16, 16)
+    for before, after in zip(model(images), loaded(images), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_published_quirks_reach_task_and_input() -> None:
+    config = ModelConfig("segment_semantic", image_size=16, classes=classes_of("segment_semantic"))
+    plain, quirky = TaskModel(config), TaskModel(replace(config, published_quirks=True))
+    quirky.load_state_dict(plain.state_dict())
+    images = torch.rand(2, 3, 16, 16)
+    seen = []
+    for model in (plain.eval(), quirky.eval()):
+        model.encoder.backbone[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+        output = model(images).output
+    torch.testing.assert_close(seen[0], (images - 0.5) / 0.25)  # the tiny encoder's normalisation
+    torch.testing.assert_close(seen[1], images)
+    assert output.abs().max() <= 1.0  # the published code bounds even logits
+
+
+def test_name_of_the_file_says_task_and_attention() -> None:
+    assert init_file(Path("a"), "normal", False) == Path("a/init_model_normal.safetensors")
+    assert init_file(Path("a"), "normal", True) == Path("a/init_model_normal_cbam.safetensors")
+
+
+def test_missing_file_names_the_stage(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"is missing; run {STAGE} --task normal first"):
+        load_model(tmp_path / "no.safetensors", "normal", STAGE)
+
+
+def test_model_of_another_task_is_refused(saved: Path) -> None:
+    with pytest.raises(UserError, match="holds a model for normal, not for --task reshading"):
+        load_model(saved, "reshading", STAGE)
+
+
+@pytest.mark.parametrize("length", [0, 4, 50, 2000, -1])
+def test_truncated_file_names_the_stage(saved: Path, length: int) -> None:
+    saved.write_bytes(saved.read_bytes()[:length])
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(saved, "normal", STAGE)
+
+
+@pytest.mark.parametrize("metadata", [None, {"config": "no json"}, {"config": "[1]"}, {"config": '{"colour": 1}'}])
+def test_file_without_settings_names_the_stage(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+    path = tmp_path / "other.safetensors"
+    save_file({"a": torch.zeros(2)}, path, metadata=metadata)
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(path, "normal", STAGE)
+
+
+def test_file_of_another_kind_names_the_stage(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_text("not tensors at all, and long enough to have a header of eight bytes")
+    with pytest.raises(UserError, match=f"run {STAGE} again"):
+        load_model(path, "normal", STAGE)
+
+
+def test_weights_of_another_network_name_the_stage(saved: Path) -> None:
+    with safe_open(saved, framework="pt") as file:
+        metadata = file.metadata()
+    save_file({"a": torch.zeros(2)}, saved, metadata=metadata)
+    with pytest.raises(UserError, match=f"the weights do not fit the network; run {STAGE} again"):
+        load_model(saved, "normal", STAGE)
+
+
+@pytest.mark.parametrize("task", ["class_scene", "segmentation"])
+def test_classes_travel_with_the_model(tmp_path: Path, task: str) -> None:
+    classes = ClassSet(("cat", "dög", "eel"), (3, 0, 9), (255,), ("#ff0000", "#00ff00", "#0000ff"))
+    model = TaskModel(ModelConfig(task, image_size=16, classes=classes))
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors", task, STAGE)
+    assert loaded.task.classes == classes and loaded.task.out_channels == 3
+    assert loaded(torch.rand(2, 3, 16, 16)).output.shape[1] == 3
+
+
+def test_model_of_classes_that_names_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"class_scene: the model names no classes; run model_initialization\.py"):
+        TaskModel(ModelConfig("class_scene", image_size=16))
+    path = tmp_path / "old.safetensors"
+    save_file({"a": torch.zeros(2)}, path, metadata={"config": '{"task": "class_scene", "image_size": 16}'})
+    with pytest.raises(UserError, match="the model names no classes"):
+        load_model(path, "class_scene", STAGE)
+
+
+@pytest.mark.parametrize("classes", ["[]", "3", '{"names": []}', '{"names": ["a"], "ids": [1, 2]}'])
+def test_classes_that_are_none_name_the_stage(tmp_path: Path, classes: str) -> None:
+    path = tmp_path / "other.safetensors"
+    config = f'{{"task": "class_scene", "image_size": 16, "classes": {classes}}}'
+    save_file({"a": torch.zeros(2)}, path, metadata={"config": config})
+    with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
+        load_model(path, "class_scene", STAGE)
