@@ -216,7 +216,8 @@ def test_an_edit_of_a_method_is_one_of_it_and_its_subclasses(copy: Path, name: s
         ("network/algorithms/fedavg.py", "FedAvg"), ("network/simulation.py", "Simulation"),
         ("network/local_training.py", "LocalTraining"), ("datasets/packed.py", "resize"), ("utils/args.py", "number"),
         ("models/networks/task_model.py", "TaskModel"), ("network/aggregation.py", "WeightedSum"),
-        ("test_fed.py", "main"), ("network/partition/local_test.py", "deal_held_out"), ("datasets/tasks.py", "get_task"),
+        ("test_fed.py", "main"), ("network/partition/local_test.py", "deal_held_out"),
+        ("datasets/tasks.py", "get_task"),
     ],
 )  # fmt: skip
 def test_an_edit_of_the_engine_is_one_of_all_methods(copy: Path, file: str, name: str) -> None:
