@@ -13,12 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from datasets.pyramid import Points, match
 from datasets.tasks import get_task
-from models.detection.output import fcos
 from utils.registry import Registry
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 _IGNORED = -100  # no class has this id
+_EPSILON = 1e-7  # torchvision's, in GIoU
 
 
 def masked_mean(values: Tensor, valid: Tensor) -> Tensor:
@@ -52,6 +53,36 @@ def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     rows = output.movedim(1, -1).flatten(0, -2)
     errors = F.cross_entropy(rows, target.flatten(), ignore_index=_IGNORED, reduction="none")
     return masked_mean(errors.view_as(target), valid)
+
+
+def fcos(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Focal loss of the classes, generalised IoU of the boxes and cross-entropy of the centredness: (B,).
+
+    That of an image is what torchvision's `FCOS.compute_loss` gives for it as a batch of its own: each sum over the
+    points is divided by the number of the image's points that belong to an object, at least 1. torchvision divides by
+    that of the whole batch instead, so that its loss is no mean over images (its RetinaNet divides as is done here).
+    Works under `torch.func.vmap`: nothing is selected by a mask, and nothing waits for the device.
+    """
+    from torchvision.ops import sigmoid_focal_loss
+
+    points = Points.of(output)
+    matched = match(points, target, valid)
+    numbers = torch.arange(points.logits.shape[-1], device=output.device)
+    shown = (matched.classes.unsqueeze(-1) == numbers) & matched.foreground.unsqueeze(-1)
+    focal = sigmoid_focal_loss(points.logits, shown.to(output.dtype)).sum((-2, -1))
+    apart = torch.where(matched.foreground, _generalised_iou_loss(points.boxes, matched.boxes), 0.0)
+    centred = F.binary_cross_entropy_with_logits(points.centredness, matched.centredness, reduction="none")
+    of_objects = apart + torch.where(matched.foreground, centred, 0.0)
+    return (focal + of_objects.sum(-1)) / matched.foreground.sum(-1).clamp(min=1)
+
+
+def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
+    """1 - GIoU (arXiv 1902.09630) of boxes (…, 4): torchvision's, which assigns through a mask, by clamps."""
+    low, high = torch.maximum(boxes, others), torch.minimum(boxes, others)
+    inner = ((high[..., 2:] - low[..., :2]).clamp(min=0)).prod(-1)
+    outer = (low[..., 2:] - high[..., :2]).prod(-1)
+    union = sum((each[..., 2:] - each[..., :2]).prod(-1) for each in (boxes, others)) - inner
+    return 1 - inner / (union + _EPSILON) + (outer - union) / (outer + _EPSILON)
 
 
 LOSSES: Registry[Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos}

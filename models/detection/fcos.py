@@ -16,13 +16,13 @@ from torchvision.models.detection.fcos import FCOSClassificationHead, FCOSRegres
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
-from models.detection.output import LEVELS, finest_stride, pyramid_points
+from datasets.pyramid import LEVELS, finest_stride, pyramid_points
 from models.networks.layers import normalisation
 from utils.errors import UserError
 
 
 class FCOSDecoder(nn.Module):
-    """From skip maps to the towers' maps of the finest level and the detector's output; see `output.py`.
+    """From skip maps to the towers' maps of the finest level and the detector's output; see `datasets/pyramid.py`.
 
     The levels are the skip maps from the finest stride on, and coarser ones that are made of the last. The embedding
     is what stands before the last layers: the two towers' maps of the finest level, side by side.

@@ -12,18 +12,17 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.fcos import FCOS
 from torchvision.models.detection.image_list import ImageList
 
+from datasets.pyramid import Points, match
 from datasets.targets import countable
 from datasets.task_data import Batch
 from datasets.tasks import TASKS, ClassSet
+from losses import fcos
 from models.detection.output import (
     NMS_THRESHOLD,
     SCORE_THRESHOLD,
-    Points,
     average_precision,
     detect,
     detection_rows,
-    fcos,
-    match,
     mean_detections,
 )
 
