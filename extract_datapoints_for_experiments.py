@@ -20,7 +20,7 @@ def parse_args() -> Namespace:
     add("--test_fraction", type=number(float, above=0, most=0.9), default=0.2,
         help="share of the images to hold out if the source has no held-out part")  # fmt: skip
     add("--fit", choices=FITS, default="crop", help="how images become square")
-    add_arguments_of(parser.group("source"), SOURCES)
+    add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
     args = parser.parse_args()
     check_arguments(args, SOURCES, "source")

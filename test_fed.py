@@ -47,7 +47,7 @@ def parse_args() -> Namespace:
     clusters.add_argument("--features", type=features_kind, help="features that the clusters must be of; default: any")
     add_federation(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
-    add_arguments_of(parser.group("method"), ALGORITHMS)
+    add_arguments_of(parser, "method", ALGORITHMS, "method")
     add_data(parser)
     output.add_flag("--plot_distribution", True, "draw what each client has")
     add_progress(parser, "rounds", "continue the newest run with these arguments")

@@ -14,6 +14,7 @@ import difflib
 import math
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,6 +41,12 @@ class _Formatter(argparse.HelpFormatter):
             return text
         shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
         return f"{text} (default: {shown.replace('%', '%%')})"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """As argparse's, but a line that is indented stays one of its own."""
+        first, *rest = text.split("\n  ")
+        wrapper = textwrap.TextWrapper(width, initial_indent=f"{indent}  ", subsequent_indent=f"{indent}    ")
+        return "\n".join([super()._fill_text(first, width, indent), *map(wrapper.fill, rest)])
 
     def _metavar_formatter(self, action: argparse.Action, default_metavar: str) -> Callable[[int], tuple[str, ...]]:
         if _many(action.choices):
@@ -70,12 +77,24 @@ class Parser(_Flags, argparse.ArgumentParser):
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, allow_abbrev=False, formatter_class=_Formatter)
+        self._words: list[str] = []
+        self._before_help: list[Callable[[Sequence[str]], None]] = []
         self._headings = {title: Group(self, title) for title in _HEADINGS}
         self._action_groups += self._headings.values()  # groups that stay empty are not shown
 
     def group(self, title: str) -> Group:
         """The arguments under a heading, one of `_HEADINGS`."""
         return self._headings[title]
+
+    def before_help(self, narrow: Callable[[Sequence[str]], None]) -> None:
+        """Call `narrow` with the command line's words before `--help` is printed, to leave out what they rule out."""
+        self._before_help.append(narrow)
+
+    def format_help(self) -> str:
+        """As argparse's, of the arguments that belong to what the command line has chosen."""
+        for narrow in self._before_help:
+            narrow(self._words)
+        return super().format_help()
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As argparse's, but a misspelt argument is named first, before a required one that it leaves missing."""
@@ -90,7 +109,8 @@ class Parser(_Flags, argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """As argparse's, with the arguments of each `@file` in its place."""
-        return super().parse_known_args(list(_expanded(sys.argv[1:] if args is None else args)), namespace)
+        self._words = list(_expanded(sys.argv[1:] if args is None else args))
+        return super().parse_known_args(self._words, namespace)
 
     def error(self, message: str) -> NoReturn:
         """One line instead of argparse's usage text."""

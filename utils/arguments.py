@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from utils.args import Group, number
+from utils.args import Parser, number
 from utils.errors import UserError
 
 NON_NEGATIVE = number(float, least=0)
@@ -32,26 +32,47 @@ class Reader(Protocol):
         """Its arguments, by their names on the command line."""
 
 
-def add_arguments_of(group: Group, readers: Mapping[str, Any]) -> None:
-    """Add every reader's arguments, each name once; the help says which of them read it and their defaults.
+def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], choice: str) -> None:
+    """Add every reader's arguments under a heading, each name once.
 
-    What is not given is not among the parsed arguments; the chosen reader fills in its own defaults.
+    What is not given is not among the parsed arguments; the chosen reader fills in its own defaults. `--help` describes
+    the arguments of the reader that `--choice` names, or of its default, and lists those of the others in a line each.
     """
-    users: dict[str, dict[Argument, list[str]]] = {}
-    for name, reader in readers.items():
-        for argument_name, argument in reader.arguments.items():
-            users.setdefault(argument_name, {}).setdefault(argument, []).append(name)
-    for argument_name, meanings in users.items():
-        any_of = next(iter(meanings))
-        texts = []
-        for argument, names in meanings.items():
-            who = "" if len(names) == len(readers) else f"{', '.join(names)}: "
-            default = "" if argument.default is None else f" (default: {argument.default})"
-            texts.append(f"{who}{argument.text}{default}")
-        group.add_argument(
-            f"--{argument_name}", type=any_of.kind, choices=any_of.choices, nargs=any_of.nargs, default=SUPPRESS,
-            help="; ".join(texts),
-        )  # fmt: skip
+    group = parser.group(title)
+    actions = {}
+    for reader in readers.values():
+        for name, argument in reader.arguments.items():
+            if name not in actions:
+                actions[name] = group.add_argument(
+                    f"--{name}", type=argument.kind, choices=argument.choices, nargs=argument.nargs, default=SUPPRESS
+                )
+
+    def narrow(words: Sequence[str]) -> None:
+        chosen = _last_value(words, choice, parser.get_default(choice))
+        own = readers[chosen].arguments if chosen in readers else {}
+        for name, action in actions.items():
+            action.help = _described(own[name]) if name in own else SUPPRESS
+        others = {name: reader.arguments.keys() - own.keys() for name, reader in readers.items()}
+        lines = [f"  {name}: --{', --'.join(sorted(more))}" for name, more in others.items() if more]
+        if lines:
+            first = f"those of --{choice} {chosen}; --{choice} NAME --help describes the others':"
+            group.description = "\n".join([first, *lines])
+
+    parser.before_help(narrow)
+
+
+def _described(argument: Argument) -> str:
+    return argument.text if argument.default is None else f"{argument.text} (default: {argument.default})"
+
+
+def _last_value(words: Sequence[str], name: str, default: str) -> str:
+    """The value of an argument among the words of a command line."""
+    found = default
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option == f"--{name}":
+            found = value if equals else following
+    return found
 
 
 def check_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) -> None:

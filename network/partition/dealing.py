@@ -140,7 +140,7 @@ def add_partition(parser: Parser) -> None:
     add("--min_client_ds_len", type=POSITIVE_INT,
         help="smallest number of images per client; default: the rule's published number, or less where there are too "
         "few images")  # fmt: skip
-    add_arguments_of(parser.group("partition"), PARTITIONERS)
+    add_arguments_of(parser, "partition", PARTITIONERS, "partition")
 
 
 def settle_rule(args: Namespace) -> None:

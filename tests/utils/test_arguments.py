@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from copy import copy
 
@@ -16,7 +17,8 @@ from utils.errors import UserError
 @pytest.fixture
 def parser() -> Parser:
     parser = Parser("methods")
-    add_arguments_of(parser, ALGORITHMS)
+    parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the method")
+    add_arguments_of(parser, "method", ALGORITHMS, "method")
     return parser
 
 
@@ -54,10 +56,34 @@ def test_values_that_make_no_sense_are_refused(parser: Parser, text: str) -> Non
         parser.parse_args(text.split())
 
 
-def test_the_help_says_who_reads_what(parser: Parser) -> None:
-    text = " ".join(parser.format_help().split())
-    assert "fedprox: weight of the proximal term (default: 0.01)" in text
-    assert "moon: weight of the contrastive term (default: 1.0)" in text
+def help_of(parser: Parser, words: str, capsys: pytest.CaptureFixture) -> str:
+    with pytest.raises(SystemExit):
+        parser.parse_args([*words.split(), "--help"])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["fedprox", "moon", "scaffold", "fedavg"])
+def test_the_help_describes_the_arguments_of_the_chosen_method_only(
+    parser: Parser, method: str, capsys: pytest.CaptureFixture
+) -> None:
+    text = help_of(parser, f"--method {method}", capsys)
+    described = set(re.findall(r"^  --(\w+) [A-Z{]", text, re.MULTILINE)) - {"method"}
+    assert described == ALGORITHMS[method].arguments.keys()
+    terms = {"fedprox": "proximal term (default: 0.01)", "moon": "contrastive term (default: 1.0)"}
+    for name, words in terms.items():
+        assert (f"weight of the {words}" in " ".join(text.split())) == (name == method)
+
+
+def test_the_help_names_the_arguments_of_all_other_methods_in_a_line_each(
+    parser: Parser, capsys: pytest.CaptureFixture
+) -> None:
+    text = help_of(parser, "--method=fedavg", capsys)
+    lines = " ".join(text[text.index("others':") : text.index("  --method METHOD")].split())
+    named = dict(re.findall(r"(\w+): ((?:--\w+(?:, )?)+)", lines))
+    for name, method in ALGORITHMS.items():
+        more = {f"--{each}" for each in method.arguments} - {f"--{each}" for each in ALGORITHMS["fedavg"].arguments}
+        assert set(re.findall(r"--\w+", named.get(name, ""))) == more
+    assert help_of(parser, "", capsys) == text  # its default
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
