@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
@@ -67,33 +68,14 @@ class FedAMP(FedAvg):
         """Put u_i into the state of each of the round's clients; returns the metrics of `attention`, over the round."""
         import torch
 
-        parameters = [name for name, _ in model.named_parameters()]
-        names = [*parameters, *(name for name in server if name not in parameters)]
-        sizes = [server[name].numel() for name in names]
-
-        def model_of(client: int, names: Sequence[str] = names) -> Tensor:
-            """A client's model as one vector."""
-            own = strip_prefix("own", states.load(client))
-            return torch.cat([own.get(name, server[name]).flatten() for name in names])
-
-        def distances_of(clients: Sequence[int]) -> Tensor:
-            """Squared distances from these clients' models to all clients'."""
-            nothing = torch.zeros_like(model_of(clients[0], parameters))
-            mine = [model_of(client, parameters) if client in states.own else nothing for client in clients]
-            return _squared_distances(total(torch.stack(mine)), states, partial(model_of, names=parameters), total)
-
-        at_once, clients = max(1, states.memory // (2 * 8 * sum(sizes))), list(turns)
-        batches = [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
-        weights, told = self.attention(torch.cat([distances_of(batch) for batch in batches]), clients)
+        models = _Models(server, states, [name for name, _ in model.named_parameters()], total)
+        clients = list(turns)
+        batches = models.batches(clients)
+        weights, told = self.attention(torch.cat([models.distances(batch) for batch in batches]), clients)
         for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
-            mixed = rows.new_zeros(len(batch), sum(sizes))
-            for other in states.own:
-                mixed.addr_(rows[:, other], model_of(other).to(rows.dtype))
-            for client, u in zip(batch, total(mixed), strict=True):
+            for client, u in zip(batch, models.mixed(rows), strict=True):
                 if client in states.own:
-                    parts = zip(names, u.split(sizes), strict=True)
-                    cloud = {name: cast_like(flat.view_as(server[name]), server[name]) for name, flat in parts}
-                    states.save(client, states.load(client) | add_prefix("cloud", cloud))
+                    states.save(client, states.load(client) | add_prefix("cloud", models.tensors(u)))
         return told
 
     def traffic(
@@ -144,12 +126,63 @@ class FedAMP(FedAvg):
         local.pull(gradients, local.scratch["cloud"], self.lam)
 
 
-def _squared_distances(
-    models: Tensor, states: ClientStates, model_of: Callable[[int], Tensor], total: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """|w_i - w_j|^2 between B models (B, P) and those of all N clients: (B, N); each process does its own clients."""
-    distances = models.new_zeros(len(models), states.n_clients)
-    apart = models.new_empty(models.shape)  # reused: an allocation per model would fragment the memory
-    for other in states.own:
-        distances[:, other] = apart.copy_(models).sub_(model_of(other)).square_().sum(1)
-    return total(distances)
+@dataclass(frozen=True)
+class _Models:
+    """The latest models of all clients as vectors, each read by the process that keeps it; a server's where new.
+
+    `parameters` are the names between which distances are taken; the buffers follow them in a vector. `total` sums a
+    tensor over the processes.
+    """
+
+    server: Mapping[str, Tensor]
+    states: ClientStates
+    parameters: Sequence[str]
+    total: Callable[[Tensor], Tensor]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of all tensors, in their order in a vector."""
+        return [*self.parameters, *(name for name in self.server if name not in self.parameters)]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Of all tensors, in numbers."""
+        return [self.server[name].numel() for name in self.names]
+
+    def batches(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """The clients in groups whose models, two of each in double precision, fit into the memory for states."""
+        at_once = max(1, self.states.memory // (2 * 8 * sum(self.sizes)))
+        return [clients[first : first + at_once] for first in range(0, len(clients), at_once)]
+
+    def vector(self, client: int, names: Sequence[str]) -> Tensor:
+        """These tensors of a client's model, one after the other."""
+        import torch
+
+        own = strip_prefix("own", self.states.load(client))
+        return torch.cat([own.get(name, self.server[name]).flatten() for name in names])
+
+    def tensors(self, vector: Tensor) -> dict[str, Tensor]:
+        """A model's tensors from its vector, in the server's shapes and types."""
+        parts = zip(self.names, vector.split(self.sizes), strict=True)
+        return {name: cast_like(flat.view_as(self.server[name]), self.server[name]) for name, flat in parts}
+
+    def distances(self, clients: Sequence[int]) -> Tensor:
+        """|w_i - w_j|^2 between the models of B clients and those of all N: (B, N)."""
+        import torch
+
+        nothing = torch.zeros_like(self.vector(clients[0], self.parameters))
+        mine = [self.vector(i, self.parameters) if i in self.states.own else nothing for i in clients]
+        models = self.total(torch.stack(mine))
+        distances = models.new_zeros(len(models), self.states.n_clients)
+        apart = models.new_empty(models.shape)  # reused: an allocation per model would fragment the memory
+        for other in self.states.own:
+            difference = apart.copy_(models).sub_(self.vector(other, self.parameters))
+            distances[:, other] = difference.square_().sum(1)
+        return self.total(distances)
+
+    def mixed(self, weights: Tensor) -> Tensor:
+        """The vectors (B, P) of B mixtures of all N models, by weights (B, N)."""
+        sums = weights.new_zeros(len(weights), sum(self.sizes))
+        for other in self.states.own:
+            sums.addr_(weights[:, other], self.vector(other, self.names).to(weights.dtype))
+        return self.total(sums)
