@@ -32,8 +32,8 @@ def parse_args() -> Namespace:
     add_init_model(parser)
     add = clusters.add_argument
     add("--features", type=features_kind, default="model",
-        help="what is clustered: model (the central model's embedding), target, image, timm:<name> or random:<name>; "
-        "all but the first need only the initial model, for its settings")  # fmt: skip
+        help="what is clustered: model (the central model's embedding), target, image, efficientnet_lite0, timm:<name> "
+        "or random:<name>; all but the first need only the initial model, for its settings")  # fmt: skip
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
     add("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
         help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip

@@ -18,7 +18,10 @@ def requirements(name: str) -> list[Requirement]:
     return [Requirement(line) for line in (line.partition("#")[0].strip() for line in lines) if line]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-taskonomy.txt", "requirements-test.txt"])
+@pytest.mark.parametrize(
+    "name",
+    ["requirements.txt", "requirements-pretrained.txt", "requirements-taskonomy.txt", "requirements-test.txt"],
+)
 def test_what_was_tested_is_what_is_required(name: str) -> None:
     tested = {canonicalize_name(each.name): each.specifier for each in requirements("constraints.txt")}
     for requirement in requirements(name):

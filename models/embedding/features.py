@@ -2,7 +2,8 @@
 
 `model` is what the paper clusters. `target` clusters what the embedding stands in for, without training a network.
 `image` is the control, which knows nothing of the task. `timm:<name>` is a public network, whose weights timm
-downloads; `random:<name>` the same network with random weights, the control that has learnt nothing.
+downloads; `efficientnet_lite0` is one whose weights are a Python package; `random:<name>` is a network of timm with
+random weights, the control that has learnt nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.tasks import GRID
+from models.networks.published import LITE0, LITE0_DIGEST, LITE0_OF_TIMM, load_lite0
 from utils.errors import UserError
 from utils.streams import derived_seed
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from models.networks.task_model import TaskModel
 
 MODEL = "model"
-KINDS = (MODEL, "target", "image")
+KINDS = (MODEL, "target", "image", LITE0)
 PUBLIC, RANDOM = "timm:", "random:"
 
 
@@ -88,7 +90,7 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
 
 
 def image_features(kind: str, device: torch.device) -> ImageFeatures:
-    """The features of a kind that looks at images alone: "image", or a network of timm."""
+    """The features of a kind that looks at images alone: "image", or a network."""
     if kind == "image":
         return ImageFeatures(3 * GRID**2, f"image {GRID}", shrunk)
     return _network(kind, device)
@@ -126,7 +128,7 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
     import timm  # takes seconds to import
     import torch
 
-    pretrained, name = kind.startswith(PUBLIC), kind.split(":", 1)[1]
+    pretrained, name = kind.startswith(PUBLIC), LITE0_OF_TIMM if kind == LITE0 else kind.split(":", 1)[1]
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed("random_network", 0))
@@ -136,9 +138,13 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
             f"--features {kind}: timm has no such network or its weights could not be downloaded "
             f"({' '.join(str(error).split())[:200]})"
         ) from error
+    inputs = f"{kind} {timm.__version__}"
+    if kind == LITE0:
+        load_lite0(network)
+        inputs += f" {LITE0_DIGEST}"
     # Some have a layer between pooling and classes.
     size = int(getattr(network, "head_hidden_size", network.num_features))
-    return ImageFeatures(size, f"{kind} {timm.__version__}", _Scaled(network).of)
+    return ImageFeatures(size, inputs, _Scaled(network).of)
 
 
 class _Scaled:

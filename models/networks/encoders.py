@@ -16,10 +16,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from models.networks.layers import PAPER_STEM, PAPER_WIDTHS, with_group_norms
+from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
 from utils.errors import UserError
 from utils.registry import Registry
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from models.networks.backbones import Encoder
 
 TIMM = "timm:"
@@ -141,7 +144,9 @@ def _clip_vit_b32(wanted: Wanted) -> Encoder:
     return Encoder(network.visual.float(), 512, CLIP)  # the text tower is not needed
 
 
-def _timm(name: str) -> Callable[[Wanted], Encoder]:
+def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callable[[Wanted], Encoder]:
+    """A network of timm; `load` gives it its published weights where they are not timm's own."""
+
     def build(wanted: Wanted) -> Encoder:
         """Timm's network of this name, at the wanted size."""
         import timm  # takes seconds to import
@@ -157,10 +162,13 @@ def _timm(name: str) -> Callable[[Wanted], Encoder]:
             settings["output_stride"] = wanted.most_stride
         try:
             with _quiet():
-                network = timm.create_model(name, pretrained=wanted.pretrained, num_classes=0, **settings)
+                of_timm = wanted.pretrained and load is None
+                network = timm.create_model(name, pretrained=of_timm, num_classes=0, **settings)
         except TypeError as error:
             raise UserError(f"--encoder {TIMM}{name} cannot be built for these images or this decoder ({error}); "
                             "give another") from error  # fmt: skip
+        if wanted.pretrained and load:
+            load(network)
         return TimmEncoder(network)
 
     return build
@@ -190,6 +198,7 @@ ENCODERS: Registry[EncoderEntry] = {
     "efficientnet_b0": EncoderEntry(
         _mobile("efficientnet_b0", (2, 3, 4, 6), 16, 24, 40, 112, 1280, stochastic_depth_prob=0.0), has_weights=True
     ),
+    LITE0: EncoderEntry(_timm(LITE0_OF_TIMM, load_lite0), has_weights=True),
     # Transformers normalise by layers, so that `norm` concerns their decoder alone.
     "vit_b16": EncoderEntry(_timm("vit_base_patch16_224"), has_weights=True),
     "clip_vit_b32": EncoderEntry(_clip_vit_b32, has_weights=True),

@@ -71,8 +71,8 @@ def add_teacher(parser: Parser) -> None:
     group = parser.group("model")
     add = group.add_argument
     add("--features", type=teacher_kind, default=DIFFUSION,
-        help="the teacher: diffusion, image (thumbnails), or a network of timm with published or random weights, "
-        "timm:<name> or random:<name>")  # fmt: skip
+        help="the teacher: diffusion, image (thumbnails), or a network with published or random weights, "
+        "efficientnet_lite0, timm:<name> or random:<name>")  # fmt: skip
     add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
         help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
     add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
