@@ -42,12 +42,12 @@ def main() -> None:
     accelerator = Accelerator(cpu=not args.use_accelerator)
     args.data_path = data_path_or_default(args.data_path, args.result_path)
     table, settings = read_table(args.data_path), TeacherSettings.of(args)
-    teacher = build_teacher(settings, table, accelerator.device, args.batch_size)
+    teacher = build_teacher(settings, table, accelerator.device, args.batch_size, args.encoder_weights)
     with accelerator.main_process_first():  # the other processes find the images packed
         few = _FEW if args.test_mode else None
         photographs = Photographs(table, settings.diffusion_size, accelerator.device, settings.blank_images, few)
     name = f"{settings.features.replace(':', '_').replace('/', '_')}_t{settings.timestep}_seed{settings.rand_seed}"
-    made_with = provenance(args, table.fingerprint)
+    made_with = provenance(args, table.fingerprint, [args.encoder_weights] if args.encoder_weights else [])
     run = shared_run(accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with))
     features, basis = make_guidance(args.guidance_path, teacher, settings, photographs, accelerator)
     if not accelerator.is_main_process:

@@ -1,7 +1,6 @@
 """Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
 
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
 
 from utils.args import (
@@ -34,6 +33,8 @@ def parse_args() -> Namespace:
     add("--features", type=features_kind, default="model",
         help="what is clustered: model (the central model's embedding), target, image, efficientnet_lite0, timm:<name> "
         "or random:<name>; all but the first need only the initial model, for its settings")  # fmt: skip
+    add("--encoder_weights", type=Path, metavar="FILE",
+        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
     add("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
         help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip
@@ -72,16 +73,16 @@ def main() -> None:
     model, path = model_for(args)
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(asdict(model.config))  # so that args.json says what was embedded with
+    vars(args).update(model.config.said())  # so that args.json says what was embedded with
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     emb.check_n_clusters(args.n_clusters, data)
     set_threads(model, data, emb.BATCH)
-    made_with = provenance(args, data.version, [path])
+    made_with = provenance(args, data.version, [each for each in (path, args.encoder_weights) if each])
     name = f"K{args.n_clusters}_seed{args.rand_seed}"
     run = Run.take_up(args, "extract_embeddings", args.task, name, origin=made_with)
 
     full = run.path / "embeddings.npy"
-    embeddings = emb.extract_embeddings(model, data, full, args.features)
+    embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights)
     reduced, pca, kept = reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
     projection, centres = run.path / "reduced.npy", emb.centres(kmeans, pca)

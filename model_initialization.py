@@ -1,6 +1,7 @@
 """Stage 2a: make a task's initial model, from which the central and the federated trainings start."""
 
 from argparse import Namespace
+from pathlib import Path
 
 from utils.args import POSITIVE_INT, Parser, add_data, add_init_model, add_model
 from utils.errors import run_script
@@ -23,6 +24,8 @@ def parse_args() -> Namespace:
     add("--bottleneck", type=POSITIVE_INT, help="linear: width of a layer before the classes; default: no such layer")
     add("--image_size", type=POSITIVE_INT, help="side of the image in pixels; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
+    add("--encoder_weights", type=Path, metavar="FILE",
+        help="start the encoder from this safetensors file or state dict in place of published weights")  # fmt: skip
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
     group.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
@@ -44,7 +47,7 @@ def main() -> None:
         args.decoder or "", args.bottleneck,
     )  # fmt: skip
     path = init_file(args.init_model_dir, args.task, args.use_cbam)
-    print(make_initial_model(path, config, args.rand_seed, args.pretrained))
+    print(make_initial_model(path, config, args.rand_seed, args.pretrained, args.encoder_weights))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
 
 from utils.args import (
@@ -84,7 +83,7 @@ def main() -> None:
     method = ALGORITHMS[args.method](args)
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     set_threads(model, data, args.batch_size)
-    vars(args).update(asdict(model.config))  # so that args.json says what was trained
+    vars(args).update(model.config.said())  # so that args.json says what was trained
     partition = partition_of(args, data)
     method.check_clients(partition.n_clients)
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)

@@ -1,7 +1,6 @@
 """Stage 2b: train a task's model on all training images."""
 
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
 
 from utils.args import Parser, add_compute, add_data, add_init_model, add_model, add_progress
@@ -54,7 +53,7 @@ def main() -> None:
         print(f"made the default initial model, because there was none: {made}")
     model = load_model(start, args.task, "model_initialization.py")
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(asdict(model.config))  # so that args.json says what was trained
+    vars(args).update(model.config.said())  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
     set_threads(model, data, args.batch_size)
     settings = TrainSettings.of(args)

@@ -83,10 +83,13 @@ def unchanged(recorded: Mapping[str, str], start: Path) -> bool:
 def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
     """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
 
-    `args` are all the run's arguments, its method's and its model's among them.
+    `args` are all the run's arguments, its method's and its model's among them; which file of weights its encoder
+    started from, if any, is named beside these.
     """
+    weights = getattr(args, "weights", None)
     return {
         "code_version": code_version(sys.argv[0], words_of(vars(args))),
         "data_version": data_version,
         "inputs": digests(reads, args.result_path),
+        **({"encoder_weights": weights} if weights else {}),
     }

@@ -244,7 +244,7 @@ class CentralTraining:
         for index, values in state["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
         save_checkpoint(self.checkpoint, tensors, {
-            "config": asdict(self.model.config), "settings": asdict(self.settings), "images": self.data.fingerprint,
+            "config": self.model.config.said(), "settings": asdict(self.settings), "images": self.data.fingerprint,
             "history": self.history, "begun": self._begun, "threads": torch.get_num_threads(),
             "optimizer": {"state": {}, "param_groups": state["param_groups"]},
             "scheduler": self.scheduler.state_dict(),

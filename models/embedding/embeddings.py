@@ -31,7 +31,9 @@ _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
 
 
 @torch.no_grad()
-def extract_embeddings(model: TaskModel, data: TaskData, path: Path, kind: str = "model") -> np.ndarray:
+def extract_embeddings(
+    model: TaskModel, data: TaskData, path: Path, kind: str = "model", weights_file: Path | None = None
+) -> np.ndarray:
     """The features of every image, in eval mode, streamed into a memory-mapped file.
 
     Where an earlier call for this file, with the same weights and images, was stopped, this one goes on.
@@ -44,13 +46,14 @@ def extract_embeddings(model: TaskModel, data: TaskData, path: Path, kind: str =
         data: the task's images.
         path: the `.npy` file to make.
         kind: of features, see `models/embedding/features.py`: by default the model's embedding.
+        weights_file: of a public network, see there.
 
     Returns:
         (N, D) float32, memory-mapped; rows of unreadable images are 0. Of embeddings D is E * S * S.
     """
     quirks = model.config.published_quirks
     model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
-    features = features_of(kind, model, data)
+    features = features_of(kind, model, data, weights_file)
     positions = np.flatnonzero(data.readable)
     size = _PUBLISHED_BATCH if quirks else BATCH
     batches = np.split(positions, np.arange(size, len(positions), size))

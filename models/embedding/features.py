@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.tasks import GRID
-from models.networks.published import LITE0, LITE0_DIGEST, LITE0_OF_TIMM, load_lite0
+from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
+from models.networks.weights import LOCAL, EncoderWeights, absolute, file_in, local_config, timm_filter
 from utils.errors import UserError
 from utils.streams import derived_seed
+from utils.versions import tensors_digest
 
 if TYPE_CHECKING:
     import torch
@@ -42,18 +44,22 @@ class Features:
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """A feature extractor that needs the images only: `of` takes (B, 3, S, S) in [0, 1]."""
+    """A feature extractor that needs the images only: `of` takes (B, 3, S, S) in [0, 1].
+
+    `weights` is the SHA-256 of a network's tensors.
+    """
 
     size: int
     inputs: str
     of: Callable[[Tensor], Tensor]
+    weights: str = ""
 
 
 def features_kind(text: str) -> str:
     """An argparse type: one of `KINDS`, or `timm:` or `random:` and the name of a network."""
     if text not in KINDS and not any(text.startswith(kind) and text != kind for kind in (PUBLIC, RANDOM)):
         raise ArgumentTypeError(f"{text!r} is not one of {', '.join(KINDS)}, {PUBLIC}<name> and {RANDOM}<name>")
-    return text
+    return absolute(text)
 
 
 def model_for(args: Namespace) -> tuple[TaskModel, Path]:
@@ -73,10 +79,15 @@ def model_for(args: Namespace) -> tuple[TaskModel, Path]:
     return load_model(path, args.task, "model_initialization.py"), path
 
 
-def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
-    """The features of this kind. Only "model" runs `model`, the central model; the others read its settings."""
+def features_of(kind: str, model: TaskModel, data: TaskData, weights_file: Path | None = None) -> Features:
+    """The features of this kind. Only "model" runs `model`, the central model; the others read its settings.
+
+    `weights_file` is as for `image_features`.
+    """
     from models.networks.task_model import fingerprint
 
+    if weights_file:
+        _check_takes_weights(kind)
     if kind == "model":
         return Features(
             model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
@@ -85,15 +96,26 @@ def features_of(kind: str, model: TaskModel, data: TaskData) -> Features:
         cells = GRID**2 if data.task.encoding else 1
         size = data.task.out_channels * cells
         return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
-    of_images = image_features(kind, data.device)
+    of_images = image_features(kind, data.device, weights_file)
     return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images))
 
 
-def image_features(kind: str, device: torch.device) -> ImageFeatures:
-    """The features of a kind that looks at images alone: "image", or a network."""
+def image_features(kind: str, device: torch.device, weights_file: Path | None = None) -> ImageFeatures:
+    """The features of a kind that looks at images alone: "image", or a network.
+
+    `weights_file` has the weights of `timm:<name>`, in place of timm's. UserError where they do not fit, the network
+    could not be downloaded, or the kind takes none.
+    """
+    if weights_file:
+        _check_takes_weights(kind)
     if kind == "image":
         return ImageFeatures(3 * GRID**2, f"image {GRID}", shrunk)
-    return _network(kind, device)
+    return _network(kind, device, weights_file)
+
+
+def _check_takes_weights(kind: str) -> None:
+    if not kind.startswith(PUBLIC):
+        raise UserError(f"--features {kind} takes no --encoder_weights; give --features {PUBLIC}<name>")
 
 
 def shrunk(values: Tensor) -> Tensor:
@@ -123,12 +145,17 @@ def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
     return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
 
 
-def _network(kind: str, device: torch.device) -> ImageFeatures:
+def _network(kind: str, device: torch.device, weights_file: Path | None) -> ImageFeatures:
     """Pooled features of a network of timm, of published or random weights, on images resized and scaled to suit it."""
     import timm  # takes seconds to import
     import torch
 
     pretrained, name = kind.startswith(PUBLIC), LITE0_OF_TIMM if kind == LITE0 else kind.split(":", 1)[1]
+    weights = None
+    if pretrained:
+        pretrained, weights = _weights_for(name, weights_file)
+    elif name.startswith(LOCAL):
+        local_config(name)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed("random_network", 0))
@@ -138,13 +165,24 @@ def _network(kind: str, device: torch.device) -> ImageFeatures:
             f"--features {kind}: timm has no such network or its weights could not be downloaded "
             f"({' '.join(str(error).split())[:200]})"
         ) from error
-    inputs = f"{kind} {timm.__version__}"
     if kind == LITE0:
         load_lite0(network)
-        inputs += f" {LITE0_DIGEST}"
+    if weights:
+        weights.put_into(network, timm_filter(network))
+        weights.check(network, f"--features {kind}")
+        print(weights.line)
+    digest = tensors_digest(network.state_dict())
     # Some have a layer between pooling and classes.
     size = int(getattr(network, "head_hidden_size", network.num_features))
-    return ImageFeatures(size, inputs, _Scaled(network).of)
+    return ImageFeatures(size, f"{kind} {timm.__version__} {digest}", _Scaled(network).of, digest)
+
+
+def _weights_for(name: str, weights_file: Path | None) -> tuple[bool, EncoderWeights | None]:
+    """As `encoders.weights_for`: whether timm's own are taken, and otherwise those of the file or of timm's folder."""
+    if name.startswith(LOCAL):
+        local_config(name)
+        weights_file = weights_file or file_in(name)
+    return weights_file is None, EncoderWeights(weights_file) if weights_file else None
 
 
 class _Scaled:

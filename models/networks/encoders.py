@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from models.networks.layers import PAPER_STEM, PAPER_WIDTHS, with_group_norms
 from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
+from models.networks.weights import LOCAL, EncoderWeights, absolute, file_in, local_config, timm_filter
 from utils.errors import UserError
 from utils.registry import Registry
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from models.networks.backbones import Encoder
 
@@ -32,14 +35,21 @@ TIMM = "timm:"
 class Wanted:
     """What an encoder is built for.
 
-    `most_stride` is given where a decoder takes the maps: none of them has a larger one. The vector is the deepest
-    map's mean then, and the encoder has no layers that only another would need.
+    `weights` are those of a file, in place of published ones. `most_stride` is given where a decoder takes the maps:
+    none of them has a larger one. The vector is the deepest map's mean then, and the encoder has no layers that only
+    another would need.
     """
 
     image_size: int
     pretrained: bool
     norm: str
     most_stride: int | None = None
+    weights: EncoderWeights | None = None
+
+    def put_weights(self, network: nn.Module, adapt: Callable[..., Any] | None = None) -> None:
+        """Those of the file, if any, into a network that has published names; see `EncoderWeights.put_into`."""
+        if self.weights and not self.weights.of_a_model_of_ours:
+            self.weights.put_into(network, adapt)
 
 
 @dataclass(frozen=True)
@@ -81,9 +91,10 @@ def _resnet10(wanted: Wanted) -> Encoder:
     from models.networks.backbones import CENTRED, StagedEncoder
 
     net = ResNet(BasicBlock, [1, 1, 1, 1])
-    stem = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-    nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
-    first = nn.Sequential(stem, net.bn1, net.relu, net.layer1, net.layer2)
+    net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
+    wanted.put_weights(net)
+    first = nn.Sequential(net.conv1, net.bn1, net.relu, net.layer1, net.layer2)
     return StagedEncoder([first, net.layer3, net.layer4], (128, 256, 512), CENTRED)
 
 
@@ -126,7 +137,9 @@ def _mobile(name: str, ends: Sequence[int], *map_channels: int, **settings: floa
 def _of_torchvision(name: str, wanted: Wanted, **settings: float) -> Any:
     from torchvision.models import get_model
 
-    return get_model(name, weights="DEFAULT" if wanted.pretrained else None, **settings)
+    network = get_model(name, weights="DEFAULT" if wanted.pretrained else None, **settings)
+    wanted.put_weights(network)
+    return network
 
 
 def _clip_vit_b32(wanted: Wanted) -> Encoder:
@@ -141,7 +154,17 @@ def _clip_vit_b32(wanted: Wanted) -> Encoder:
         network = open_clip.create_model(
             name, pretrained=tag, force_image_size=wanted.image_size, load_weights=wanted.pretrained
         )
+    wanted.put_weights(network.visual, _resized_clip)
     return Encoder(network.visual.float(), 512, CLIP)  # the text tower is not needed
+
+
+def _resized_clip(tensors: Mapping[str, Tensor], visual: nn.Module) -> dict[str, Tensor]:
+    """What was saved of CLIP's visual tower, with the positions of this one's image size."""
+    from open_clip.model import resize_pos_embed
+
+    named = {f"visual.{key}": tensor for key, tensor in tensors.items()}
+    resize_pos_embed(named, SimpleNamespace(visual=visual))
+    return {key.removeprefix("visual."): tensor for key, tensor in named.items()}
 
 
 def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callable[[Wanted], Encoder]:
@@ -154,9 +177,9 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
         from models.networks.backbones import TimmEncoder
 
         settings: dict[str, Any] = {}
-        if getattr(
-            timm.get_pretrained_cfg(name), "fixed_input_size", False
-        ):  # transformers; others take images of any size
+        architecture = local_config(name)[1] if name.startswith(LOCAL) else name
+        # Transformers; others take images of any size.
+        if getattr(timm.get_pretrained_cfg(architecture), "fixed_input_size", False):
             settings["img_size"] = wanted.image_size
         if (wanted.most_stride or 32) < 32:
             settings["output_stride"] = wanted.most_stride
@@ -169,6 +192,7 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
                             "give another") from error  # fmt: skip
         if wanted.pretrained and load:
             load(network)
+        wanted.put_weights(network, timm_filter(network))
         return TimmEncoder(network)
 
     return build
@@ -209,7 +233,7 @@ def encoder_name(text: str) -> str:
     """An argparse type: a name in `ENCODERS`, or `timm:` and the name of a network."""
     if text not in ENCODERS and not (text.startswith(TIMM) and len(text) > len(TIMM)):
         raise ArgumentTypeError(f"{text!r} is not one of {', '.join(ENCODERS)} and {TIMM}<name>")
-    return text
+    return absolute(text)
 
 
 def encoder_entry(name: str) -> EncoderEntry:
@@ -221,16 +245,37 @@ def encoder_entry(name: str) -> EncoderEntry:
     import timm
 
     network = name.removeprefix(TIMM)
+    if network.startswith(LOCAL):
+        local_config(network)
+        return EncoderEntry(_timm(network), has_weights=True)
     if not timm.is_model(network):
         raise UserError(f"--encoder {name}: timm {timm.__version__} has no such network; see timm.list_models()")
     return EncoderEntry(_timm(network), has_weights=timm.is_model_pretrained(network))
+
+
+def weights_for(name: str, pretrained: bool | None, file: Path | None) -> tuple[bool, EncoderWeights | None]:
+    """Whether an encoder starts from its published weights, and otherwise those of a file, if any.
+
+    `pretrained` is None where nobody has said; a folder of timm is read as the file in it. UserError where both are
+    asked for, or the file cannot be read.
+    """
+    if file:
+        if pretrained is not None:
+            raise UserError("--encoder_weights takes the place of --pretrained; give one of the two")
+        return False, EncoderWeights(file)
+    if pretrained is None:
+        pretrained = encoder_entry(name).has_weights
+    if pretrained and name.startswith(TIMM + LOCAL):
+        return False, EncoderWeights(file_in(name.removeprefix(TIMM)))
+    return pretrained, None
 
 
 def build_encoder(name: str, wanted: Wanted) -> Encoder:
     """Build an encoder by name.
 
     Weights that were published for batch norm serve group norm, too: its scales and shifts are theirs. UserError where
-    the weights do not exist or could not be downloaded, or the encoder has no maps for a decoder that takes them.
+    the weights do not exist, could not be downloaded or do not fit, or the encoder has no maps for a decoder that takes
+    them.
     """
     entry = encoder_entry(name)
     if wanted.pretrained and not entry.has_weights:
@@ -248,4 +293,8 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
         encoder.serve_maps(wanted.most_stride)
     if wanted.norm == "group":
         with_group_norms(encoder)
+    if wanted.weights:
+        if not wanted.weights.was_put:
+            wanted.weights.put_into(encoder)  # one without published names, or a file with ours
+        wanted.weights.check(encoder, f"--encoder {name}")
     return encoder

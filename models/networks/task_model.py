@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from datasets.tasks import ClassSet, Task, get_task
 from models.networks.decoders import Decoder, decoder_entry, default_decoder
-from models.networks.encoders import Wanted, build_encoder, encoder_entry
+from models.networks.encoders import Wanted, build_encoder, weights_for
+from models.networks.weights import EncoderWeights
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
@@ -31,7 +32,7 @@ class ModelConfig:
     """What a model is made of; it is saved with the weights, so that later stages rebuild the same network.
 
     `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
-    the table of the images that the model is for.
+    the table of the images that the model is for. `weights` says which file the encoder started from, if any.
     """
 
     task: str
@@ -44,6 +45,7 @@ class ModelConfig:
     classes: ClassSet | None = None
     decoder: str = ""
     bottleneck: int | None = None
+    weights: dict[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
@@ -53,6 +55,10 @@ class ModelConfig:
         """From what JSON makes of one; TypeError or ValueError where it is none."""
         config = cls(**content)
         return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
+
+    def said(self) -> dict[str, Any]:
+        """What `of` takes; models that started from no file say nothing of one."""
+        return {name: value for name, value in asdict(self).items() if name != "weights" or value}
 
 
 class Outputs(NamedTuple):
@@ -73,20 +79,21 @@ class TaskModel(nn.Module):
     Args:
         config: what to build; UserError if the image size is not a multiple of 16.
         pretrained: start the encoder from its published weights.
+        weights: start it from these; the config says so then.
     """
 
-    def __init__(self, config: ModelConfig, pretrained: bool = False) -> None:
+    def __init__(self, config: ModelConfig, pretrained: bool = False, weights: EncoderWeights | None = None) -> None:
         super().__init__()
         if config.image_size < _SCALE or config.image_size % _SCALE:
             raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
-        self.config = config
+        self.config = replace(config, weights=weights.about) if weights else config
         self.bf16 = False
         task = get_task(config.task, config.depth_target, config.published_quirks)
         if task.categorical and config.classes is None:
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
-        wanted = Wanted(config.image_size, pretrained, config.norm, decoder.most_stride)
+        wanted = Wanted(config.image_size, pretrained, config.norm, decoder.most_stride, weights)
         self.encoder = build_encoder(config.encoder, wanted)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
@@ -114,28 +121,31 @@ def save_model(model: TaskModel, path: Path) -> None:
     """Write weights and settings into one safetensors file, atomically."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with write_atomically(path) as temporary:
-        save_tensors(tensors, temporary, {"config": json.dumps(asdict(model.config))})
+        save_tensors(tensors, temporary, {"config": json.dumps(model.config.said())})
 
 
-def make_initial_model(path: Path, config: ModelConfig, seed: int, pretrained: bool | None = None) -> str:
+def make_initial_model(
+    path: Path, config: ModelConfig, seed: int, pretrained: bool | None = None, weights_file: Path | None = None
+) -> str:
     """Build a model with random weights by `seed`, and save it in `path`; returns in words what was made.
 
-    `pretrained` starts the encoder from its published weights; None does so where such weights exist. UserError as for
-    `TaskModel`, and where they could not be downloaded.
+    `pretrained` starts the encoder from its published weights; None does so where such weights exist. `weights_file`
+    starts it from that file. UserError as for `TaskModel`, and where they could not be downloaded or do not fit.
     """
-    if pretrained is None:
-        pretrained = encoder_entry(config.encoder).has_weights
+    pretrained, weights = weights_for(config.encoder, pretrained, weights_file)
     torch.manual_seed(derived_seed("initial_model", seed))
-    model = TaskModel(config, pretrained)
+    model = TaskModel(config, pretrained, weights)
     save_model(model, path)
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
-    about = f"{config.encoder} ({'pretrained' if pretrained else 'random'}) at {config.image_size} px"
-    return f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
+    origin = weights.path.name if weights else "pretrained" if pretrained else "random"
+    about = f"{config.encoder} ({origin}) at {config.image_size} px"
+    made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
+    return f"{weights.line}\n{made}" if weights else made
 
 
 def fingerprint(model: TaskModel) -> str:
     """SHA-256 of a model's settings and weights."""
-    said = json.dumps(asdict(model.config)) + tensors_digest(model.state_dict())
+    said = json.dumps(model.config.said()) + tensors_digest(model.state_dict())
     return hashlib.sha256(said.encode()).hexdigest()
 
 

@@ -247,7 +247,8 @@ def make_guidance(
         write_array(folder / POSITIVE, teacher.positive)
         about = {
             "settings": asdict(settings), "texts": teacher.texts, "layers": teacher.layers, "sizes": basis.sizes,
-            "table": table.fingerprint, "inputs": inputs, "few": photographs.few, "sha256": file_digest(path),
+            "table": table.fingerprint, "inputs": inputs, "weights": teacher.weights, "few": photographs.few,
+            "sha256": file_digest(path),
         }  # fmt: skip
         write_json(folder / ABOUT, about)
     accelerator.wait_for_everyone()

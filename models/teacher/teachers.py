@@ -73,6 +73,8 @@ def add_teacher(parser: Parser) -> None:
     add("--features", type=teacher_kind, default=DIFFUSION,
         help="the teacher: diffusion, image (thumbnails), or a network with published or random weights, "
         "efficientnet_lite0, timm:<name> or random:<name>")  # fmt: skip
+    add("--encoder_weights", type=Path, metavar="FILE",
+        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
     add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
         help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
     add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
@@ -97,7 +99,7 @@ class Teacher(ABC):
 
     `positive` (N,) is each image's positive column, -1 where it has none. `layers` names what `maps` gives, and
     `inputs` everything that the values depend on beside the images. `same_texts` says that a column's text is the same
-    for all images.
+    for all images. `weights` is the SHA-256 of the teacher's, if it has any.
     """
 
     columns: int
@@ -106,6 +108,7 @@ class Teacher(ABC):
     inputs: str
     texts: tuple[str, ...] = ()
     same_texts = False
+    weights = ""
 
     @abstractmethod
     def maps(
@@ -140,6 +143,7 @@ class DiffusionTeacher(Teacher):
         self.layers = tuple(f"n = {layer}" for layer in settings.layers)
         self._model = Diffusion(settings.diffusion_model, settings.layers, device, settings.precision)
         self._encoded = self._model.texts(self.texts)
+        self.weights = self._model.digest
         self.inputs = f"{self._model.digest} {_apart_from_place(settings)} {self.texts}"
 
     @property
@@ -180,8 +184,11 @@ class NetworkTeacher(Teacher):
 
     columns, layers = 1, ("features",)
 
-    def __init__(self, settings: TeacherSettings, table: Table, device: torch.device) -> None:
-        self._features = image_features(settings.features, device)
+    def __init__(
+        self, settings: TeacherSettings, table: Table, device: torch.device, weights_file: Path | None = None
+    ) -> None:
+        self._features = image_features(settings.features, device, weights_file)
+        self.weights = self._features.weights
         self.positive = np.full(len(table), -1)
         self.inputs = f"{self._features.inputs} {_apart_from_place(settings)}"
 
@@ -195,11 +202,15 @@ class NetworkTeacher(Teacher):
             yield [self._features.of(images).float()]
 
 
-def build_teacher(settings: TeacherSettings, table: Table, device: torch.device, at_once: int) -> Teacher:
-    """The teacher of these settings; UserError where it could not be downloaded."""
+def build_teacher(
+    settings: TeacherSettings, table: Table, device: torch.device, at_once: int, weights_file: Path | None = None
+) -> Teacher:
+    """The teacher of these settings, or with the weights of a file; UserError where it could not be downloaded."""
     if settings.features == DIFFUSION:
+        if weights_file:
+            raise UserError("--features diffusion takes no --encoder_weights; give --diffusion_model a folder")
         return DiffusionTeacher(settings, table, device, at_once)
-    return NetworkTeacher(settings, table, device)
+    return NetworkTeacher(settings, table, device, weights_file)
 
 
 def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
