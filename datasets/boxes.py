@@ -8,7 +8,7 @@ import numpy as np
 
 from datasets.stored import photograph_size
 from datasets.table import BOX_COLUMNS, Table, read_boxes
-from datasets.tasks import CLASS, MOST_BOXES
+from datasets.tasks import BOXES, CLASS, MOST_BOXES
 
 LEAST_LEFT = 0.25  # share of a box that must be within the square, else it is left out with the rest of the object
 LEAST_SIDE = 1.0  # pixels: of what is narrower nothing can be seen
@@ -55,7 +55,30 @@ class BoxPacker:
                 f"left out {hidden + beyond} of {n_boxes} boxes at {self._size} px: {hidden} of which less than a "
                 f"quarter or less than a pixel is shown, {beyond} beyond the {MOST_BOXES} largest of their image"
             )
-        return {"boxes": n_boxes, "boxes_hidden": hidden, "boxes_beyond_most": beyond}
+        lost = self._say_unlearnable(packed)
+        return {"boxes": n_boxes, "boxes_hidden": hidden, "boxes_beyond_most": beyond, "boxes_unlearnable": lost}
+
+    def _say_unlearnable(self, packed: np.ndarray) -> int:
+        """How many packed boxes lie between the points of the detector's pyramid; says of which classes they are."""
+        import torch
+
+        from datasets.pyramid import unlearnable
+
+        names = self._table.about.classes[BOXES].names
+        there, lost = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
+        for image in packed:
+            boxes = image[image[:, 4] != _NO_BOX]
+            if len(boxes):
+                is_lost = unlearnable(torch.from_numpy(boxes), self._size).numpy()
+                there += np.bincount(boxes[:, 4].astype(int), minlength=len(names))
+                lost += np.bincount(boxes[is_lost, 4].astype(int), minlength=len(names))
+        if lost.any():
+            of = ", ".join(f"{lost[each]} of {there[each]} {names[each]}" for each in np.argsort(-lost) if lost[each])
+            print(
+                f"at {self._size} px, {lost.sum()} of {there.sum()} boxes are never learnt ({of}): too small, or "
+                "behind smaller ones, they have none of the detector's points; a larger --image_size has more"
+            )
+        return int(lost.sum())
 
     def _shown(self, row: int) -> np.ndarray:
         """All boxes (n, 5) of an image that the square shows."""

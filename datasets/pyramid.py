@@ -61,6 +61,11 @@ class Points:
         logits, distances, rest = output.split([output.shape[-1] - EXTRA, 4, EXTRA - 4], dim=-1)
         return cls(logits, distances, *rest.unbind(-1))
 
+    @classmethod
+    def alone(cls, points: Tensor) -> Points:
+        """The points (…, A, 3) of `pyramid_points`, with nothing predicted."""
+        return cls.of(F.pad(points, (EXTRA - 3, 0)))
+
     @property
     def anchors(self) -> Tensor:
         """The squares (…, A, 4) around the points that torchvision's box coder refers to."""
@@ -79,13 +84,15 @@ class Points:
 class Matched:
     """What each point should predict: whether it is of an object (…, A), and if so its box (…, A, 4) and class (…, A).
 
-    `centredness` (…, A) is 1 in the middle of the box and 0 at its border; 0 for points of no object.
+    `centredness` (…, A) is 1 in the middle of the box and 0 at its border; 0 for points of no object. `which` (…, A) is
+    the box's place among the M of its image.
     """
 
     foreground: Tensor
     boxes: Tensor
     classes: Tensor
     centredness: Tensor
+    which: Tensor
 
 
 def match(points: Points, target: Tensor, valid: Tensor) -> Matched:
@@ -107,7 +114,17 @@ def match(points: Points, target: Tensor, valid: Tensor) -> Matched:
     best, which = preference.max(-1)
     foreground = best >= 1e-5
     box = target.gather(-2, which.unsqueeze(-1).expand(*which.shape, BOX))
-    return Matched(foreground, box[..., :4], box[..., 4], _centredness(points, box, foreground))
+    return Matched(foreground, box[..., :4], box[..., 4], _centredness(points, box, foreground), which)
+
+
+def unlearnable(target: Tensor, image_size: int) -> Tensor:
+    """Which of an image's boxes (M, 5) have no point that could learn them, (M,) bool: `match` gives them none.
+
+    They are so small that they lie between the points, or each of their points belongs to a smaller box.
+    """
+    valid = torch.ones(1, len(target), dtype=torch.bool)
+    matched = match(Points.alone(pyramid_points(image_size)[None]), target[None], valid)
+    return ~torch.isin(torch.arange(len(target)), matched.which[matched.foreground])
 
 
 def _centredness(points: Points, box: Tensor, foreground: Tensor) -> Tensor:

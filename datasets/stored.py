@@ -54,7 +54,11 @@ _TURNS = {  # that make an image upright, by what its EXIF entry says
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }  # fmt: skip
-_ON_ITS_SIDE = tuple(_TURNS[orientation] for orientation in (5, 6, 7, 8))
+# Turns that exchange width and height: x and y change places, and then run the other way or not.
+SIDEWAYS = {
+    Image.Transpose.TRANSPOSE: (False, False), Image.Transpose.ROTATE_270: (True, False),
+    Image.Transpose.TRANSVERSE: (True, True), Image.Transpose.ROTATE_90: (False, True),
+}  # fmt: skip
 
 
 def is_inside(cell: str) -> bool:
@@ -85,12 +89,15 @@ def read_photograph(data_path: Path, cell: str) -> np.ndarray:
 def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
     """Height and width of a cell's photograph as `read_photograph` gives it, without its pixels where it is a file."""
     values = _read_row(data_path, cell)
-    if values is not None:
-        return _as_rgb(values).shape[1:]
+    return photograph_frame(data_path, cell)[0] if values is None else _as_rgb(values).shape[1:]
+
+
+def photograph_frame(data_path: Path, cell: str) -> tuple[tuple[int, int], Image.Transpose | None]:
+    """Height and width of the photograph in a file when it is upright, and what makes it so; from its header alone."""
     try:
-        with Image.open(data_path / cell) as image:
+        with Image.open(_file(data_path / cell)) as image:
             turn = _turn(image)
-            return image.size if turn in _ON_ITS_SIDE else image.size[::-1]
+            return image.size if turn in SIDEWAYS else image.size[::-1], turn
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
 
@@ -110,7 +117,7 @@ def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarra
 def open_array(path: Path) -> np.ndarray:
     """The array of a `.npy` file, mapped: a header that claims terabytes takes none. ValueError where there is none."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(_file(path), mmap_mode="r", allow_pickle=False)
     except FAULTS as error:
         raise ValueError(f"cannot be read as a NumPy array of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
@@ -118,11 +125,18 @@ def open_array(path: Path) -> np.ndarray:
     return array
 
 
+def _file(path: Path) -> Path:
+    """The path; OSError where it is of no file: to open a named pipe would wait for who never writes into it."""
+    if path.exists() and not path.is_file():
+        raise OSError("no file")
+    return path
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """An image that is open, whose faults become ValueError."""
     try:
-        image = Image.open(path)
+        image = Image.open(_file(path))
         image.load()
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
@@ -189,7 +203,7 @@ def open_member(path: Path, name: str) -> Iterator[Member]:
     ValueError where there is none or it would have to be unpickled; also from the block, where it is broken.
     """
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+        with zipfile.ZipFile(_file(path)) as archive, archive.open(f"{name}.npy") as stream:
             is_first = npy.read_magic(stream) == (1, 0)
             shape, fortran, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(stream)
             if dtype.hasobject:

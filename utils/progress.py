@@ -9,6 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from utils.words import plural
+
 _APART = 60.0  # seconds between two lines of a log, at least: what is done sooner needs none
 
 
@@ -55,7 +57,7 @@ class _Lines(tqdm):
             self._tenths, self._last = self._tenth(), now
             values = f", {self.postfix}" if self.postfix else ""
             elapsed = self.format_interval(now - self._start)
-            print(f"{self.what}: {self.n} of {self.total} {self.unit}s after {elapsed}{values}", file=sys.stderr)
+            print(f"{self.what}: {self.n} of {self.total} {plural(self.unit)} after {elapsed}{values}", file=sys.stderr)
 
     def _tenth(self) -> int:
         return 10 * self.n // self.total if self.total else 0

@@ -20,12 +20,14 @@ from datasets.sources.nyu import Nyu
 from datasets.sources.office_caltech import OfficeCaltech
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
+from datasets.sources.voc import Voc
 from datasets.table import Found, make_table, write_table
 
 SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
     "masks": Masks,
     "coco": Coco,
+    "voc": Voc,
     "nyu": Nyu,
     "inaturalist": INaturalist,
     "landmarks": Landmarks,

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
+from datasets.sources.annotated import SHARES, Photograph, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
     MASK_CLASSES,
-    class_of_image,
     class_set,
     groups_of_names,
     read_categories,
@@ -23,21 +21,11 @@ from datasets.sources.labels import (
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import PLACE, mask_of
 from datasets.sources.source import Source
-from datasets.table import BOX_COLUMNS, BOXES, PART, PARTS, Found
+from datasets.stored import is_inside
+from datasets.table import BOXES, PARTS, Found
 from datasets.tasks import CLASS, MASK, RGB, ClassSet
 from utils.arguments import Argument
 from utils.errors import UserError
-
-_SLACK = 0.01  # by which a box may reach out of its image, as a share of it, before it is a fault
-
-
-@dataclass
-class _Photograph:
-    """A photograph's cell and part, and its boxes: category id, then left, top, right and bottom as shares."""
-
-    cell: str
-    part: str
-    boxes: list[tuple[int, float, float, float, float]] = field(default_factory=list)
 
 
 class Coco(Source):
@@ -45,8 +33,9 @@ class Coco(Source):
 
     Where there are instances files they are read, with their categories and without crowds; otherwise `--label_folder`
     has a .txt per photograph with lines `id centre_x centre_y width height` in shares of its size (YOLO), and
-    `--categories` names the ids. A photograph without boxes stays. Boxes that are inverted, outside, not finite or of
-    an unknown category are left out and named.
+    `--categories` names the ids. A photograph without boxes stays; one whose size is not that of its annotations does
+    not. Boxes are cut at the border; those that are inverted, outside, not finite or of an unknown category are left
+    out and named. Without `{part}` in `--image_folder` images are held out at random.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -70,38 +59,31 @@ class Coco(Source):
         """All photographs with their boxes; those without a mask are left out where masks are asked for."""
         names: dict[int, str] = {}
         faults: list[str] = []
-        found: list[_Photograph] = []
+        annotated: list[Photograph] = []
         for name, part in self._parts():
             instances = self.data_path / self.annotations.replace(PLACE, name)
             if instances.is_file():
-                found += _from_instances(instances, self._images(name), part, names, faults)
+                annotated += self._from_instances(instances, name, part, names, faults)
             else:
-                found += self._from_yolo(name, part, faults)
-        missing = [each.cell for each in found if not (self.data_path / each.cell).is_file()]
-        faults += [f"{cell}: there is no such photograph" for cell in missing]
-        if len(missing) == len(found):
-            raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
-        found = [each for each in found if each.cell not in set(missing)]
+                annotated += self._from_yolo(name, part, faults)
+        found = held_against_files(self.data_path, annotated, faults)
+        if not found:
+            why = f"; the first: {faults[0]}" if faults else "; without {part} it may be one flat folder"
+            raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder{why}")
         if self.categories is not None:
             names |= read_categories(self.data_path / self.categories)
         if not names:
             raise UserError("--categories: name the file of the categories' names, which lies in the data folder")
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
-        boxes, known = _checked(found, classes, faults), {CLASS: classes, BOXES: classes}
-        domains: tuple[str, ...] = (RGB.domain,)
-        rows = pd.DataFrame({RGB.domain: [each.cell for each in found], PART: [each.part for each in found]})
+        known, domains = {CLASS: classes, BOXES: classes}, (RGB.domain, *([MASK] if self.mask_folder else []))
         if self.mask_folder is not None:
-            rows[MASK] = [self._mask(cell) for cell in rows[RGB.domain]]
-            there = np.array([(self.data_path / cell).is_file() for cell in rows[MASK]])
-            faults += [f"{cell}: there is no such mask" for cell in rows[MASK][~there]]
-            rows, domains = rows[there].reset_index(drop=True), (RGB.domain, MASK)
+            found = self._with_masks(found, self.mask_folder, faults)
             known |= {MASK: self._classes_of_masks(names)}
-        boxes = boxes[boxes["image"].isin(rows[RGB.domain])].reset_index(drop=True)
-        amounts = pd.crosstab(boxes["image"], boxes[CLASS]).reindex(
-            index=rows[RGB.domain], columns=range(len(classes.names)), fill_value=0
-        )
+        boxes = table_of_boxes(found, classes, faults, "--annotations and --label_folder")
+        rows = rows_of_images(found, boxes, classes, self.class_of_image)
+        if self.mask_folder is not None:
+            rows[MASK] = [self._mask(each, self.mask_folder) for each in found]
         groups = groups_of_names(rows[RGB.domain], self.group_pattern)
-        rows[CLASS] = [class_of_image(row, classes.names, self.class_of_image) for row in amounts.to_numpy()]
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
@@ -111,8 +93,11 @@ class Coco(Source):
         return class_set(of_boxes if own is None else read_categories(self.data_path / own), self.void_ids)
 
     def _parts(self) -> Iterator[tuple[str, str]]:
-        """The names that `{part}` takes in the photographs' folder, and the part that each is."""
+        """The names that `{part}` takes in the photographs' folder, and the part that each is; one name without it."""
         root = self.data_path / self.image_folder.split(PLACE)[0]
+        if PLACE not in self.image_folder:
+            yield "", ""
+            return
         for path in sorted(root.iterdir()) if root.is_dir() else ():
             if part := next((part for part in PARTS if path.is_dir() and path.name.startswith(part)), ""):
                 yield path.name, part
@@ -120,17 +105,27 @@ class Coco(Source):
     def _images(self, name: str) -> Path:
         return Path(self.image_folder.replace(PLACE, name))
 
-    def _mask(self, cell: str) -> str:
-        """The mask of a photograph: in the folder of the same `{part}`."""
-        folder = str(self.mask_folder).replace(PLACE, Path(cell).parent.name)
-        return mask_of(self.data_path, Path(folder), Path(cell).stem)
+    def _with_masks(self, found: list[Photograph], folder: str, faults: list[str]) -> list[Photograph]:
+        """The photographs that have a mask; the others' masks are named."""
+        masks = [self._mask(each, folder) for each in found]
+        there = [(self.data_path / mask).is_file() for mask in masks]
+        faults += [
+            f"{mask}: there is no such mask" for mask, is_there in zip(masks, there, strict=True) if not is_there
+        ]
+        return [each for each, is_there in zip(found, there, strict=True) if is_there]
 
-    def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[_Photograph]:
+    def _mask(self, photograph: Photograph, folder: str) -> str:
+        """The mask of a photograph: in the folder of the same `{part}`, and there in the same sub-folder."""
+        within = Path(photograph.cell).relative_to(self._images(photograph.place))
+        return mask_of(self.data_path, Path(folder.replace(PLACE, photograph.place), within.parent), within.stem)
+
+    def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        for path in sorted((self.data_path / folder).iterdir()):
+        root = self.data_path / folder
+        for path in sorted(root.iterdir()) if root.is_dir() else ():
             if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith("."):
                 continue
-            photograph = _Photograph((folder / path.name).as_posix(), part)
+            photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
             lines = self.data_path / labels / f"{path.stem}.txt"
             for number, line in enumerate(lines.read_text(encoding="utf-8").splitlines() if lines.is_file() else (), 1):
                 try:
@@ -143,44 +138,41 @@ class Coco(Source):
                     photograph.boxes.append(box)
             yield photograph
 
+    def _from_instances(
+        self, path: Path, name: str, part: str, names: dict[int, str], faults: list[str]
+    ) -> Iterator[Photograph]:
+        """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
+        found: dict[Any, Photograph] = {}
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            for each in content["categories"]:
+                number, called = int(each["id"]), str(each["name"])
+                if names.setdefault(number, called) != called:
+                    raise ValueError(f"category {number} is {called!r} here and {names[number]!r} in another part")
+            for each in content["images"]:
+                size = float(each.get("width") or 0), float(each.get("height") or 0)
+                cell = self._cell(name, str(each["file_name"]))
+                found[each["id"]] = Photograph(cell, part, size if min(size) > 0 else None, place=name)
+            for each in content["annotations"]:
+                if each.get("iscrowd"):
+                    continue
+                where = f"{path.name}, annotation {each.get('id')}"
+                try:
+                    category, (x, y, width, height) = int(each["category_id"]), map(float, each["bbox"])
+                except (KeyError, ValueError, TypeError):
+                    faults.append(f"{where}: without a category, or a bbox of four numbers")
+                    continue
+                if (photograph := found.get(each.get("image_id"))) is None:
+                    faults.append(f"{where}: of no photograph")
+                else:
+                    photograph.boxes.append((category, x, y, x + width, y + height))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(f"{path}: not a COCO instances file ({error!r}); see --annotations") from error
+        yield from found.values()
 
-def _from_instances(path: Path, folder: Path, part: str, names: dict[int, str], faults: list[str]) -> list[_Photograph]:
-    """The photographs of an instances file; adds its categories to `names`."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        names |= {int(each["id"]): str(each["name"]) for each in content["categories"]}
-        found, sizes = {}, {}
-        for each in content["images"]:
-            found[each["id"]] = _Photograph((folder / Path(each["file_name"]).name).as_posix(), part)
-            sizes[each["id"]] = float(each["width"]), float(each["height"])
-        for each in content["annotations"]:
-            if each.get("iscrowd"):
-                continue
-            if each["image_id"] not in found:
-                faults.append(f"{path.name}, annotation {each['id']}: of no photograph")
-                continue
-            (x, y, width, height), (w, h) = map(float, each["bbox"]), sizes[each["image_id"]]
-            box = (int(each["category_id"]), x / w, y / h, (x + width) / w, (y + height) / h)
-            found[each["image_id"]].boxes.append(box)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
-        raise UserError(f"{path}: not a COCO instances file ({error!r}); see --annotations") from error
-    return list(found.values())
-
-
-def _checked(found: list[_Photograph], classes: ClassSet, faults: list[str]) -> pd.DataFrame:
-    """All boxes within their images and of a class: columns `BOX_COLUMNS`; the others are added to the faults."""
-    number_of = {identity: number for number, identity in enumerate(classes.ids)}
-    rows = []
-    for photograph in found:
-        for category, *corners in photograph.boxes:
-            left, top, right, bottom = corners
-            where = f"{photograph.cell}: box {' '.join(f'{corner:.3f}' for corner in corners)}"
-            if category not in number_of:
-                faults.append(f"{where} is of the unknown category {category}")
-            elif not np.isfinite(corners).all() or left >= right or top >= bottom:
-                faults.append(f"{where} has no area")
-            elif min(corners) < -_SLACK or max(corners) > 1 + _SLACK:
-                faults.append(f"{where} reaches out of its image")
-            else:
-                rows.append((photograph.cell, number_of[category], *(min(max(c, 0.0), 1.0) for c in corners)))
-    return pd.DataFrame(rows, columns=BOX_COLUMNS)
+    def _cell(self, name: str, file_name: str) -> str:
+        """A photograph by its name in an instances file: in a sub-folder, or else right in the folder of its part."""
+        folder = self._images(name)
+        cells = [(folder / each).as_posix() for each in (file_name, Path(file_name).name)]
+        inside = [cell for cell in cells if is_inside(cell)] or cells[1:]
+        return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])

@@ -34,9 +34,7 @@ def mean_detections(targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, im
     points = pyramid_points(image_size)
     n_images, sums = 0, torch.zeros(len(points), n_classes + 6, dtype=torch.float64)
     for target, valid in targets:
-        blank = target.new_zeros(len(target), len(points), n_classes + EXTRA)
-        blank[..., -3:] = points.to(target.device)
-        squares = Points.of(blank)
+        squares = Points.alone(points.to(target.device).expand(len(target), -1, -1))
         matched = match(squares, target, valid)
         shown = F.one_hot(matched.classes.long().clamp(min=0), n_classes)
         distances = BoxLinearCoder(normalize_by_size=True).encode(squares.anchors, matched.boxes)

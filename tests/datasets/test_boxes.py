@@ -131,6 +131,17 @@ def test_boxes_that_are_left_out_are_counted_by_reason(
     assert "left out" not in capsys.readouterr().out
 
 
+def test_boxes_that_no_point_of_the_detector_can_learn_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Of 128 x 64 pixels four by two are one of 32 x 32, at every fourth of which the finest points lie.
+    between, around = (1, 68, 52, 78, 62), (1, 60, 44, 70, 54)
+    data_of(table_of(tmp_path, "stretch", wide1=[between, around], wide2=[(0, 68, 4, 78, 14), (0, 0, 0, 128, 64)]))
+    assert "at 32 px, 2 of 5 boxes are never learnt (1 of 2 cat, 1 of 3 dog)" in capsys.readouterr().out
+    manifest = json.loads((tmp_path / "packed" / str(SIZE) / "boxes.json").read_text())
+    assert manifest["boxes_unlearnable"] == 2
+
+
 def test_other_boxes_are_packed_anew(tmp_path: Path) -> None:
     first = data_of(table_of(tmp_path, "pad", wide=[(1, 8, 8, 40, 40)]))
     again = data_of(table_of(tmp_path, "pad", wide=[(0, 8, 8, 40, 40)]))

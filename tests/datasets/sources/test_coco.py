@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageOps
 
 from datasets.table import read_boxes
 from tests.datasets.sources.finding import save_image, select
@@ -21,7 +22,9 @@ def write_instances(data_path: Path, part: str, images: list[dict], annotations:
         each.setdefault("id", number)
     path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
     for image in images:
-        save_image(data_path / "images" / part / image["file_name"])
+        save_image(
+            data_path / "images" / part / image["file_name"], np.zeros((image["height"], image["width"], 3), np.uint8)
+        )
 
 
 def image(number: int, width: int = 80, height: int = 40) -> dict:
@@ -69,8 +72,8 @@ def test_class_of_an_image_may_be_its_lowest_category(coco: Path) -> None:
     "bbox, category, fault",
     [
         ([0, 0, 0, 10], 1, "has no area"), ([10, 10, -5, 10], 1, "has no area"),
-        ([float("nan"), 0, 5, 5], 1, "has no area"), ([70, 0, 20, 10], 1, "reaches out of its image"),
-        ([-5, 0, 20, 10], 1, "reaches out of its image"), ([0, 0, 5, 5], 2, "unknown category 2"),
+        ([float("nan"), 0, 5, 5], 1, "has no area"), ([80, 0, 20, 10], 1, "lies outside its image"),
+        ([-5, -20, 20, 10], 1, "lies outside its image"), ([0, 0, 5, 5], 2, "unknown category 2"),
     ],
 )  # fmt: skip
 def test_bad_boxes_are_named_and_left_out(coco: Path, bbox: list[float], category: int, fault: str) -> None:
@@ -85,6 +88,102 @@ def test_a_box_that_reaches_out_by_rounding_is_cut(coco: Path) -> None:
     write_instances(coco, "train2017", [image(1)], [box(1, 1, [-0.4, 0, 80.8, 40.2])])
     [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float).tolist()
     assert found == [0, 0, 1, 1]
+
+
+def test_a_box_that_reaches_over_the_border_is_cut_and_counted(coco: Path, capsys: pytest.CaptureFixture) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [60, -10, 30, 30]), box(1, 13, [0, 0, 8, 8])])
+    [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float).tolist()
+    assert found == [0.75, 0, 1, 0.5]
+    assert "cut 1 box that reaches over the border" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lacking", [{"bbox": None}, {"bbox": []}, {"bbox": [1, 2, "x", 4]}, {"category_id": None}])
+def test_an_annotation_without_a_box_is_named_and_the_others_stay(coco: Path, lacking: dict) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8]), box(1, 1, [0, 0, 8, 8]) | lacking])
+    assert (read_boxes(select("coco", coco))["image"] == f"images/train2017/{1:012}.jpg").sum() == 1
+    assert (coco / "missing_files.txt").read_text() == (
+        "instances_train2017.json, annotation 1: without a category, or a bbox of four numbers\n"
+    )
+
+
+def test_one_id_with_two_names_is_refused(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(path.read_text().replace("toothbrush", "comb"))
+    with pytest.raises(UserError, match="category 90 is 'comb' here and 'toothbrush' in another part"):
+        select("coco", coco)
+
+
+def test_photographs_in_sub_folders(coco: Path) -> None:
+    places = [image(1) | {"file_name": "a/x.jpg"}, image(2) | {"file_name": "b/x.jpg"}]
+    write_instances(coco, "train2017", places, [box(1, 1, [0, 0, 8, 8]), box(2, 13, [8, 8, 8, 8])])
+    for cell in ("train2017/a/x", "train2017/b/x", f"val2017/{7:012}"):
+        save_image(coco / "masks" / f"{cell}.png", np.full((8, 8), 1, np.uint8))
+    table = select("coco", coco, mask_folder="masks/{part}")
+    assert table.image_ids[:2] == ("images/train2017/a/x.jpg", "images/train2017/b/x.jpg")
+    assert table.cells("mask")[:2] == ("masks/train2017/a/x.png", "masks/train2017/b/x.png")
+    assert read_boxes(table)["class"].tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("file_name", ["train2017/1.jpg", "/elsewhere/1.jpg", "../1.jpg"])
+def test_photographs_whose_names_have_folders_that_are_not_there(coco: Path, file_name: str) -> None:
+    write_instances(coco, "train2017", [image(1) | {"file_name": "1.jpg"}], [box(1, 1, [0, 0, 8, 8])])
+    path = coco / "annotations" / "instances_train2017.json"
+    path.write_text(path.read_text().replace("1.jpg", file_name))
+    assert select("coco", coco).image_ids[0] == "images/train2017/1.jpg"
+
+
+def test_a_flat_folder_is_held_out_at_random(coco: Path) -> None:
+    for name in ("images", "annotations"):
+        for path in (coco / name).glob("train2017/*" if name == "images" else "*train2017.json"):
+            path.rename(coco / name / path.name)
+    (coco / "annotations" / "instances_train2017.json").rename(coco / "boxes.json")
+    with pytest.raises(UserError, match=r"without \{part\} it may be one flat folder"):
+        select("coco", coco, image_folder="nothing/{part}")
+    table = select("coco", coco, image_folder="images", annotations="boxes.json", test_fraction=0.4)
+    assert table.image_ids == tuple(f"images/{number:012}.jpg" for number in (1, 2, 3))
+    assert (len(table.train), len(table.test)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "upright"), [*((each, True) for each in range(1, 9)), *((each, False) for each in (1, 5, 6, 7, 8))]
+)
+def test_boxes_lie_where_the_upright_photograph_shows_them(coco: Path, orientation: int, upright: bool) -> None:
+    """A bright box in 80 x 48 stored ones; annotated as it is shown, or, where sizes tell them apart, as stored."""
+    stored = np.zeros((48, 80, 3), np.uint8)
+    stored[4:12, 16:32] = 255
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    width, height = (48, 80) if orientation > 4 and upright else (80, 48)
+    picture = Image.fromarray(stored)
+    picture.getexif().update(exif)
+    shown = np.asarray(ImageOps.exif_transpose(picture))[:, :, 0]
+    y, x = (np.flatnonzero(shown.max(axis=axis)) for axis in (1, 0))
+    bbox = [x[0], y[0], x[-1] + 1 - x[0], y[-1] + 1 - y[0]] if upright else [16, 4, 16, 8]
+    write_instances(coco, "train2017", [image(1, width, height)], [box(1, 1, [int(each) for each in bbox])])
+    Image.fromarray(stored).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
+    [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float)
+    sides = [x[0], y[0], x[-1] + 1, y[-1] + 1] / np.tile(shown.shape[::-1], 2)
+    np.testing.assert_allclose(found, sides)
+
+
+def test_a_photograph_of_another_size_is_named(coco: Path) -> None:
+    write_instances(coco, "train2017", [image(1), image(2), image(3)], [box(i, 1, [0, 0, 40, 40]) for i in (1, 2, 3)])
+    save_image(coco / "images" / "train2017" / f"{2:012}.jpg", np.zeros((20, 40, 3), np.uint8))  # a smaller copy
+    save_image(coco / "images" / "train2017" / f"{3:012}.jpg", np.zeros((80, 40, 3), np.uint8))
+    table = select("coco", coco)
+    assert [Path(cell).stem[-1] for cell in table.image_ids] == ["1", "2", "7"]
+    assert read_boxes(table)["right"].tolist()[:2] == [0.5, 0.5]
+    assert (coco / "missing_files.txt").read_text() == (
+        f"images/train2017/{3:012}.jpg: it is 40 x 80 pixels, and 80 x 40 in its annotations\n"
+    )
+
+
+def test_a_turn_that_the_size_does_not_tell_is_said(coco: Path, capsys: pytest.CaptureFixture) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    Image.new("RGB", (80, 40)).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
+    select("coco", coco)
+    assert "1 photograph whose EXIF entry turns them without changing their size" in capsys.readouterr().out
 
 
 def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
@@ -137,6 +236,15 @@ def test_boxes_of_yolo(yolo: Path) -> None:
     assert (yolo / "missing_files.txt").read_text().count("not id, centre, width and height") == 2
     with pytest.raises(UserError, match="--categories"):
         select("coco", yolo)
+
+
+def test_no_valid_box_is_one_line(yolo: Path) -> None:
+    for path in (yolo / "labels").rglob("*.txt"):
+        path.write_text("7 0.5 0.5 1 1\n")
+    reason = "no valid box in 3 photographs; the first fault is: images/train/a.jpg: box .* unknown category 7"
+    with pytest.raises(UserError, match=f"{reason}; see --annotations and --label_folder"):
+        select("coco", yolo, categories="names.yaml")
+    assert not (yolo / "filtered_file_paths.csv").exists()
 
 
 def test_masks_beside_boxes(yolo: Path) -> None:

@@ -12,7 +12,7 @@ from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.fcos import FCOS
 from torchvision.models.detection.image_list import ImageList
 
-from datasets.pyramid import Points, match
+from datasets.pyramid import Points, match, pyramid_points, unlearnable
 from datasets.targets import countable
 from datasets.task_data import Batch
 from datasets.tasks import TASKS, ClassSet
@@ -118,6 +118,22 @@ def test_point_is_of_the_smallest_box_around_it() -> None:
         assert not found.foreground[0, at[point]]
     # From (24, 24), the sides of (8, 8, 40, 30) are 16, 16, 16 and 6 away: sqrt(16 / 16 * 6 / 16).
     assert found.centredness[0, at[24, 24, 8]] == pytest.approx((6 / 16) ** 0.5)
+
+
+def test_boxes_whose_class_changes_no_loss_are_unlearnable() -> None:
+    lost, points = [], pyramid_points(SIZE)
+    values = torch.rand(len(points), CLASSES + 5, generator=torch.Generator().manual_seed(0))
+    output = torch.cat([values, points], dim=1)[None].double()  # in which no change is lost by rounding
+    for seed in range(4):
+        boxes = random_boxes(60, seed)
+        valid = torch.ones(1, len(boxes), dtype=torch.bool)
+        plain = fcos(output, boxes[None], valid)
+        for number, is_lost in enumerate(unlearnable(boxes, SIZE).tolist()):
+            other = boxes.clone()
+            other[number, 4] = (other[number, 4] + 1) % CLASSES
+            assert torch.equal(fcos(output, other[None], valid), plain) == is_lost
+            lost.append(is_lost)
+    assert 10 < sum(lost) < 230
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])

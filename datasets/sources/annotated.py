@@ -1,0 +1,133 @@
+"""What the sources of boxes share: boxes are held against their photographs, and made rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from datasets.sources.labels import class_of_image
+from datasets.stored import SIDEWAYS, photograph_frame
+from datasets.table import BOX_COLUMNS, PART
+from datasets.tasks import CLASS, RGB, ClassSet
+from utils import progress
+from utils.errors import UserError
+from utils.words import counted
+
+SHARES = (1.0, 1.0)  # the size of a picture whose boxes are given as shares of its sides
+_SLACK = 0.01  # by which a box reaches out of its image by rounding, as a share of it
+
+# Category id, then left, top, right and bottom.
+Box = tuple[int, float, float, float, float]
+
+
+@dataclass
+class Photograph:
+    """A photograph's cell and part (empty where there are no parts), and its boxes as its annotations give them.
+
+    `size` is the width and height that the boxes refer to, in their unit; None where the annotations do not say, so
+    that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names.
+    """
+
+    cell: str
+    part: str
+    size: tuple[float, float] | None = None
+    boxes: list[Box] = field(default_factory=list)
+    place: str = ""
+
+
+def held_against_files(data_path: Path, found: Sequence[Photograph], faults: list[str]) -> list[Photograph]:
+    """The photographs that are there and as large as their annotations say, with boxes as shares of their sides.
+
+    A photograph may be annotated at another scale, and as it is stored, before its EXIF entry turns it. Those that are
+    missing, unreadable or of another shape are left out and added to the faults.
+    """
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda each: _in_shares(data_path, each), found)
+        settled = list(progress.bar(answers, total=len(found), desc="sizes of photographs", unit="photograph"))
+    faults += [answer for answer in settled if isinstance(answer, str)]
+    kept = [answer for answer in settled if not isinstance(answer, str)]
+    if unclear := sum(is_unclear for _, is_unclear in kept):
+        print(
+            f"{counted(unclear, 'photograph')} whose EXIF entry turns them without changing their size: boxes "
+            "are taken for those of the upright picture"
+        )
+    return [photograph for photograph, _ in kept]
+
+
+def _in_shares(data_path: Path, photograph: Photograph) -> tuple[Photograph, bool] | str:
+    """The photograph with boxes in shares, and whether they could be of the picture before its turn; or its fault."""
+    if not (data_path / photograph.cell).is_file():
+        return f"{photograph.cell}: there is no such photograph"
+    if photograph.size == SHARES:
+        return photograph, False
+    try:
+        (height, width), turn = photograph_frame(data_path, photograph.cell)
+    except ValueError as error:
+        return f"{photograph.cell}: {error}"
+    across, down = photograph.size or (width, height)
+    shares = np.array([sides for _, *sides in photograph.boxes]).reshape(-1, 4) / (across, down, across, down)
+    is_upright, is_stored = _alike(across, down, width, height), _alike(across, down, height, width)
+    if not is_upright and is_stored and turn in SIDEWAYS:
+        shares = _turned(shares, *SIDEWAYS[turn])
+    elif not is_upright:
+        return f"{photograph.cell}: it is {width} x {height} pixels, and {across:g} x {down:g} in its annotations"
+    boxes = [(category, *sides) for (category, *_), sides in zip(photograph.boxes, shares.tolist(), strict=True)]
+    return replace(photograph, boxes=boxes), turn is not None and (is_stored or turn not in SIDEWAYS)
+
+
+def _alike(width: float, height: float, other_width: float, other_height: float) -> bool:
+    """Whether two pictures have the same shape, but for a pixel."""
+    return abs(width * other_height - height * other_width) <= max(width, height, other_width, other_height)
+
+
+def _turned(boxes: np.ndarray, mirror_x: bool, mirror_y: bool) -> np.ndarray:
+    """Boxes (n, 4) in shares after x and y have changed places, and then run the other way or not."""
+    turned = boxes[:, [1, 0, 3, 2]]
+    for is_mirrored, sides in ((mirror_x, [0, 2]), (mirror_y, [1, 3])):
+        if is_mirrored:
+            turned[:, sides] = 1 - turned[:, sides[::-1]]
+    return turned
+
+
+def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[str], hint: str) -> pd.DataFrame:
+    """The boxes in shares of their images that have an area there and a known class: columns `BOX_COLUMNS`.
+
+    Boxes are cut at the border. Those of an unknown category, without area or wholly outside are left out and added to
+    the faults. UserError, which ends with the hint, where none is left.
+    """
+    number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)))}
+    rows, n_cut = [], 0
+    for photograph in found:
+        for category, *sides in photograph.boxes:
+            left, top, right, bottom = (min(max(side, 0.0), 1.0) for side in sides)
+            where = f"{photograph.cell}: box {' '.join(f'{side:.3f}' for side in sides)}"
+            if category not in number_of:
+                faults.append(f"{where} is of the unknown category {category}")
+            elif not np.isfinite(sides).all() or sides[0] >= sides[2] or sides[1] >= sides[3]:
+                faults.append(f"{where} has no area")
+            elif left >= right or top >= bottom:
+                faults.append(f"{where} lies outside its image")
+            else:
+                rows.append((photograph.cell, number_of[category], left, top, right, bottom))
+                n_cut += min(sides) < -_SLACK or max(sides) > 1 + _SLACK
+    if not rows:
+        first = f"; the first fault is: {faults[0]}" if faults else ""
+        raise UserError(f"no valid box in {counted(len(found), 'photograph')}{first}; see {hint}")
+    if n_cut:
+        print(f"cut {counted(n_cut, 'box')} that {'reaches' if n_cut == 1 else 'reach'} over the border of the image")
+    return pd.DataFrame(rows, columns=BOX_COLUMNS)
+
+
+def rows_of_images(found: Sequence[Photograph], boxes: pd.DataFrame, classes: ClassSet, rule: str) -> pd.DataFrame:
+    """A row per photograph with its class, -1 for one without boxes, and its part where there are parts."""
+    cells = [each.cell for each in found]
+    amounts = pd.crosstab(boxes["image"], boxes[CLASS])
+    amounts = amounts.reindex(index=cells, columns=range(len(classes.names)), fill_value=0)
+    of_images = [class_of_image(row, classes.names, rule) for row in amounts.to_numpy()]
+    rows = pd.DataFrame({RGB.domain: cells, CLASS: of_images, PART: [each.part for each in found]})
+    return rows if any(rows[PART]) else rows.drop(columns=PART)
