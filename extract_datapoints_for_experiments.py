@@ -31,10 +31,12 @@ def main() -> None:
     """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
     args = parse_args()
     from datasets.sources import find_images
-    from datasets.table import LEFT_OUT_FILE, PART, write_table
+    from datasets.sources.summary import lines_about
+    from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
     from utils import plots
     from utils.runs import Run, remember_data_path
+    from utils.words import counted
 
     if not args.data_path.is_dir():
         raise UserError(f"{args.data_path}: no such folder; see --data_path")
@@ -42,19 +44,15 @@ def main() -> None:
     run = Run.create(args, "extract_datapoints", args.data_path.resolve().name)
     rows, about = found.rows, found.about
 
-    parts = ", ".join(f"{n} {part}" for part, n in rows[PART].value_counts().items())
-    groups = ", ".join(f"{rows[name].nunique()} of {name}" for name in about.groups)
-    print(f"{len(rows)} images ({parts})" + (f"; natural groups: {groups}" if groups else ""))
-    print(f"domains: {', '.join(about.domains)}")
+    for line in lines_about(args.data_path, found):
+        print(line)
     if CLASS in about.classes:
         names = about.classes[CLASS].names
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
         figure = plots.class_histogram(counts, names, run.figures / "class_histogram.png")
-        print(f"{len(names)} classes of {min(counts)} to {max(counts)} images, drawn in {figure}")
-        if len(names) == 1:
-            print(f"{names[0]} is the only class: classification has nothing to learn")
+        print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
-        print(f"left out {len(found.faults)} missing or unreadable files, listed in {args.data_path / LEFT_OUT_FILE}")
+        print(f"left out {counted(len(found.faults), 'thing')}, listed in {args.data_path / LEFT_OUT_FILE}")
     print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
     remember_data_path(args.data_path, args.result_path)
 

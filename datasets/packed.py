@@ -29,6 +29,7 @@ from utils.filling import fill
 from utils.versions import file_digest
 
 TRANSFORM_VERSION = 2  # to be raised when the resizing changes, so that old arrays are made again
+_MOST_ZEROS = 0.01  # share of an image's distances that may be 0
 _BLOCK = 256  # images between two chances to stop
 _WIDE = ("I;16", "I;16B", "I")
 _MODES = {"uint8": ("L", "RGB", "RGBA"), "uint16": _WIDE}
@@ -147,7 +148,7 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
         valid = surface(mask, encoding.mask)
         if valid.shape != values.shape[1:]:
             raise ValueError(f"its size differs from that of {encoding.mask.domain}")
-    _check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding.domain)
+    _check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding)
     # Both are cut in the same way; margins show no surface.
     (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
     resized, mask = resize(values, valid[0] & inside, size, encoding.categorical)
@@ -158,10 +159,18 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     return resized
 
 
-def _check_limit(counted: np.ndarray, limit: float | None, domain: str) -> None:
-    """ValueError where the median of the values that count is above what the table allows."""
-    if limit is not None and counted.size and (median := float(np.median(counted))) > limit:
-        raise ValueError(f"its median {median:g} is above {limit:g}: {domain} in another unit?")
+def _check_limit(counted: np.ndarray, limit: float | None, encoding: Encoding) -> None:
+    """ValueError where the median of the values that count is above what the table allows, or many of them are 0.
+
+    What is limited is a distance, none of which is 0 in Taskonomy; elsewhere 0 is what was not measured.
+    """
+    if limit is None or not counted.size:
+        return
+    if (median := float(np.median(counted))) > limit:
+        raise ValueError(f"its median {median:g} is above {limit:g}: {encoding.domain} in another unit?")
+    zeros = float((counted == 0).mean())
+    if zeros > _MOST_ZEROS and not encoding.categorical:
+        raise ValueError(f"{zeros:.0%} of it is 0, at the camera itself: {encoding.domain} in another encoding?")
 
 
 def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray, list[int]]:

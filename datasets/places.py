@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from utils import progress
+from utils.args import POSITIVE_INT
+from utils.arguments import Argument
 from utils.errors import UserError
+
+MAX_CELL = {
+    "max_cell": Argument(
+        None,
+        "most images of a cell of the natural groups cell_<number>: the training images by place",
+        POSITIVE_INT,
+        nargs="+",
+    )
+}
 
 _FACE_BITS, _FINEST = 61, 1  # the first 3 bits of an id are the face; the last bit set says the level, of a leaf 1
 _LARGEST = {"latitude": 90.0, "longitude": 180.0}  # degrees: libraries wrap what is beyond, silently
@@ -59,22 +71,23 @@ def adaptive_cells(latitude: np.ndarray, longitude: np.ndarray, most: int, least
     Raises:
         UserError: for a place that is not on earth, or where no cell has enough images.
     """
+    advice = "lower --max_cell, of which that is a hundredth" if least is None else "lower --min_cell"
     least = 0.01 * most if least is None else least
-    located = np.flatnonzero(np.isfinite(latitude) & np.isfinite(longitude))
     for (name, largest), values in zip(_LARGEST.items(), (latitude, longitude), strict=True):
-        outside = located[np.abs(values[located]) > largest]
+        outside = np.flatnonzero(np.abs(values) > largest)
         if len(outside):
             raise UserError(
                 f"image {outside[0]}: {name} {values[outside[0]]:g} is beyond {largest:g} degrees; "
                 "a place is latitude and longitude, in this order"
             )
+    located = np.flatnonzero(~np.isnan(latitude) & ~np.isnan(longitude))
     leaves = leaf_ids(latitude[located], longitude[located])
     order = np.argsort(leaves, kind="stable")
     leaves, located = leaves[order], located[order]
     found = sorted(_divided(leaves, most))
     kept = [(identity, first, end) for identity, first, end in found if end - first >= least]
     if not kept:
-        raise UserError(f"of {len(located)} images with a place no cell has {least:g}; lower --min_cell")
+        raise UserError(f"of {len(located)} images with a place no cell has {least:g}; {advice}")
     cell = np.full(len(latitude), -1, np.int64)
     for number, (_, first, end) in enumerate(kept):
         cell[located[first:end]] = number
@@ -106,3 +119,17 @@ def _divided(leaves: np.ndarray, most: int) -> list[tuple[int, int, int]]:
         elif end > first:
             cells.append((identity, int(first), int(end)))
     return cells
+
+
+def named_cells(latitude: np.ndarray, longitude: np.ndarray, train: np.ndarray, most: int) -> np.ndarray:
+    """The natural group `cell_<most>`: the cell of each training image by name, (N,) str, empty for nobody's.
+
+    Places (N,) are as for `adaptive_cells`, and `train` (N,) says which images are trained on. Says how many cells
+    there are, and how many images are in none.
+    """
+    dealt = np.flatnonzero(train)
+    cells = adaptive_cells(latitude[dealt], longitude[dealt], most)
+    progress.say(f"cell_{most}: {cells}")
+    names = np.full(len(train), "", object)
+    names[dealt] = np.array([*cells.tokens, ""], object)[cells.cell]
+    return names

@@ -95,7 +95,7 @@ def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
 def photograph_frame(data_path: Path, cell: str) -> tuple[tuple[int, int], Image.Transpose | None]:
     """Height and width of the photograph in a file when it is upright, and what makes it so; from its header alone."""
     try:
-        with Image.open(_file(data_path / cell)) as image:
+        with Image.open(regular_file(data_path / cell)) as image:
             turn = _turn(image)
             return image.size if turn in SIDEWAYS else image.size[::-1], turn
     except FAULTS as error:
@@ -117,7 +117,7 @@ def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarra
 def open_array(path: Path) -> np.ndarray:
     """The array of a `.npy` file, mapped: a header that claims terabytes takes none. ValueError where there is none."""
     try:
-        array = np.load(_file(path), mmap_mode="r", allow_pickle=False)
+        array = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
     except FAULTS as error:
         raise ValueError(f"cannot be read as a NumPy array of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
@@ -125,7 +125,7 @@ def open_array(path: Path) -> np.ndarray:
     return array
 
 
-def _file(path: Path) -> Path:
+def regular_file(path: Path) -> Path:
     """The path; OSError where it is of no file: to open a named pipe would wait for who never writes into it."""
     if path.exists() and not path.is_file():
         raise OSError("no file")
@@ -136,7 +136,7 @@ def _file(path: Path) -> Path:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """An image that is open, whose faults become ValueError."""
     try:
-        image = Image.open(_file(path))
+        image = Image.open(regular_file(path))
         image.load()
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
@@ -203,7 +203,7 @@ def open_member(path: Path, name: str) -> Iterator[Member]:
     ValueError where there is none or it would have to be unpickled; also from the block, where it is broken.
     """
     try:
-        with zipfile.ZipFile(_file(path)) as archive, archive.open(f"{name}.npy") as stream:
+        with zipfile.ZipFile(regular_file(path)) as archive, archive.open(f"{name}.npy") as stream:
             is_first = npy.read_magic(stream) == (1, 0)
             shape, fortran, dtype = (npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0)(stream)
             if dtype.hasobject:

@@ -287,7 +287,7 @@ def read_boxes(table: Table) -> pd.DataFrame:
 
     path = _boxes_file(table.data_path)
     if BOXES not in table.about.classes:
-        raise UserError(f"{table.data_path / TABLE_FILE}: its images have no boxes; see --source coco")
+        raise UserError(f"{table.data_path / TABLE_FILE}: its images have no boxes; see --source coco or voc")
     try:
         boxes = pd.read_csv(path)[BOX_COLUMNS]
         corners = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)

@@ -127,7 +127,8 @@ class Coco(Source):
                 continue
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
             lines = self.data_path / labels / f"{path.stem}.txt"
-            for number, line in enumerate(lines.read_text(encoding="utf-8").splitlines() if lines.is_file() else (), 1):
+            text = lines.read_text(encoding="utf-8", errors="replace") if lines.is_file() else ""
+            for number, line in enumerate(text.splitlines(), 1):
                 try:
                     category, *numbers = line.split()
                     x, y, width, height = map(float, numbers)

@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
+from datasets.places import MAX_CELL, named_cells
 from datasets.sources.labels import MASK_CLASSES, class_set, read_categories
 from datasets.sources.listing import file_fault, number_classes, part_named
 from datasets.sources.source import Source
+from datasets.sources.taskonomy import MEDIAN_DEPTH, depth_limit
 from datasets.sources.text_table import read_text_table
 from datasets.stored import is_inside
 from datasets.table import PART, Found
-from datasets.tasks import CLASS, RGB, TASKS, ClassSet
+from datasets.tasks import CLASS, DEPTH, RGB, TASKS, ClassSet
 from utils.arguments import Argument
 from utils.errors import UserError
 
 _IMAGE, _SPLIT = "image", "split"
+_PLACES = (("lat", "latitude"), ("lon", "lng", "long", "longitude"))  # what columns of degrees are called
 _ENCODINGS = {task.encoding.domain: task.encoding for task in TASKS.values() if task.encoding and not task.boxes}
 
 
@@ -32,10 +36,12 @@ class Csv(Source):
 
     arguments: ClassVar[dict[str, Argument]] = {
         "table_file": Argument("images.csv", "csv file of the images, in the data folder"),
-    } | MASK_CLASSES
+    } | MASK_CLASSES | MAX_CELL | MEDIAN_DEPTH  # fmt: skip
     table_file: str
     mask_classes: str | None
     void_ids: Sequence[int]
+    max_cell: Sequence[int] | None
+    max_median_depth: float
 
     def find(self) -> Found:
         """The rows whose files are there; others are left out and named by their line."""
@@ -52,9 +58,30 @@ class Csv(Source):
         masks = [name for name in targets if _ENCODINGS[name].categorical]
         classes |= dict.fromkeys(masks, self._mask_classes(masks)) if masks else {}
         rows = rows.rename(columns={_IMAGE: RGB.domain, _SPLIT: PART}).assign(**{CLASS: labels})
+        rows = self._in_cells(path, rows)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
-        about = self.about(domains=(RGB.domain, *targets), groups=groups, classes=classes)
+        limits = depth_limit(self.max_median_depth) if DEPTH.domain in targets else {}
+        about = self.about(domains=(RGB.domain, *targets), groups=groups, classes=classes, limits=limits)
         return Found(rows, about, faults + more)
+
+    def _in_cells(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows with the cells that their places lie in, for these; as they are without `--max_cell`."""
+        places = [name for names in _PLACES for name in rows if name.lower() in names]
+        if len(places) != len(_PLACES):
+            if self.max_cell:
+                raise UserError(f"{path}: --max_cell needs a column {' and one '.join(names[0] for names in _PLACES)}")
+            return rows
+        if not self.max_cell:
+            print(f"{' and '.join(places)} are natural groups like others; --max_cell makes cells of places")
+            return rows
+        latitude, longitude = (_degrees(path, rows[name]) for name in places)
+        train = (rows[PART] == "train").to_numpy() if PART in rows else np.ones(len(rows), bool)
+        rows = rows.drop(columns=places)
+        for most in self.max_cell:
+            if (name := f"cell_{most}") in rows:
+                raise UserError(f"{path}: a column is called {name}, as the cells of --max_cell {most} are; rename it")
+            rows[name] = named_cells(latitude, longitude, train, most)
+        return rows
 
     def _complete(
         self, path: Path, rows: pd.DataFrame, files: list[str], needs_class: bool
@@ -99,6 +126,14 @@ def _check_header(path: Path, names: Sequence[str]) -> None:
         raise UserError(f"{path}: no column {_IMAGE} among {', '.join(names) or 'none'}; name them in the first line")
     if strange := [name for name in names if name in (RGB.domain, PART)]:
         raise UserError(f"{path}: a column cannot be called {strange[0]!r}; give it another name")
+
+
+def _degrees(path: Path, texts: pd.Series) -> np.ndarray:
+    """A column of latitudes or longitudes as numbers, NaN where it is empty; UserError for what is no number."""
+    values = pd.to_numeric(texts.where(texts != "", "nan"), errors="coerce").to_numpy(float)
+    if len(strange := texts[np.isnan(values) & (texts != "")]):
+        raise UserError(f"{path}, line {strange.index[0]}: {texts.name} {strange.iloc[0]!r} is no number of degrees")
+    return values
 
 
 def _whole(texts: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from datasets.sources.folder import find_in_folders
 from datasets.sources.listing import DOMAIN, number_classes, part_named
 from datasets.sources.npz import find_in_arrays
 from datasets.sources.source import Source
-from datasets.stored import file_of
+from datasets.stored import file_of, regular_file
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
@@ -62,8 +62,8 @@ def find_in_idx(data_path: Path, images: Path) -> pd.DataFrame:
     part, _, ending = images.name.rpartition("-images")
     labels = images.with_name(f"{part}-labels{ending.replace('3', '1')}")
     try:
-        n, height, width = np.fromfile(images, ">u4", 3, offset=4).tolist()
-        texts = np.fromfile(labels, np.uint8, offset=_LABELS_HEADER).astype(str)
+        n, height, width = np.fromfile(regular_file(images), ">u4", 3, offset=4).tolist()
+        texts = np.fromfile(regular_file(labels), np.uint8, offset=_LABELS_HEADER).astype(str)
         if images.stat().st_size != _IMAGES_HEADER + n * height * width or len(texts) != n:
             raise ValueError(f"{n} images of {height} x {width} and {len(texts)} labels do not fill their files")
     except (OSError, ValueError) as error:

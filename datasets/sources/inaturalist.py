@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from datasets.places import adaptive_cells
+from datasets.places import MAX_CELL, named_cells
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB, ClassSet
-from utils import progress
 from utils.args import POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -37,19 +36,17 @@ class INaturalist(Source):
     on the seed, and theirs is not known. `--max_cell 3000` adds the natural group `cell_3000` of their Geo-3k.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = {
-        "image_folder": Argument("train_val_images", "folder under which the photographs lie, as in the archive"),
-        "year": Argument("2017", "of the metadata files train<year>.json and val<year>.json"),
-        "images_per_class": Argument(
-            None, "keep classes with so many training images at least, and so many of each", POSITIVE_INT
-        ),
-        "max_cell": Argument(
-            None,
-            "most images of a cell of the natural groups cell_<number>: the training images by place",
-            POSITIVE_INT,
-            nargs="+",
-        ),
-    } | SPLIT_ARGUMENTS
+    arguments: ClassVar[dict[str, Argument]] = (
+        {
+            "image_folder": Argument("train_val_images", "folder under which the photographs lie, as in the archive"),
+            "year": Argument("2017", "of the metadata files train<year>.json and val<year>.json"),
+            "images_per_class": Argument(
+                None, "keep classes with so many training images at least, and so many of each", POSITIVE_INT
+            ),
+        }
+        | MAX_CELL
+        | SPLIT_ARGUMENTS
+    )
     image_folder: str
     year: str
     images_per_class: int | None
@@ -82,13 +79,8 @@ class INaturalist(Source):
         """The cell of each training image by name, empty for nobody's."""
         if "lat" not in rows:
             raise UserError(f"{self.data_path}: no train{self.year}_locations.json, which --max_cell needs")
-        train = np.flatnonzero(rows[PART] == "train")
-        places = rows.iloc[train][["lat", "lon"]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
-        cells = adaptive_cells(places[:, 0], places[:, 1], most)
-        progress.say(f"cell_{most}: {cells}")
-        names = np.full(len(rows), "", object)
-        names[train] = np.array([*cells.tokens, ""], object)[cells.cell]
-        return names
+        latitude, longitude = (pd.to_numeric(rows[name], errors="coerce").to_numpy(float) for name in ("lat", "lon"))
+        return named_cells(latitude, longitude, (rows[PART] == "train").to_numpy(), most)
 
     def _of_split(self, split_file: str) -> Found:
         rows = read_splits(self.data_path, split_file, self.test_file, self.client_column)

@@ -6,7 +6,8 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ def part_named(name: str) -> str | None:
 def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
     """The cells of all image files under a folder, sorted, and the files that are left out, with the reason.
 
-    Hidden files and folders are passed over, and what lies more than `deepest` folders deep is not looked for.
+    Hidden files and folders are passed over, and what lies more than `deepest` folders deep is not looked for. A file
+    that links show at several places is taken once, where it lies itself if it is among them.
     """
     cells: list[str] = []
     faults: list[str] = []
@@ -43,7 +45,20 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
             cells.append(cell)
         else:
             faults.append(f"{cell!r}: {fault}")
-    return sorted(cells), sorted(faults)
+    real, root = dict(zip(cells, real_paths(data_path, cells), strict=True)), data_path.resolve()
+    taken: dict[Path, str] = {}
+    for cell in sorted(cells, key=lambda cell: (real[cell] != root / cell, cell)):
+        if (first := taken.setdefault(real[cell], cell)) != cell:
+            faults.append(f"{cell!r}: by a link the same file as {first!r}")
+    return sorted(taken.values()), sorted(faults)
+
+
+def real_paths(data_path: Path, cells: Iterable[str]) -> Iterator[Path]:
+    """Where the files of cells are, behind all links."""
+    resolved = cache(Path.resolve)
+    for cell in cells:
+        path = resolved((data_path / cell).parent) / Path(cell).name
+        yield Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _walk(folder: Path, deepest: int) -> Iterator[os.DirEntry[str]]:
@@ -102,13 +117,12 @@ def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.
 
 
 def _say_lookalikes(names: Sequence[str]) -> None:
-    """Print the first two classes that are told apart by capitals, spaces or the coding of accents alone."""
-    seen: dict[str, str] = {}
+    """Print the classes that are told apart by capitals, spaces or the coding of accents alone."""
+    alike: dict[str, list[str]] = {}
     for name in names:
-        other = seen.setdefault(unicodedata.normalize("NFC", " ".join(name.split())).casefold(), name)
-        if other != name:
-            print(f"{other!r} and {name!r} are taken for two classes; if they are one, write them alike")
-            return
+        alike.setdefault(unicodedata.normalize("NFC", " ".join(name.split())).casefold(), []).append(name)
+    if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
+        print(f"{', '.join(several)} are taken for different classes; if they are one, write them alike")
 
 
 def _is_number(text: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.sources.listing import DOMAIN, part_named
-from datasets.stored import file_of, is_inside, open_member, read_member
+from datasets.stored import file_of, is_inside, open_member, read_member, regular_file
 from datasets.table import PART
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
@@ -88,7 +88,7 @@ def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
 def _arrays_of(path: Path) -> tuple[list[_Array], list[str]]:
     """The arrays of a file, and unreadable ones with the reason; UserError for the whole file, images and labels."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular_file(path)) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     except (OSError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: not a readable .npz file ({error}); download or make it anew") from error

@@ -90,6 +90,13 @@ class View:
         return next((path for path in candidates if path.is_file()), None)
 
 
+MEDIAN_DEPTH = {
+    "max_median_depth": Argument(
+        20.0, "metres: an image whose median depth is larger is in another unit, and left out", POSITIVE
+    )
+}
+
+
 def task_name(text: str) -> str:
     """An argparse type: the name of a task of the registry, as that is when the arguments are read."""
     if text not in TASKS:
@@ -110,10 +117,7 @@ class Taskonomy(Source):
         "tasks": Argument(
             None, "tasks whose files each image must have; default: all that are there", task_name, nargs="+"
         ),
-        "max_median_depth": Argument(
-            20.0, "metres: an image whose median depth is larger is in another unit, and left out", POSITIVE
-        ),
-    }
+    } | MEDIAN_DEPTH  # fmt: skip
     client_file_name: str | None
     taskonomy_clients_to_include: int
     scene_class_file_name: str

@@ -101,7 +101,7 @@ class Voc(Source):
         train = "train" if (folder / "train.txt").is_file() else "trainval"
         for name, part in ((train, "train"), *([("val", "val")] if train == "train" else []), ("test", "test")):
             path = folder / f"{name}.txt"
-            for line in path.read_text(encoding="utf-8-sig").splitlines() if path.is_file() else ():
+            for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if path.is_file() else ():
                 stem = line.strip().removesuffix(".jpg")
                 if stem and parts.setdefault(stem, part) != part:
                     raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")

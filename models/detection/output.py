@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from datasets.pyramid import BOX, EXTRA, Points, match, pyramid_points
+from datasets.pyramid import BOX, Points, match, pyramid_points
 from datasets.tasks import MOST_BOXES
 
 # Of torchvision's FCOS, but for the threshold of scores, 0.2 there: what is below it is lost to average precision.

@@ -150,6 +150,8 @@ def _network(kind: str, device: torch.device, weights_file: Path | None) -> Imag
     import timm  # takes seconds to import
     import torch
 
+    from models.networks.encoders import quiet
+
     pretrained, name = kind.startswith(PUBLIC), LITE0_OF_TIMM if kind == LITE0 else kind.split(":", 1)[1]
     weights = None
     if pretrained:
@@ -157,7 +159,7 @@ def _network(kind: str, device: torch.device, weights_file: Path | None) -> Imag
     elif name.startswith(LOCAL):
         local_config(name)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), quiet():
             torch.manual_seed(derived_seed("random_network", 0))
             network: Any = timm.create_model(name, pretrained=pretrained, num_classes=0).eval().to(device)
     except (OSError, RuntimeError, ValueError) as error:  # the hub's, and timm's for a name that it does not know

@@ -150,7 +150,7 @@ def _clip_vit_b32(wanted: Wanted) -> Encoder:
     except ImportError as error:
         raise UserError("--encoder clip_vit_b32 needs the package open_clip_torch; install requirements.txt") from error
     name, tag = "ViT-B-32-quickgelu", "openai" if wanted.pretrained else None
-    with _quiet():
+    with quiet():
         network = open_clip.create_model(
             name, pretrained=tag, force_image_size=wanted.image_size, load_weights=wanted.pretrained
         )
@@ -184,7 +184,7 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
         if (wanted.most_stride or 32) < 32:
             settings["output_stride"] = wanted.most_stride
         try:
-            with _quiet():
+            with quiet():
                 of_timm = wanted.pretrained and load is None
                 network = timm.create_model(name, pretrained=of_timm, num_classes=0, **settings)
         except TypeError as error:
@@ -199,7 +199,7 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the line that a library logs for every try of a download, or for random weights."""
     logging.disable(logging.ERROR)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.networks.encoders import quiet
 from utils.errors import UserError
 from utils.versions import tensors_digest
 
@@ -107,7 +108,8 @@ def _load(name: str) -> Any:
         each.disable_progress_bar()
     more: dict[str, Any] = {"safety_checker": None, "requires_safety_checker": False, "feature_extractor": None}
     try:
-        pipeline = StableDiffusionPipeline.from_pretrained(name, use_safetensors=True, **more)
+        with quiet():
+            pipeline = StableDiffusionPipeline.from_pretrained(name, use_safetensors=True, **more)
         pipeline.scheduler = DDIMScheduler.from_config(pipeline.scheduler.config)
     except (OSError, ValueError, TypeError, AttributeError, RuntimeError) as error:  # the hub's are OSErrors
         reason = " ".join(str(error).split())[:200]

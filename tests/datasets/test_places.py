@@ -85,8 +85,11 @@ def test_few_images_are_dealt_by_the_faces_of_the_cube() -> None:
     [
         ([10.0, 91.0], [0.0, 0.0], "image 1: latitude 91 is beyond 90 degrees"),
         ([10.0, -1.0], [-180.5, 0.0], "image 0: longitude -180.5 is beyond 180 degrees"),
-        ([np.nan, np.nan], [0.0, 0.0], "of 0 images with a place no cell has 1"),
-        ([1.0, 50.0], [0.0, 100.0], "of 2 images with a place no cell has 2"),
+        ([10.0, np.inf], [0.0, 0.0], "image 1: latitude inf is beyond 90 degrees"),
+        ([-np.inf, 10.0], [0.0, 0.0], "image 0: latitude -inf is beyond 90 degrees"),
+        ([10.0, 10.0], [np.nan, np.inf], "image 1: longitude inf is beyond 180 degrees"),
+        ([np.nan, np.nan], [0.0, 0.0], "of 0 images with a place no cell has 1; lower --max_cell, of which"),
+        ([1.0, 50.0], [0.0, 100.0], "of 2 images with a place no cell has 2; lower --min_cell"),
     ],
 )
 def test_places_that_are_none_are_refused(latitude: list, longitude: list, text: str) -> None:

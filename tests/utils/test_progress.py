@@ -72,6 +72,14 @@ def test_a_line_says_what_has_been_said_of_the_last_item(clock: Clock) -> None:
     )
 
 
+@pytest.mark.parametrize(("unit", "units"), [("batch", "batches"), ("pass", "passes"), ("image", "images")])
+def test_units_have_their_plural(unit: str, units: str, clock: Clock) -> None:
+    with redirect_stderr(io.StringIO()) as log, progress.bar(total=10, desc="all", unit=unit) as bar:
+        clock.now += 100
+        bar.update(10)
+    assert log.getvalue() == f"all: 10 of 10 {units} after 01:40\n"
+
+
 def test_what_was_done_before_is_counted_and_not_said(clock: Clock) -> None:
     with (
         redirect_stderr(io.StringIO()) as log,

@@ -29,7 +29,7 @@ def table(data: Path) -> None:
     rows = ["image,class,site,depth_euclidean"]
     for number in range(N):
         save_image(data / f"{number}.jpg", noise(number, 16, 12, 3))
-        depth = noise(number, 16, 12).astype(np.uint16) * 16
+        depth = noise(number, 16, 12).astype(np.uint16) * 16 + 16
         Image.fromarray(depth).save(data / f"depth{number}.png")
         rows.append(f"{number}.jpg,{number % 2},{number % 3},depth{number}.png")
     (data / "images.csv").write_text("\n".join(rows))

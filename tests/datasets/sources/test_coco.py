@@ -231,7 +231,7 @@ def test_boxes_of_yolo(yolo: Path) -> None:
     assert boxes["class"].tolist() == [1, 0, 0]
     np.testing.assert_allclose(boxes.iloc[0, 2:].to_numpy(float), [0.25, 0, 0.75, 0.5])
     assert table.labels.tolist() == [0, -1, 0]
-    (yolo / "labels" / "train" / "a.txt").write_text("1 0.5 0.25 0.5\nx 0.5 0.5 1 1\n0 0.5 0.5 1 1\n")
+    (yolo / "labels" / "train" / "a.txt").write_bytes(b"1 0.5 0.25 0.5\n\xff 0.5 0.5 1 1\n0 0.5 0.5 1 1\n")
     assert len(read_boxes(select("coco", yolo, categories="names.yaml"))) == 2
     assert (yolo / "missing_files.txt").read_text().count("not id, centre, width and height") == 2
     with pytest.raises(UserError, match="--categories"):

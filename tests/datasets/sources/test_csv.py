@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import s2cell
 from PIL import Image
 
 from datasets.packed import load_packed
@@ -176,3 +177,62 @@ def test_masks_and_depth_reach_the_packed_arrays(tmp_path: Path) -> None:
     packed, _ = load_packed(table, get_task("depth_euclidean").encoding, 2)
     assert packed[2, 0].tolist() == depth.tolist()
     assert "line 5: depth3.png: no such file" in (tmp_path / "missing_files.txt").read_text()
+
+
+@pytest.mark.parametrize("names", ["lat,lon", "Latitude,lng"])
+def test_places_become_cells(tmp_path: Path, names: str, capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["46.5,6.6", "46.6,6.6", ",", "-33,151"]
+    rows = [f"{i}.jpg,{i % 2},{place},{'test' if i == 1 else 'train'}\n" for i, place in enumerate(places)]
+    write(tmp_path, f"image,class,{names},split\n" + "".join(rows), *FOUR)
+    assert find("csv", tmp_path).about.groups == tuple(names.split(","))
+    said = f"{names.replace(',', ' and ')} are natural groups like others; --max_cell makes cells of places"
+    assert said in capsys.readouterr().out
+    found = find("csv", tmp_path, max_cell=[1, 100])
+    assert found.about.groups == ("cell_1", "cell_100")
+    cells = found.rows["cell_1"].tolist()
+    assert cells[1] == cells[2] == ""  # held out, and without a place
+    for cell, place in ((cells[0], (46.5, 6.6)), (cells[3], (-33, 151))):
+        assert s2cell.lat_lon_to_token(*place, s2cell.token_to_level(cell)) == cell
+    assert "cell_1: 2 cells; 0 images are in cells of too few and 1 have no place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("image,class,lat,lon\n0.jpg,a,5,6\n1.jpg,a,north,6\n", r"images\.csv, line 3: lat 'north' is no number"),
+        ("image,class,lat,lon\n0.jpg,a,inf,6\n", "latitude inf is beyond 90 degrees"),
+        ("image,class,lat,cell_10\n0.jpg,a,5,6\n", "--max_cell needs a column lat and one lon"),
+        ("image,class,lat,lon,cell_10\n0.jpg,a,5,6,x\n", "a column is called cell_10"),
+    ],
+)
+def test_places_that_are_none_are_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    write(tmp_path, text, *FOUR)
+    with pytest.raises(UserError, match=reason):
+        find("csv", tmp_path, max_cell=[10])
+
+
+@pytest.mark.parametrize(
+    ("stored", "fault"),
+    [
+        (1700, None),  # 3.3 m; millimetres without a hole cannot be told from 1/512 m
+        ([0] * 10 + [1700] * 54, "16% of it is 0, at the camera itself: depth_euclidean in another encoding?"),
+        (20 * 512 + 1, "its median 10241 is above 10240: depth_euclidean in another unit?"),
+    ],
+)
+def test_depth_in_another_encoding_is_refused(tmp_path: Path, stored: int | list[int], fault: str | None) -> None:
+    """As RGB-D cameras write it, in millimetres, with 0 where nothing was measured."""
+    for i in range(4):
+        write_image(tmp_path / f"{i}.jpg")
+        depth = np.full((8, 8), 1024, np.uint16)
+        if i == 3:
+            depth.flat = stored
+        Image.fromarray(depth).save(tmp_path / f"depth{i}.png")
+    rows = [f"{i}.jpg,depth{i}.png\n" for i in range(4)]
+    (tmp_path / "images.csv").write_text("image,depth_euclidean\n" + "".join(rows))
+    table = select("csv", tmp_path)
+    _, unreadable = load_packed(table, get_task("depth_euclidean").encoding, 4)
+    assert unreadable == ([] if fault is None else [3])
+    if fault is not None:
+        assert fault in (tmp_path / "packed/4/unreadable_depth_euclidean.txt").read_text()
+    table = select("csv", tmp_path, max_median_depth=30.0)
+    assert table.about.limits == {"depth_euclidean": 30 * 512}

@@ -39,9 +39,10 @@ def test_classes_called_by_numbers_are_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (("Dog", "dog"), "'Dog' and 'dog' are taken for two classes"),
-        (("polar bear", "polar  bear"), "are taken for two classes"),
-        (("\u00e9", "e\u0301"), "are taken for two classes"),
+        (("Dog", "dog"), "'Dog' and 'dog' are taken for different classes"),
+        (("polar bear", "polar  bear"), "are taken for different classes"),
+        (("\u00e9", "e\u0301"), "are taken for different classes"),
+        (("Dog", "cat", "dog", "Cat"), "'Cat' and 'cat', 'Dog' and 'dog' are taken for different classes"),
         (("dog", "dogs"), ""),
     ],
 )
@@ -49,7 +50,7 @@ def test_classes_that_look_alike_are_said(
     tmp_path: Path, names: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     touch(tmp_path, *(f"{name}/1.jpg" for name in names))
-    assert len(find("folder", tmp_path).about.classes["class"].names) == 2
+    assert len(find("folder", tmp_path).about.classes["class"].names) == len(names)
     printed = capsys.readouterr().out
     assert said in printed and bool(said) == bool(printed)
 
@@ -134,8 +135,22 @@ def test_unclear_folders_are_refused(tmp_path: Path, names: list[str], reason: s
 def test_a_link_to_a_folder_above_ends(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.jpg", "b/1.jpg")
     (tmp_path / "a/again").symlink_to(tmp_path)
-    with pytest.raises(UserError, match="lies too deep"):
-        find_in_folders(tmp_path)
+    rows, faults = find_in_folders(tmp_path)
+    assert rows["rgb"].tolist() == ["a/1.jpg", "b/1.jpg"]
+    assert "'a/again/b/1.jpg': by a link the same file as 'b/1.jpg'" in faults
+
+
+def test_a_linked_folder_is_no_second_class(tmp_path: Path) -> None:
+    touch(tmp_path, "zebra/1.jpg", "zebra/2.jpg", "dog/1.jpg")
+    (tmp_path / "cat").symlink_to(tmp_path / "zebra")
+    (tmp_path / "dog/2.jpg").symlink_to(tmp_path / "dog/1.jpg")
+    found = find("folder", tmp_path)
+    assert rows_of(found) == {("dog/1.jpg", "dog"), ("zebra/1.jpg", "zebra"), ("zebra/2.jpg", "zebra")}
+    assert found.faults == [
+        "'cat/1.jpg': by a link the same file as 'zebra/1.jpg'",
+        "'cat/2.jpg': by a link the same file as 'zebra/2.jpg'",
+        "'dog/2.jpg': by a link the same file as 'dog/1.jpg'",
+    ]
 
 
 def test_table_and_pixels(tmp_path: Path) -> None:

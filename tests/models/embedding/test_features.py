@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import ArgumentTypeError
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,8 +80,11 @@ def test_a_public_network_sees_images_as_it_was_trained_on(
         torch.testing.assert_close(torch.tensor(found[7]), network.eval()(scaled(large))[0], atol=1e-4, rtol=1e-3)
 
 
-def test_network_that_cannot_be_had_is_one_line(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_that_cannot_be_had_is_one_line(
+    table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def refuse(*_: object, **__: object) -> None:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
         raise OSError("no connection\nat all")
 
     data, model = open_data(table, "normal")
@@ -89,6 +93,7 @@ def test_network_that_cannot_be_had_is_one_line(table: Table, monkeypatch: pytes
     monkeypatch.setattr(timm, "create_model", refuse)
     with pytest.raises(UserError, match="no connection at all"):
         features_of("timm:resnet18", model, data)
+    assert not caplog.records
 
 
 def test_kinds_of_features() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,19 @@ def test_what_is_missing_is_said_in_a_line(
     with pytest.raises(UserError, match="no Stable Diffusion with safetensors weights") as raised:
         Diffusion(str(tmp_path / "empty"), (2,), CPU)
     assert "\n" not in str(raised.value)
+
+
+def test_a_hub_that_cannot_be_reached_says_no_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
+        raise OSError("no connection")
+
+    monkeypatch.setattr("diffusers.StableDiffusionPipeline.from_pretrained", refuse)
+    with pytest.raises(UserError, match=r"none of this name that can be downloaded \(no connection\)"):
+        Diffusion("someone/some-model", (2,), CPU)
+    assert not caplog.records
 
 
 def test_without_the_packages_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,46 @@
+"""What stage 1 tells of the images that it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from datasets.sources.listing import real_paths
+from datasets.stored import file_of
+from datasets.table import PART, Found
+from datasets.tasks import CLASS
+from utils.words import counted
+
+_MOST_NAMED = 50
+
+
+def lines_about(data_path: Path, found: Found) -> Iterator[str]:
+    """How many images and natural groups there are, and what may surprise: a line each.
+
+    That are classes that nobody can learn or that are not tested, and links that lead out of the data folder. `found`
+    has parts.
+    """
+    rows, about = found.rows, found.about
+    parts = ", ".join(f"{n} {part}" for part, n in rows[PART].value_counts().items())
+    groups = ", ".join(f"{rows[name][rows[name] != ''].nunique()} of {name}" for name in about.groups)
+    yield f"{counted(len(rows), 'image')} ({parts})" + (f"; natural groups: {groups}" if groups else "")
+    yield f"domains: {', '.join(about.domains)}"
+    if CLASS in about.classes:
+        names = about.classes[CLASS].names
+        for part, called in (("train", "training"), ("test", "held-out")):
+            present = set(rows[CLASS][rows[PART] == part])
+            if lacking := [name for number, name in enumerate(names) if number not in present]:
+                yield f"no {called} image of {counted(len(lacking), 'class')}: {_some(lacking)}"
+        if len(names) == 1:
+            yield f"{names[0]} is the only class: classification has nothing to learn"
+    files = list(dict.fromkeys(file_of(cell) for domain in about.domains for cell in rows[domain]))
+    root, real = data_path.resolve(), zip(files, real_paths(data_path, files), strict=True)
+    if outside := [pair for pair in real if not pair[1].is_relative_to(root)]:
+        cell, path = outside[0]
+        yield f"{counted(len(outside), 'file')} outside the data folder, behind links: {cell} is {path}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The names, and how many more there are where they are many."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
