@@ -52,7 +52,7 @@ def main() -> None:
         figure = plots.class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
-        print(f"left out {counted(len(found.faults), 'thing')}, listed in {args.data_path / LEFT_OUT_FILE}")
+        print(f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}")
     print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
     remember_data_path(args.data_path, args.result_path)
 
