@@ -7,8 +7,9 @@ split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,31 +128,32 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
 
 
 def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.DataFrame:
-    """The first evaluated round at which a share of the central accuracy is reached, as text; `> N` if no seed does.
+    """The first evaluated round at which a share of the central accuracy is reached, as text.
 
-    Mean and standard deviation over the seeds that reach it, and their number if not all do; rows as in `at_budgets`.
-    Empty without a central run.
+    Mean and standard deviation over the seeds that reach it, and their number if not all do; `> N` if none does by the
+    last round of its run, N, and `> N to M` if the runs end after N to M rounds. Rows as in `at_budgets`. Empty without
+    a central run.
     """
-    known = progress[progress["central"].notna()]
-    n_rounds = int(progress["round"].max())
 
-    def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's first round with each share of the central value; nan if it never reaches it."""
+    def cells(run: pd.DataFrame) -> dict[str, tuple[float, int]]:
+        """A run's first round with each share of the central value, nan if it never reaches it, and its last one."""
         above = {share: run.loc[run["value"] >= share * run["central"], "round"] for share in shares}
-        return {f"{share:.0%}": rounds.iloc[0] if len(rounds) else np.nan for share, rounds in above.items()}
+        last = int(run["round"].max())
+        return {f"{share:.0%}": (of.iloc[0] if len(of) else np.nan, last) for share, of in above.items()}
 
-    def text(values: pd.Series) -> str:
+    def text(cells: pd.Series) -> str:
         """Rounds over seeds, and how many seeds reached the share if not all did."""
-        n = values.notna().sum()
+        rounds, ends = np.array([*cells], float).T
+        n = np.isfinite(rounds).sum()
         if not n:
-            return f"> {n_rounds}"
-        return with_spread(values, 0) + (f" ({n} of {len(values)} seeds)" if n < len(values) else "")
+            return f"> {ends.min():.0f}" + (f" to {ends.max():.0f}" if np.ptp(ends) else "")
+        return with_spread(rounds, 0) + (f" ({n} of {len(rounds)} seeds)" if n < len(rounds) else "")
 
-    return _table(known, cells, text)
+    return _table(progress[progress["central"].notna()], cells, text)
 
 
 def _table(
-    progress: pd.DataFrame, cells: Callable[[pd.DataFrame], dict[str, float]], text: Callable[[pd.Series], str]
+    progress: pd.DataFrame, cells: Callable[[pd.DataFrame], Mapping[str, Any]], text: Callable[[pd.Series], str]
 ) -> pd.DataFrame:
     """A row per task, setting and alpha: `cells` of each seed's run, formatted by `text`."""
     rows = []

@@ -78,6 +78,14 @@ def test_rounds_to_shares_of_the_central_accuracy(runs: Path) -> None:
     assert table[VIRTUAL] | {"50%": "2 ± 0", "74%": "2 (1 of 2 seeds)"} == table[VIRTUAL]
 
 
+def test_a_share_that_is_not_reached_is_beyond_the_runs_own_last_round(runs: Path, write: Write) -> None:
+    write([0.1] * 9, 10, virtual_client_size=8)
+    write([0.1] * 4, 10, virtual_client_size=8, rand_seed=1)
+    table = by_setting(rounds_to(read_progress(runs), [0.99]))
+    assert [table[name]["99%"] for name in (PLAIN, VIRTUAL)] == ["> 4", "> 2"]
+    assert table["fedavg, virtual_client_size 8"]["99%"] == "> 3 to 8"
+
+
 def test_relative_accuracy_is_over_the_central_run_of_the_task(runs: Path, write: Write) -> None:
     write([0.1, 0.2], 1, task="other", emd=0.5)
     last = relative(read_progress(runs))
