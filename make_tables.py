@@ -80,7 +80,7 @@ def main() -> None:
             print(f"which measure of a partition predicts its cost\n{narrow(told, ['measure'])}\n")
         if not alike.empty:
             write_table(alike, folder / "equal_skew")
-            print(f"own data, at equal shares of the target between clients\n{narrow(alike.iloc[:, :-1], ['task'])}\n")
+            print(f"own data, at equal shares of the target between clients\n{narrow(alike, ['task'])}\n")
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:

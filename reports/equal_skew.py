@@ -7,48 +7,90 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.interpolate import PchipInterpolator
 
-from reports.statistics import verdict, with_interval, with_spread
+from reports.statistics import bounds, change_interval, judged, mean_change, p_value, with_interval, with_spread
 from reports.tables import increase, settings
 
 _SHARE = "target_variance_share"
 _KINDS = ("class", "embedding")
+_WIDEST = 0.5  # of a split's range of shares: with wider gaps between its runs, a cost in the gap is a guess
+_GAP, _VERDICT = "gap between runs", "at equal skew"
 
 
 def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     """What both splits cost on the clients' own data at an equal share of the target's variance between clients.
 
     At equal alpha, the splits separate different shares, and the larger share costs more, whatever it is made of. For
-    each seed, both splits are compared at the largest share that runs of both reach. The cost there is interpolated
-    linearly between the runs with the nearest shares; the IID run, with a cost of 0, is one of them. Mean and 95 % t
-    interval over seeds, as text; a row per task, method and setting. Empty where no seed has both splits.
+    each seed, both splits are compared at the largest share that runs of both reach. A split's cost there is read from
+    a curve through its runs at all alphas and the IID run, whose cost is 0.
+
+    The curve is a piecewise cubic that rises where the costs rise and turns only at runs (PCHIP, Fritsch and Carlson
+    1980). Unlike isotonic regression, it leaves measured costs as they are: pooling would raise the cost of the split
+    whose largest share it is. Noise of the runs is in the spread of the seeds' curves. What a curve says between runs
+    may be wrong for all seeds alike; how far it lies from straight lines between the runs is taken for this error and
+    widens the interval at both ends, and the verdict and p count only what lies beyond it. Where the gap between the
+    runs beside the share is wider than half of a split's range of shares, there is no verdict.
+
+    A row per task, method and setting, as text, with p adjusted over the table. Empty where no seed has both splits.
     """
-    rows = []
+    rows, intervals, p_values = [], [], []
     for fixed, part, iid in settings(runs, ["task", "method"]):
-        found = pd.DataFrame(_at_equal_share(part, iid), columns=["share", *_KINDS])
-        if len(found):
-            over_class = increase(100.0 + found["embedding"], 100.0 + found["class"])
-            costs = {f"{kind} over IID, %": with_interval(found[kind], 1, "+") for kind in _KINDS}
-            said = {"embedding over class, %": with_interval(over_class, 1, "+"), "at equal skew": verdict(over_class)}
-            rows.append(fixed | {"seeds": len(found), "target share": with_spread(found["share"], 2)} | costs | said)
-    return pd.DataFrame(rows)
+        found = pd.DataFrame(_at_equal_share(part, iid.dropna(subset=["train_loss", _SHARE])))
+        if found.empty:
+            continue
+        changes = increase(100 + found["embedding"].to_numpy(), 100 + found["class"].to_numpy())
+        of, p = _beyond(changes, found["error"].to_numpy())
+        gap = found["gap"].mean()
+        intervals.append(of)
+        p_values.append(p if gap <= _WIDEST else np.nan)
+        costs = {f"{kind} over IID, %": with_interval(found[kind], 1, "+") for kind in _KINDS}
+        over_class = f"{mean_change(changes):+.1f} {bounds(of, 1, '+')}".removesuffix(" –")
+        said = {"seeds": len(found), "target share": with_spread(found["share"], 2)} | costs
+        rows.append(fixed | said | {"embedding over class, %": over_class, _GAP: gap})
+    table = pd.DataFrame(rows)
+    if table.empty:
+        return table
+    table = table.assign(**judged(_VERDICT, intervals, table["seeds"].tolist(), p_values))
+    table.loc[table[_GAP] > _WIDEST, [_VERDICT, "unadjusted"]] = "withheld"
+    return table.assign(**{_GAP: table[_GAP].map("{:.0%}".format)})
 
 
 def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """For each seed with both splits and an IID run: the share, and each split's cost at it, in percent."""
+    """For each seed with both splits and an IID run: the share, and each split's cost at it, in percent.
+
+    `error` is how far the difference of the curves lies from that of straight lines, in percent, and `gap` the wider
+    gap between runs beside the share, over its split's range of shares.
+    """
     for seed, of_seed in part.groupby("rand_seed"):
         kinds = {kind: of_seed[of_seed["type"] == f"{kind}_based"] for kind in _KINDS}
         if seed not in iid.index or any(runs.empty for runs in kinds.values()):
             continue
-        curves = {kind: _curve(runs, iid.loc[seed]) for kind, runs in kinds.items()}
-        share = min(shares[-1] for shares, _ in curves.values())
-        if share > 0:  # else a split separates nothing
-            yield {"share": share} | {kind: np.interp(share, *curve) for kind, curve in curves.items()}
+        points = {kind: _points(runs, iid.loc[seed]) for kind, runs in kinds.items()}
+        share = min(of.index[-1] for of in points.values())
+        if share <= max(0.0, iid.loc[seed, _SHARE]):  # a split separates nothing more than chance does
+            continue
+        costs = {kind: float(PchipInterpolator(of.index, of)(share)) for kind, of in points.items()}
+        straight = {kind: float(np.interp(share, of.index, of)) for kind, of in points.items()}
+        errors = [abs(costs[kind] - straight[kind]) / (100 + min(costs[kind], straight[kind])) for kind in _KINDS]
+        gap = max(_gap(of.index.to_numpy(), share) for of in points.values())
+        yield {"share": share, "error": 100 * sum(errors), "gap": gap} | costs
 
 
-def _curve(runs: pd.DataFrame, iid: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of one split's runs and the IID run, increasing, and their costs over the IID run's, in percent."""
-    shares = np.append(runs[_SHARE], iid[_SHARE])
+def _points(runs: pd.DataFrame, iid: pd.Series) -> pd.Series:
+    """Costs over the IID run's, in percent, by increasing share: of one split's runs and of the IID run."""
     costs = np.append(increase(runs["train_loss"].to_numpy(), iid["train_loss"]), 0.0)
-    order = np.argsort(shares)
-    return shares[order], costs[order]
+    return pd.Series(costs, [*runs[_SHARE], iid[_SHARE]]).dropna().groupby(level=0).mean()
+
+
+def _gap(shares: np.ndarray, share: float) -> float:
+    """The distance between the neighbours of `share`, over the range of all; 0 at a measured one."""
+    above = int(np.searchsorted(shares, share))
+    return 0.0 if shares[above] == share else float((shares[above] - shares[above - 1]) / np.ptp(shares))
+
+
+def _beyond(changes: np.ndarray, errors: np.ndarray) -> tuple[tuple[float, float], float]:
+    """The interval of changes each of which is known to ± its error, and p of the part that no error explains."""
+    least, most = changes - errors, changes + errors
+    p = p_value(least) if mean_change(least) > 0 else p_value(most) if mean_change(most) < 0 else 1.0
+    return (change_interval(least)[0], change_interval(most)[1]), p

@@ -25,12 +25,14 @@ from utils.runs import ASIDE
 _TABLES = {
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
-    f"bootstrap interval, p adjusted to the false discovery rate over all rows, and the verdict ({WORDS}).",
+    f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "
+    "that the interval alone would give.",
     "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
-    "and a verdict by the interval of the difference, as in verdicts.",
-    "splits": "Every kind of split, including natural groups: its loss and the increase over the IID split's of the "
-    "same seeds, mean ± standard deviation over seeds, and how skewed it is.",
-    "comparison": "Losses under the splits, and how skewed the splits are: mean ± standard deviation over seeds.",
+    "and verdicts on the difference, as in verdicts.",
+    "splits": "Every kind of split, including natural groups: its loss, mean ± standard deviation over seeds, the mean "
+    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is.",
+    "comparison": "Losses under the splits, mean ± standard deviation over seeds, the mean increases with their 95 % "
+    "intervals, and how skewed the splits are.",
     "central": "The central models on the held-out images beside the trivial predictor, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
     "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
@@ -173,7 +175,7 @@ def _sentences(result_path: Path) -> list[str]:
     if not path.is_file():
         return []
     try:
-        return sentences(pd.read_csv(path))
+        return sentences(pd.read_csv(path, dtype={"p, adjusted": str}))
     except (OSError, ValueError, KeyError) as error:  # an older version had other columns
         raise UserError(f"{path}: not readable verdicts ({error}); run make_tables.py again") from error
 

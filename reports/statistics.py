@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +12,7 @@ from scipy import stats
 
 LEAST_SEEDS = 5  # with fewer, tables say so beside every verdict
 MARGIN = 2.0  # percent; smaller differences count as none
+LEVEL = 0.05  # a larger p tells no difference
 _CONFIDENCE = 0.95
 
 
@@ -33,25 +35,50 @@ def interval(values: ArrayLike) -> tuple[float, float]:
     return float(numbers.mean() - half), float(numbers.mean() + half)
 
 
-def bootstrap(values: ArrayLike) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean over seeds (Efron 1979), nan for fewer than two finite values.
+def mean_change(changes: ArrayLike, axis: int | None = None) -> Any:
+    """The mean of changes in percent, taken over the logarithms of their ratios 1 + change / 100 and shown as percent.
+
+    +100 % and -50 % cancel each other: a mean does not depend on which of two losses is the reference. Changes of
+    -100 % or less, which only `reports.tables.increase` of losses that are not positive gives, have no logarithm; with
+    one of them the mean is arithmetic.
+    """
+    scaled, back = _on_log_scale(np.asarray(changes, float))
+    return back(scaled.mean(axis))
+
+
+def change_interval(changes: ArrayLike) -> tuple[float, float]:
+    """95 % interval of `mean_change` over seeds: `interval` on the scale of its mean, shown as percent."""
+    scaled, back = _on_log_scale(finite(changes))
+    low, high = map(back, interval(scaled))
+    return float(low), float(high)
+
+
+def _on_log_scale(changes: np.ndarray) -> tuple[np.ndarray, Callable[[Any], Any]]:
+    """100 times the logarithms of ratios given as changes in percent, and the way back."""
+    if (changes <= -100).any():
+        return changes, lambda scaled: scaled
+    return 100 * np.log1p(changes / 100), lambda scaled: 100 * np.expm1(scaled / 100)
+
+
+def bootstrap(changes: ArrayLike) -> tuple[float, float]:
+    """95 % percentile bootstrap interval of `mean_change` over seeds (Efron 1979), nan for fewer than two finite ones.
 
     It assumes no distribution, but uses only values that have been seen: five seeds have 126 different resamples, none
     of which leaves their range. With so few seeds it is too narrow, also with bias correction and acceleration (BCa):
     either covers the mean of normal values about 83 times in 100 with five seeds, and 93 times with thirty.
     """
-    numbers = finite(values)
+    numbers, back = _on_log_scale(finite(changes))
     if len(numbers) < 2:
         return np.nan, np.nan
     found = stats.bootstrap(
         (numbers,), np.mean, confidence_level=_CONFIDENCE, method="percentile", n_resamples=9999, rng=0
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(back(found.low)), float(back(found.high))
 
 
-def p_value(values: ArrayLike) -> float:
-    """Two-sided p of Student's t test that the mean is 0; nan for fewer than two finite values, or equal ones."""
-    numbers = finite(values)
+def p_value(changes: ArrayLike) -> float:
+    """Two-sided p of Student's t test that `mean_change` is 0; nan for fewer than two finite changes, or equal ones."""
+    numbers, _ = _on_log_scale(finite(changes))
     if len(numbers) < 2 or np.ptp(numbers) == 0:
         return np.nan
     with warnings.catch_warnings():
@@ -69,40 +96,66 @@ def adjusted(p_values: ArrayLike) -> np.ndarray:
     return values
 
 
-def verdict(values: ArrayLike, above: str = "higher", below: str = "lower") -> str:
-    """The verdict on the mean of differences in percent, with a remark if there are fewer than `LEAST_SEEDS`.
+def verdict(
+    of: tuple[float, float], n_seeds: int, p: float = np.nan, above: str = "higher", below: str = "lower"
+) -> str:
+    """The verdict by the 95 % interval of a mean change in percent and, if given, by its p of several tests.
 
-    It follows the 95 % t interval: `above` or `below` if the whole interval lies on that side of 0, "no difference" if
-    it contains 0 and lies within ± `MARGIN`, and "inconclusive" if it contains 0 and reaches further. Two one-sided
-    tests that the mean lies beyond the margin (Schuirmann 1987, doi 10.1007/BF01068419) reject at 2.5 % each exactly
-    where the 95 % interval lies within it. The usual 5 % each would need the 90 % interval; here one interval, the one
-    in the tables, answers both questions.
+    `above` or `below` if the whole interval lies on that side of 0 and p is at most `LEVEL`; otherwise "no difference"
+    if the interval lies within ± `MARGIN`, and "inconclusive" if it reaches further; with a remark for fewer than
+    `LEAST_SEEDS` seeds. Without p (nan) the interval alone decides. Two one-sided tests that the mean lies beyond the
+    margin (Schuirmann 1987, doi 10.1007/BF01068419) reject at 2.5 % each exactly where the 95 % interval lies within
+    it. The usual 5 % each would need the 90 % interval; here one interval, the one in the tables, answers both
+    questions.
     """
-    low, high = interval(values)
-    n = len(finite(values))
-    if n < 2:
-        return f"cannot be told from {n} seed{'s' * (n != 1)}"
+    if n_seeds < 2:
+        return f"cannot be told from {n_seeds} seed{'s' * (n_seeds != 1)}"
+    low, high = of
+    told = not p > LEVEL  # nan is not more
     neither = "no difference" if low > -MARGIN and high < MARGIN else "inconclusive"
-    word = above if low > 0 else below if high < 0 else neither
-    return word if n >= LEAST_SEEDS else f"{word} ({n} seeds only)"
+    word = above if told and low > 0 else below if told and high < 0 else neither
+    return word if n_seeds >= LEAST_SEEDS else f"{word} ({n_seeds} seeds only)"
 
 
-def with_interval(values: ArrayLike, digits: int, sign: str = "") -> str:
-    """`mean [low, high]` with the t interval; only the mean for one value, a dash for none."""
-    return _with_mean(values, digits, sign, lambda numbers: bounds(interval(numbers), digits, sign))
+def judged(
+    name: str, intervals: Sequence[tuple[float, float]], n_seeds: Sequence[int], p_values: ArrayLike, *sides: str
+) -> dict[str, list[str]]:
+    """The last columns of a table with a test in each row: the verdict `name`, its p, and the verdict without it.
+
+    p is adjusted over all rows, because of many tests without a difference some would find one by chance. `sides` are
+    the words `above` and `below` of `verdict`.
+    """
+    p_adjusted = adjusted(p_values)
+    rows = list(zip(intervals, n_seeds, p_adjusted, strict=True))
+    return {
+        name: [verdict(of, n, p, *sides) for of, n, p in rows],
+        "p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_adjusted],
+        "unadjusted": [verdict(of, n, np.nan, *sides) for of, n, _ in rows],
+    }
 
 
-def with_spread(values: ArrayLike, digits: int, sign: str = "") -> str:
+def judged_changes(name: str, changes: Sequence[ArrayLike], *sides: str) -> dict[str, list[str]]:
+    """`judged` by the seeds' changes in percent of each row."""
+    seeds = [len(finite(values)) for values in changes]
+    return judged(name, [change_interval(of) for of in changes], seeds, [p_value(of) for of in changes], *sides)
+
+
+def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
+    """`mean_change [low, high]` with its t interval; only the mean for one value, a dash for none."""
+    numbers = finite(changes)
+    if not len(numbers):
+        return "–"
+    mean = f"{mean_change(numbers):{sign}.{digits}f}"
+    return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers), digits, sign)}"
+
+
+def with_spread(values: ArrayLike, digits: int) -> str:
     """`mean ± standard deviation` (of a sample); only the mean for one value, a dash for none."""
-    return _with_mean(values, digits, sign, lambda numbers: f"± {numbers.std(ddof=1):.{digits}f}")
-
-
-def _with_mean(values: ArrayLike, digits: int, sign: str, beside: Callable[[np.ndarray], str]) -> str:
     numbers = finite(values)
     if not len(numbers):
         return "–"
-    mean = f"{numbers.mean():{sign}.{digits}f}"
-    return mean if len(numbers) == 1 else f"{mean} {beside(numbers)}"
+    mean = f"{numbers.mean():.{digits}f}"
+    return mean if len(numbers) == 1 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
 
 
 def bounds(of: tuple[float, float], digits: int, sign: str = "") -> str:

@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from reports.curves import Dealt
 from reports.labels import in_order, method_label, task_label
 from reports.predictors import CANDIDATES
-from reports.statistics import interval
+from reports.statistics import change_interval, interval, mean_change
 from reports.tables import increase
 from utils.partition_plots import stack
 from utils.plots import COLOURS, IMAGES, palette, save
@@ -279,7 +279,7 @@ def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float
         values = increase(record[kind], record["iid"])
         values = values[np.isfinite(values)]  # without seeds that have no IID run
         if len(values):
-            mean, (low, high) = values.mean(), interval(values)
+            mean, (low, high) = mean_change(values), change_interval(values)
             error = np.nan_to_num([[mean - low], [high - mean]])
             axis.barh(y + offset, mean, 0.34, xerr=error, capsize=2, color=colour, error_kw={"lw": 1})
             axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=3)

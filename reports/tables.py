@@ -29,8 +29,8 @@ SKEW = {
     "gradient_dispersion": "V",
 }  # by the names in heterogeneity.json
 MEASURES = SKEW | {"frechet": "Fréchet distance"}
-# Arguments that a random split does not use.
-_NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
+# What deals the data of a split: arguments that a random split does not use.
+NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
@@ -133,8 +133,9 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
 def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     """What each kind of split, natural groups included, costs, as text: a row per task, method, split, alpha and data.
 
-    Columns: the loss, its increase over the IID split's of the same seeds (mean ± standard deviation), and how skewed
-    the split is. Other arguments that differ become columns, as in `compare`. Empty if all runs are of IID splits.
+    Columns: the loss (mean ± standard deviation), its mean increase over the IID split's of the same seeds with the
+    95 % interval, and how skewed the split is. Other arguments that differ become columns, as in `compare`. Empty if
+    all runs are of IID splits.
     """
     rows = []
     for fixed, part, iid in settings(runs, [*_SETTING[:2], "type", "alpha"]):
@@ -156,7 +157,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                         "trivial": with_spread(dealt[f"{data}_trivial"].to_numpy()[:1], 4),
                         "IID": with_spread(of_iid.to_numpy(), 4),
                         "loss": with_spread(loss.to_numpy(), 4),
-                        "over IID, %": with_spread(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
+                        "over IID, %": with_interval(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
                     }
                     | skew
                 )
@@ -172,12 +173,12 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
     arguments = [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
     is_iid = runs["type"] == "iid"
     varying = differing(runs[~is_iid], arguments, _SETTING[:2])
-    of_all = differing(runs, [name for name in arguments if name not in _NOT_IID], _SETTING[:2])
+    of_all = differing(runs, [name for name in arguments if name not in NOT_IID], _SETTING[:2])
     varying = [name for name in arguments if name in {*varying, *of_all}]
     runs = runs.assign(**runs[varying].map(as_text))
     for key, part in runs[~is_iid].groupby([*by, *varying], sort=True, dropna=False):
         fixed = dict(zip([*by, *varying], key, strict=True))
-        shared = [name for name in fixed if name not in _NOT_IID]
+        shared = [name for name in fixed if name not in NOT_IID]
         iid = runs[is_iid].set_index("rand_seed")
         iid = iid[(iid[shared] == [fixed[name] for name in shared]).all(axis=1)]
         yield fixed, part, iid[~iid.index.duplicated(keep="last")]
@@ -222,12 +223,19 @@ def _measured(column: str) -> bool:
 
 
 def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """The relative increase in percent, for each seed."""
-    return 100.0 * (loss / reference - 1.0)
+    """The relative increase in percent, for each seed: float64 of the losses' shape, nan where one of them is.
+
+    Where a loss is not positive, ratios say nothing, or the opposite (-1.1 is 10 % "more" than -1). Then all seeds'
+    differences are divided by the mean absolute reference instead, which keeps their signs.
+    """
+    if not (np.minimum(loss, reference) <= 0).any():
+        return 100.0 * (loss / reference - 1.0)
+    scale = np.nanmean(np.abs(reference))
+    return 100.0 * (loss - reference) / (scale if scale > 0 else np.nan)
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
-    """The comparison as text, with mean ± standard deviation over seeds."""
+    """The comparison as text: losses with mean ± standard deviation over seeds, increases with their 95 % intervals."""
     rows = []
     for row in table.to_dict("records"):
         skew = {
@@ -243,9 +251,9 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
-                "class over IID, %": with_spread(increase(row["class"], row["iid"]), 1, "+"),
-                "embedding over IID, %": with_spread(increase(row["embedding"], row["iid"]), 1, "+"),
-                "embedding over class, %": with_spread(increase(row["embedding"], row["class"]), 1, "+"),
+                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
+                "embedding over class, %": with_interval(increase(row["embedding"], row["class"]), 1, "+"),
             }
             | skew
         )

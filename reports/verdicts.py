@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from reports.statistics import MARGIN, adjusted, bootstrap, bounds, finite, p_value, verdict, with_interval
+from reports.statistics import LEVEL, MARGIN, bootstrap, bounds, finite, judged_changes, mean_change, with_interval
 from reports.tables import about, increase, setting
 from utils.runs import SPLITS
 
 WORDS = (
-    "higher or lower where the 95 % interval leaves out 0; otherwise no difference where it lies within "
-    f"±{MARGIN:g} %, and inconclusive where it reaches further"
+    f"higher or lower where p, adjusted over the table, is at most {LEVEL:g}; otherwise no difference where the 95 % "
+    f"interval lies within ±{MARGIN:g} %, and inconclusive where it reaches further"
 )
 _PHRASES = {
     "higher": "the embedding-based split costs more than the class-based one",
     "lower": "the embedding-based split costs less than the class-based one",
-    "no": "both splits cost the same",
+    "no": f"the splits' costs differ by less than {MARGIN:g} %",
     "inconclusive": "which split costs more remains open",
 }
 _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
@@ -28,34 +28,32 @@ _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """Whether the loss is higher under the embedding-based than the class-based split, for each row of `compare`.
 
-    Runs are paired by seed. The verdict is that of the 95 % t interval of the mean increase (see `reports.statistics`).
-    p is adjusted over all rows, because five of a hundred tests without a difference would find one by chance. The last
-    rows are of the tasks in `dense` together, by each seed's mean increase over them: one question instead of many.
+    Runs are paired by seed. The verdict follows p, which is adjusted over all rows, and the 95 % t interval of the mean
+    increase (see `reports.statistics.judged`); the last column has what the interval alone would say. The last rows are
+    of the tasks in `dense` together, by each seed's mean increase over them: one question instead of many.
     """
-    judged = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
-    rows = [
+    rows = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
+    rows += _together(table[table["task"].isin(dense)])
+    result = pd.DataFrame([
         said
         | {
             "seeds": len(finite(values)),
             "embedding over class, %": with_interval(values, 1, "+"),
             "bootstrap, %": bounds(bootstrap(values), 1, "+"),
             "seeds higher": int((finite(values) > 0).sum()),
-            "p, adjusted": p_value(values),
-            _VERDICT: verdict(values),
         }
-        for said, values in [*judged, *_together(table[table["task"].isin(dense)])]
-    ]
-    result = pd.DataFrame(rows)
-    p_values = adjusted(result["p, adjusted"])
-    return result.assign(**{"p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_values]})
+        for said, values in rows
+    ])  # fmt: skip
+    return result.assign(**judged_changes(_VERDICT, [values for _, values in rows]))
 
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Settings that several tasks have in common, with each seed's mean increase over the tasks."""
     for said, group in _alike_but(table, "task"):
         if len(group) > 1:
-            increases = increase(_by_seed(group, "embedding"), _by_seed(group, "class"))
-            yield said | {"task": f"{len(group)} dense tasks"}, increases.mean(axis=0)
+            losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
+            increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
+            yield said | {"task": f"{len(group)} dense tasks"}, mean_change(increases, axis=0)
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -71,33 +69,34 @@ def _setting(row: Mapping[str, Any], named: Collection[str]) -> str:
 
 
 def _phrase(row: Mapping[str, Any]) -> str:
-    """The verdict as a clause, with the number of seeds; unchanged if there are too few seeds for a verdict."""
+    """The verdict as a clause, with seeds and adjusted p; unchanged if there are too few seeds for a verdict."""
     phrase = _PHRASES.get(row[_VERDICT].split()[0])
-    return f"{phrase} ({row['seeds']} seeds)" if phrase else row[_VERDICT]
+    return f"{phrase} ({row['seeds']} seeds, adjusted p {row['p, adjusted']})" if phrase else row[_VERDICT]
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     """How much the loss changes when alpha grows tenfold, in percent, under each split, and how the splits differ.
 
-    The slope of 100 ln(loss) over log10(alpha), by least squares for each seed that has all alphas; mean and 95 % t
-    interval over seeds. There is no row for fewer than two alphas. A loss that falls as data become more even has a
-    negative slope.
+    The slope of ln(loss) over log10(alpha), by least squares for each seed that has a positive loss at all alphas; mean
+    and 95 % t interval over seeds, and the verdict with p adjusted over the table. alpha = 0 has no logarithm and is
+    left out; there is no row for fewer than two alphas. A loss that falls as data become more even has a negative
+    slope.
     """
-    rows = []
-    for said, group in _alike_but(table, "alpha"):
+    rows, differences = [], []
+    for said, group in _alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {kind: _slopes(group, kind) for kind in ("class", "embedding")}
-        difference = slopes["embedding"] - slopes["class"]
+        differences.append(increase(100 + slopes["embedding"], 100 + slopes["class"]))
         rows.append(
             {name: value for name, value in said.items() if name != "alpha"}
             | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
-            | {"seeds": len(difference)}
+            | {"seeds": len(finite(differences[-1]))}
             | {f"{kind}, % per tenfold α": with_interval(values, 1, "+") for kind, values in slopes.items()}
-            | {"difference": with_interval(difference, 1, "+")}
-            | {f"falls with α under the embedding split (margin ±{MARGIN:g} %)": verdict(difference, "less", "more")}
+            | {"difference": with_interval(differences[-1], 1, "+")}
         )
-    return pd.DataFrame(rows)
+    name = f"falls with α under the embedding split (margin ±{MARGIN:g} %)"
+    return pd.DataFrame(rows).assign(**judged_changes(name, differences, "less", "more"))
 
 
 def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -110,11 +109,12 @@ def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any],
 
 
 def _slopes(group: pd.DataFrame, kind: str) -> np.ndarray:
-    """The slope for each seed that all rows of the group have."""
+    """The change in percent for each seed that all rows of the group have; nan where a loss is not positive."""
     losses = _by_seed(group, kind)
-    if not losses.size:
-        return np.empty(0)
-    return np.polyfit(np.log10(group["alpha"].astype(float)), 100 * np.log(losses), 1)[0]
+    slopes = np.full(losses.shape[-1], np.nan)
+    if (positive := ((losses > 0) & np.isfinite(losses)).all(axis=0)).any():
+        slopes[positive] = np.polyfit(np.log10(group["alpha"].astype(float)), np.log(losses[:, positive]), 1)[0]
+    return 100 * np.expm1(slopes)
 
 
 def _by_seed(group: pd.DataFrame, kind: str) -> np.ndarray:

@@ -99,7 +99,9 @@ def test_all_that_make_tables_prints(
         *text.splitlines()
     }
     assert text.count("principal_curvature, scaffold, α = 100: ") == 1
-    assert "which split costs more remains open (3 seeds)" in text and "it lies within ±2 %" in text
+    assert "which split costs more remains open (3 seeds, adjusted p" in text and "lies within ±2 %" in " ".join(
+        text.split()
+    )
     assert "2 versions of the code (engine), but one within each task and method: " in text
     written = {path.stem for path in (tmp_path / "results/tables").glob("*.md")}
     assert {"central", "comparison", "increases", "verdicts", "alpha_slopes", "metrics_normal"} <= written

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 
 import make_tables
-from reports.statistics import with_spread
+from reports.statistics import with_interval
 from reports.tables import compare, increase, over_iid, read_central, read_clusters, read_runs, readable
 from utils.errors import UserError
 from utils.runs import SPLITS
@@ -66,10 +67,11 @@ def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> N
     assert own["IID"] == "1.5000 ± 0.7071"  # 1 and 2
     assert own["class"] == "1.7500 ± 0.9192"  # 1.1 and 2.4: 1.3 / 1.41421
     assert own["embedding"] == "2.0500 ± 0.7778"  # 1.5 and 2.6: 1.1 / 1.41421
-    # Seed by seed: 10 and 20 %; 50 and 30 %; 1.5/1.1 and 2.6/2.4, 36.36 and 8.33 %.
-    assert own["class over IID, %"] == "+15.0 ± 7.1"
-    assert own["embedding over IID, %"] == "+40.0 ± 14.1"
-    assert own["embedding over class, %"] == "+22.3 ± 19.8"
+    # Seed by seed ratios of 1.1 and 1.2, 1.5 and 1.3, 1.5/1.1 and 2.6/2.4. Their means are the roots of 1.32, 1.95 and
+    # 1.4773; the logarithms' half difference ln(1.2 / 1.1) / 2 is the standard error, t(0.975; 1) = 12.706.
+    assert own["class over IID, %"] == "+14.9 [-33.9, +99.7]"
+    assert own["embedding over IID, %"].startswith("+39.6 [")
+    assert own["embedding over class, %"].startswith("+21.5 [")
     assert own["EMD class / embedding"] == "0.50 / 0.50"  # 0.25 and 0.75
     assert (own["trivial"], own["seeds"], own["data"]) == ("4.0000", 2, "clients' own")
     assert held_out["IID"] == "15.0000 ± 7.0711"
@@ -227,10 +229,10 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
     assert {key: (row["alpha"], row["seeds"], row["IID"], row["over IID, %"]) for key, row in own.items()} == {
         ("class", "4"): ("10", 1, "2.0000", "+50.0"),
         ("class", "8"): ("10", 1, "–", "–"),
-        ("domain", "4"): ("", 2, "1.5000 ± 0.7071", "+20.0 ± 0.0"),
+        ("domain", "4"): ("", 2, "1.5000 ± 0.7071", "+20.0 [+20.0, +20.0]"),
     }
     assert own["domain", "4"]["EMD"] == "0.25" and own["domain", "4"]["partition"] == "natural"
-    assert rows[-1]["over IID, %"] == "+100.0 ± 0.0"
+    assert rows[-1]["over IID, %"] == "+100.0 [+100.0, +100.0]"
 
 
 @pytest.mark.parametrize("absent", [{}, {"shards_per_client": None}])
@@ -359,8 +361,31 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
 
 
 def test_sign_of_an_increase() -> None:
-    assert with_spread(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
-    assert with_spread(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
+    assert with_interval(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
+    assert with_interval(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
+
+
+def test_losses_that_are_not_positive_keep_the_sign_of_their_difference() -> None:
+    # Of -1 and -3 the mean absolute value is 2; the higher losses are more by 0.5 and 2 of it. The
+    # other way round, that of 0, 1 and 1 is 2/3.
+    reference = np.array([-1.0, -3.0, np.nan])
+    assert increase(np.array([0.0, 1.0, 1.0]), reference) == pytest.approx([50.0, 200.0, np.nan], nan_ok=True)
+    assert increase(reference, np.array([0.0, 1.0, 1.0])) == pytest.approx([-150.0, -600.0, np.nan], nan_ok=True)
+    assert np.isnan(increase(np.array([1.0]), np.array([0.0]))).all()
+
+
+def test_alpha_of_zero_beside_another(
+    tmp_path: Path, write_run: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, alpha in product(range(2), (0.0, 0.1, 10.0)):
+        write_three(write_run, seed, (1.0, 1.1 + alpha / 100, 1.5 - alpha / 100), alpha=alpha)
+    monkeypatch.setattr("reports.sweep_plots.comparison", lambda table, path: path)
+    monkeypatch.setattr(sys, "argv", ["make_tables.py", "--result_path", str(tmp_path)])
+    monkeypatch.chdir(tmp_path)
+    make_tables.main()
+    assert "α = 0: " in capsys.readouterr().out
+    slopes = pd.read_csv(tmp_path / "tables/alpha_slopes.csv")
+    assert set(slopes["alphas"]) == {"0.1 10"}
 
 
 def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_path: Path) -> None:
