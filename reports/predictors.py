@@ -20,7 +20,7 @@ from scipy.stats import permutation_test, rankdata
 
 from reports.console import narrow
 from reports.files import write_table
-from reports.tables import MEASURES, increase, read_runs, settings
+from reports.tables import MEASURES, NOT_IID, increase, read_runs, settings
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
@@ -33,9 +33,10 @@ CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}
 def split_costs(runs: pd.DataFrame) -> pd.DataFrame:
     """What each run of a split costs on the clients' own data, in percent over the IID run of its seed and setting.
 
-    A row per run: `task`, `type`, the `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`.
+    A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else deals the data, as text), the
+    `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`.
     """
-    columns = ["task", "type", *CANDIDATES, "increase"]
+    columns = ["task", "type", "cell", *CANDIDATES, "increase"]
     return pd.DataFrame(_rows(runs), columns=columns).dropna(subset="increase")
 
 
@@ -45,8 +46,10 @@ def _rows(runs: pd.DataFrame) -> Iterator[dict[str, float | str]]:
         measured = part.reindex(columns=list(MEASURES))
         measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / _column(by_seed, "gradient_dispersion")
         costs = increase(part["train_loss"].to_numpy(), _column(by_seed, "train_loss"))
+        about = {"task": fixed["task"], "type": fixed["type"]}
+        about["cell"] = ", ".join(f"{name} {value}" for name, value in fixed.items() if name in {"task", *NOT_IID})
         for row, value in zip(measured.to_dict("records"), costs, strict=True):
-            yield {"task": fixed["task"], "type": fixed["type"]} | row | {"increase": value}
+            yield about | row | {"increase": value}
 
 
 def _column(runs: pd.DataFrame, name: str) -> np.ndarray:
@@ -58,9 +61,8 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """How well each measure ranks the costs of splits (from `split_costs`), as text, the best first.
 
     Columns: Spearman's rank correlation over all runs, for which the measure must be comparable between tasks; its
-    range when any one task is left out; its mean within tasks; and p of a permutation test of no relation (two-sided,
-    9999 pairings). Runs of one seed share clusters, so p is a little too small. Empty for fewer than eight runs or for
-    one task.
+    range when any one task is left out; its mean within tasks; and p of `permuted`. Empty for fewer than eight runs or
+    for one task.
     """
     rows: list[dict[str, Any]] = []
     for name, label in CANDIDATES.items():
@@ -68,26 +70,46 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         tasks = list(dict.fromkeys(known["task"]))
         if len(known) < _LEAST or len(tasks) < 2:
             continue
-        increases = known["increase"]
         without = [_of(known[known["task"] != task], name) for task in tasks]
         within = [_of(known[known["task"] == task], name) for task in tasks]
-        test = permutation_test(
-            (rankdata(known[name]),), partial(rank_correlation, increases), permutation_type="pairings",
-            n_resamples=_PERMUTATIONS, rng=np.random.default_rng(seed),
-        )  # fmt: skip
         rows.append({
-            "measure": label, "runs": len(known), "tasks": len(tasks), "rank correlation": float(test.statistic),
-            "without one task": f"{min(without):.2f} to {max(without):.2f}", "within tasks": f"{np.mean(within):.2f}",
-            "p": f"{test.pvalue:.4f}",
+            "measure": label, "runs": len(known), "cells": known["cell"].nunique(), "tasks": len(tasks),
+            "rank correlation": _of(known, name), "without one task": f"{min(without):.2f} to {max(without):.2f}",
+            "within tasks": f"{np.mean(within):.2f}",
+            "p": f"{permuted(known[name], known['increase'], known['cell'], seed):.4f}",
         })  # fmt: skip
     rows.sort(key=lambda row: -abs(row["rank correlation"]))
     return pd.DataFrame([row | {"rank correlation": f"{row['rank correlation']:.2f}"} for row in rows])
 
 
+def permuted(first: ArrayLike, second: ArrayLike, cells: ArrayLike, seed: int = 0) -> float:
+    """Two-sided p of a permutation test that two measurements of runs are unrelated, which permutes whole cells.
+
+    The runs of a cell (task, split and alpha) differ in their seeds alone and are nearly copies of each other: permuted
+    one by one, unrelated measurements would have p <= 0.05 in about every third case. So the correlation of the cells'
+    mean ranks is tested, with all pairings of up to seven cells, and 9999 drawn ones of more. Few cells have no small
+    p: it is at least 2 / 24 with four, and 2 / 720 with six.
+    """
+    ranks = pd.DataFrame({"first": rankdata(first), "second": rankdata(second)}).groupby(np.asarray(cells)).mean()
+    if len(ranks) < 2:
+        return 1.0
+    test = permutation_test(
+        (ranks["first"],), partial(_correlation, second=ranks["second"]), permutation_type="pairings", vectorized=True,
+        n_resamples=_PERMUTATIONS, rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return float(test.pvalue)
+
+
 def rank_correlation(first: ArrayLike, second: ArrayLike) -> float:
     """Spearman's rank correlation; 0 if one of the two is constant."""
-    ranks = np.stack([rankdata(first), rankdata(second)])
-    return float(np.corrcoef(ranks)[0, 1]) if (np.ptp(ranks, axis=1) > 0).all() else 0.0
+    return float(_correlation(rankdata(first), rankdata(second)))
+
+
+def _correlation(first: ArrayLike, second: ArrayLike, axis: int = -1) -> Any:
+    """Pearson's correlation of `first` (..., n) with `second` (n) along the last axis; 0 if either is constant."""
+    parts = [of - of.mean(axis=axis, keepdims=True) for of in (np.asarray(first, float), np.asarray(second, float))]
+    scale = np.linalg.norm(parts[0], axis=axis) * np.linalg.norm(parts[1])
+    return (parts[0] * parts[1]).sum(axis=axis) / np.where(scale > 1e-9, scale, np.inf)  # ranks differ by more
 
 
 def _of(part: pd.DataFrame, name: str) -> float:
@@ -129,7 +151,7 @@ def together(folders: Sequence[Path]) -> pd.DataFrame:
             raise UserError(f"no finished run of test_fed.py in {folder}")
         costs = split_costs(runs)
         if len(folders) > 1:
-            costs["task"] = f"{folder.name}: " + costs["task"]
+            costs[["task", "cell"]] = f"{folder.name}: " + costs[["task", "cell"]]
         parts.append(costs)
     return pd.concat(parts, ignore_index=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from reports.predictors import CANDIDATES, predictors, rank_correlation, split_costs, together
+from reports.predictors import CANDIDATES, permuted, predictors, rank_correlation, split_costs, together
 from reports.sweep_plots import costs_by_measure
 from tests.utils.figures import check_figure
 from utils.errors import UserError
@@ -43,7 +44,7 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
     rng = np.random.default_rng(1)
     increase = rng.normal(size=24)
     table = pd.DataFrame(
-        {"task": ["depth", "normal", "edges"] * 8, "target_variance_share": np.exp(increase),
+        {"task": ["depth", "normal", "edges"] * 8, "cell": range(24), "target_variance_share": np.exp(increase),
          "emd": rng.normal(size=24), "gradient_dispersion": np.nan,
          "residual_variance_share": np.nan, "frechet": np.nan, "over_iid": np.nan, "increase": increase}
     )  # fmt: skip
@@ -54,7 +55,38 @@ def test_a_measure_that_tells_stands_before_one_that_does_not() -> None:
         "1.00 to 1.00",
     )
     assert (first["runs"], first["tasks"], first["within tasks"]) == (24, 3, "1.00")
+    assert first["cells"] == 24
     assert float(first["p"]) <= 2 / 10000 and second["measure"] == "EMD" and float(second["p"]) > 0.05
+
+
+def test_cells_are_what_deals_the_data() -> None:
+    kinds = product(("class_based", "embedding_based"), (0.1, 10.0), ("fedavg", "fedprox"), (0, 1))
+    runs = [run(kind, 2.0, 0.1, seed, alpha=alpha, method=method) for kind, alpha, method, seed in kinds]
+    iid = [run("iid", 1.0, 0.0, seed, method=method) for method, seed in product(("fedavg", "fedprox"), (0, 1))]
+    found = split_costs(pd.DataFrame(runs + iid))
+    # Both methods' runs of a split are of the same partitions.
+    assert len(found) == 16 and found["cell"].value_counts().tolist() == [4, 4, 4, 4]
+
+
+def test_p_is_that_of_permuted_cells() -> None:
+    # Four cells of three runs: of the 24 pairings of mean ranks 1 to 4 in order, one has correlation 1 and one -1.
+    cells, order = np.repeat(list("abcd"), 3), np.arange(12.0)
+    assert permuted(order, order**2, cells) == pytest.approx(2 / 24)
+    assert permuted(order, order, np.repeat("a", 12)) == 1.0
+
+
+def test_unrelated_measures_of_runs_that_are_copies_have_no_small_p() -> None:
+    rng, n = np.random.default_rng(0), 300
+    cells = np.repeat(np.arange(6), 5)
+    small = {"cells": 0, "runs": 0}
+    for _ in range(n):
+        # Intraclass correlations of 0.92 and 0.76, those of the target share and of what it costs.
+        first, second = (
+            np.sqrt(icc) * rng.normal(size=6)[cells] + np.sqrt(1 - icc) * rng.normal(size=30) for icc in (0.92, 0.76)
+        )
+        small["cells"] += permuted(first, second, cells) <= 0.05
+        small["runs"] += spearmanr(first, second).pvalue <= 0.05
+    assert small["runs"] / n > 0.25 and small["cells"] / n < 0.05 + 3 * np.sqrt(0.05 * 0.95 / n)
 
 
 def test_dispersion_over_that_of_the_iid_split() -> None:
@@ -85,7 +117,8 @@ def test_figure_of_costs(tmp_path: Path) -> None:
 
 
 def test_few_runs_or_one_task_tell_nothing() -> None:
-    table = pd.DataFrame({"task": ["a", "b"] * 3, "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
+    table = pd.DataFrame({"task": ["a", "b"] * 3, "cell": range(6),
+                          "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
                           "residual_variance_share": 0, "frechet": 0, "over_iid": 0, "increase": range(6)})  # fmt: skip
     assert predictors(table).empty
     assert predictors(pd.concat([table] * 3).assign(task="a")).empty
