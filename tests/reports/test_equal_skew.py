@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from scipy.interpolate import PchipInterpolator
 
-from reports.equal_skew import equal_skew
+from reports.equal_skew import _beyond, equal_skew
+from reports.statistics import p_value
 
 ALPHAS = (0.1, 1.0, 10.0)
 SHARES = {"class_based": (0.16, 0.08, 0.04), "embedding_based": (0.32, 0.20, 0.08)}  # at these alphas
@@ -76,7 +77,8 @@ def test_costs_that_are_not_linear_in_the_share_make_no_difference(power: float)
     table = equal_skew(drawn_runs(cost, 1.0, 60, ALPHAS))
     false = table["unadjusted"].isin(["higher", "lower"])
     assert len(table) == 60 and false.mean() <= 0.05 and not table["at equal skew"].isin(["higher", "lower"]).any()
-    assert counted(equal_skew(drawn_runs(cost, 1.0, 10, (0.1,)))["at equal skew"]) == {"withheld": 10}
+    alone = equal_skew(drawn_runs(cost, 1.0, 10, (0.1,)))
+    assert counted(alone["at equal skew"]) == {"withheld": 10} and set(alone["p, adjusted"]) == {"–"}
 
 
 def test_a_true_difference_is_found() -> None:
@@ -84,6 +86,13 @@ def test_a_true_difference_is_found() -> None:
     assert counted(table["at equal skew"]) == {"higher": 20}
     table = equal_skew(drawn_runs(lambda share: 2 * share, 0.5, 20, ALPHAS))
     assert counted(table["at equal skew"]) == {"lower": 20}
+
+
+def test_only_what_no_error_explains_has_a_small_p() -> None:
+    changes = np.array([1.0, 1.2, 0.9, 1.1, 0.8])
+    for sign in (1, -1):
+        assert _beyond(sign * changes, np.full(5, 0.9))[1] == pytest.approx(p_value(changes - 0.9), rel=0.01)
+        assert _beyond(sign * changes, np.full(5, 2.0))[1] == 1.0
 
 
 def test_the_error_of_the_curve_widens_the_interval() -> None:

@@ -73,6 +73,8 @@ def test_p_is_that_of_permuted_cells() -> None:
     cells, order = np.repeat(list("abcd"), 3), np.arange(12.0)
     assert permuted(order, order**2, cells) == pytest.approx(2 / 24)
     assert permuted(order, order, np.repeat("a", 12)) == 1.0
+    mixed = np.array([6.0, 1, 2, 0, 5, 7, 9, 3, 4, 8, 10, 11])  # whose cells have rising means, but not first runs
+    assert permuted(mixed, order, cells) < permuted(mixed[::3], order[::3], cells[::3])
 
 
 def test_unrelated_measures_of_runs_that_are_copies_have_no_small_p() -> None:
@@ -99,7 +101,8 @@ def test_several_folders_have_tasks_of_their_own(tmp_path: Path, monkeypatch: py
     runs = pd.DataFrame([run("iid", 2.0, 0.0), run("class_based", 3.0, 0.1)])
     monkeypatch.setattr("reports.predictors.read_runs", lambda folder: runs)
     assert together([tmp_path / "rooms"])["task"].tolist() == ["normal"]
-    assert together([tmp_path / "rooms", tmp_path / "nyu"])["task"].tolist() == ["rooms: normal", "nyu: normal"]
+    both = together([tmp_path / "rooms", tmp_path / "nyu"])
+    assert both["task"].tolist() == ["rooms: normal", "nyu: normal"] and both["cell"].nunique() == 2
 
 
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
