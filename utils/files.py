@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +30,27 @@ except ImportError:  # on Windows, where files that others have open cannot be r
     sys.exit(2)
 
 
+_UNFINISHED = ".unfinished-"  # how names of folders begin in which a file is being written
+
+
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
-    """A temporary path in the folder of `path` (made if missing), renamed to it when the block ends well.
+    """A temporary path beside `path` (whose folder is made if missing), renamed to it when the block ends well.
 
-    A full disk or a folder that may not be written is a `UserError`; the old file stays in either case.
+    A full disk or a folder that may not be written is a `UserError`; the old file stays in either case. What killed
+    processes have left in the folder is removed when a process first writes there.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-        os.close(handle)
+        _remove_unfinished(path.parent.resolve())
+        folder, handle = _own_folder(path.parent)
     except OSError as error:
         raise _refused(path, error) from error
-    temporary = Path(name)
+    temporary = folder / f"unfinished{path.suffix}"
     try:
+        temporary.touch()
         yield temporary
-        # mkstemp makes files private; give them the permissions that a plain open would.
+        # Some writers make files private; give them the permissions that a plain open would.
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
@@ -51,7 +58,37 @@ def write_atomically(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise _refused(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _own_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder, locked until its handle is closed or this process is gone.
+
+    A folder, because whoever writes a file may put another in its place, which would not be locked.
+    """
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=parent, prefix=_UNFINISHED))
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            with suppress(OSError):  # where there are no locks, nothing is taken for left
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, handle
+            os.close(handle)  # before it was locked, another process took it for left
+
+
+@cache
+def _remove_unfinished(parent: Path) -> None:
+    """Remove what gone processes were writing in a folder, once in a process: there may be many files."""
+    for folder in parent.glob(f"{_UNFINISHED}*"):
+        with suppress(OSError):  # another process writes there, or has removed it
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(handle)
 
 
 @contextmanager

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
+from PIL import Image
 
+from tests.conftest import ROOT
+from utils import files
 from utils.errors import UserError
-from utils.files import read_json, write_atomically, write_json
+from utils.files import read_json, save_tensors, write_atomically, write_json
 
 
 @pytest.mark.parametrize("folder", ["", "new/folder"])
@@ -18,7 +28,7 @@ def test_file_appears_with_the_end_of_the_block(tmp_path: Path, folder: str) -> 
     with write_atomically(path) as temporary:
         temporary.write_text("new")
         assert not path.exists()
-        assert (temporary.parent, temporary.suffix) == (path.parent, ".csv")
+        assert (temporary.parent.parent, temporary.suffix) == (path.parent, ".csv")
     assert path.read_text() == "new"
     assert [entry.name for entry in path.parent.iterdir()] == ["table.csv"]
 
@@ -36,6 +46,82 @@ def test_failure_leaves_the_old_file_and_nothing_else(
         raise raised(28, "No space left on device")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["table.csv"]
+
+
+# What killed processes leave
+
+WRITE = """
+import sys
+from pathlib import Path
+from utils import files
+with files.write_atomically(Path("table.csv")) as temporary:
+    temporary.write_text("half of")
+    print(temporary, flush=True)
+    sys.stdin.read()
+"""
+
+
+def writer(folder: Path) -> tuple[subprocess.Popen, Path]:
+    """A process in the middle of writing table.csv, and its temporary file in a folder of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITE], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return process, folder / process.stdout.readline().strip()
+
+
+def write_in_new_process(folder: Path) -> None:
+    files._remove_unfinished.cache_clear()  # which a process does once
+    write_json(folder / "other.json", {})
+
+
+def test_what_a_killed_process_left_goes_with_the_next_write_and_what_a_live_one_writes_stays(tmp_path: Path) -> None:
+    (killed, left), (live, held) = writer(tmp_path), writer(tmp_path)
+    (tmp_path / ".table-notes.csv").write_text("the user's own")
+    killed.kill()
+    killed.communicate()
+    assert left.read_text() == held.read_text() == "half of"
+    write_in_new_process(tmp_path)
+    assert not left.parent.exists() and held.exists()
+    live.communicate()  # the end of its input lets it finish
+    assert live.returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".table-notes.csv", "other.json", "table.csv"]
+
+
+@pytest.mark.parametrize("kind", ["array", "tensors", "json", "table", "picture"])
+def test_writers_keep_hold_of_their_file(tmp_path: Path, kind: str) -> None:
+    """Whatever they do with the path, closing it or putting another file there, must not let go of its lock."""
+    write = {
+        "array": lambda path: np.save(path, np.zeros(3)),
+        "tensors": lambda path: save_tensors({"a": torch.zeros(3)}, path),
+        "json": lambda path: path.write_text("{}"),
+        "table": lambda path: pd.DataFrame({"a": [1]}).to_csv(path),
+        "picture": lambda path: Image.new("RGB", (4, 4)).save(path),
+    }[kind]
+    ending = {"array": ".npy", "tensors": ".safetensors", "picture": ".png"}.get(kind, ".txt")
+    with write_atomically(tmp_path / f"a{ending}") as temporary:
+        write(temporary)
+        write_in_new_process(tmp_path)
+        assert temporary.exists()
+    assert (tmp_path / f"a{ending}").is_file()
+
+
+def test_file_that_another_process_removed_before_it_was_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, seen = fcntl.flock, []
+
+    def late(handle: int, how: int) -> None:
+        if not seen:  # the other process was faster
+            seen.extend(tmp_path.iterdir())
+            shutil.rmtree(seen[0])
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with write_atomically(tmp_path / "a.txt") as temporary:
+        assert temporary.parent != seen[0] and temporary.exists()
+        temporary.write_text("new")
+    assert (tmp_path / "a.txt").read_text() == "new"
 
 
 def test_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
