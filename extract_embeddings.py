@@ -11,6 +11,7 @@ from utils.args import (
     add_data,
     add_init_model,
     add_model,
+    add_resume,
     number,
 )
 from utils.errors import run_script
@@ -23,7 +24,7 @@ def parse_args() -> Namespace:
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
-    model, clusters, output, running = (parser.group(title) for title in ("model", "clusters", "output", "running"))
+    model, clusters, output = (parser.group(title) for title in ("model", "clusters", "output"))
     model.add_argument(
         "--load_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
     )
@@ -43,7 +44,7 @@ def parse_args() -> Namespace:
     add_assignments(parser)
     output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
     output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
-    running.add_flag("--resume_training", False, "continue an interrupted run with these arguments")
+    add_resume(parser, "continue an interrupted run with these arguments")
     add_data(parser)
     add_compute(parser)
     return parser.parse_args()

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from datasets.pyramid import Points, match
 from datasets.tasks import get_task
-from utils.registry import Registry
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 _IGNORED = -100  # no class has this id
@@ -85,7 +84,7 @@ def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
     return 1 - inner / (union + _EPSILON) + (outer - union) / (outer + _EPSILON)
 
 
-LOSSES: Registry[Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos}
+LOSSES: dict[str, Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos}
 
 
 def return_task_loss(task: str) -> Loss:

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, number
+from utils.args import POSITIVE_INT, Parser, add_code, number
 from utils.errors import run_script
 
 PARTS = ("selection", "clusters", "federated")
@@ -52,6 +52,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add("--jobs", type=POSITIVE_INT, help="processes at once; default: one per GPU of --gpus, or one per core")
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
     running.add_flag("--test_mode", False, "very short trainings, to see that everything works")
+    add_code(parser)
     return parser.parse_known_args()
 
 
@@ -61,9 +62,10 @@ def main() -> None:
     from sweeps import work
     from sweeps.grid import Grid, read_axes
     from sweeps.runner import Runner
+    from utils.versions import CodePolicy
 
     n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
-    runner = Runner(args.result_path / "logs", n_jobs, args.gpus)
+    runner = Runner(args.result_path / "logs", n_jobs, args.gpus, CodePolicy.of(args))
     grid = Grid(
         args.scale, args.data_path, args.result_path, args.tasks, args.methods, args.splits, args.alphas, args.seeds,
         args.n_clusters, args.type, tuple(f"--{pair}" for pair in args.init_arguments),

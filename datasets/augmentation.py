@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from utils.arguments import Argument
-from utils.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +55,7 @@ def _resized(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 
 # (images, their side, generator) -> frames (images, 5)
-AUGMENTS: Registry[Callable[[int, int, np.random.Generator], np.ndarray] | None] = {
+AUGMENTS: dict[str, Callable[[int, int, np.random.Generator], np.ndarray] | None] = {
     "none": None, "flip": _whole, "crop_flip": _shifted, "resized_crop": _resized,
 }  # fmt: skip
 AUGMENT = Argument("none", "how images are changed in training, with their targets", choices=tuple(AUGMENTS))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
-from utils.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -105,7 +104,8 @@ class Task:
     Where they do not `show_uncounted` pixels, zero is a value like others there, and looks like one.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
-    target's values, beside their places, where the image is mirrored left to right.
+    target's values, beside their places, where the image is mirrored left to right. `version` is raised by one where
+    numbers of the task change: its decoding, in any variant, its loss or its metrics.
     """
 
     name: str
@@ -128,6 +128,7 @@ class Task:
     drawn: Mapping[str, str] = field(default_factory=dict)
     show_uncounted: bool = True
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    version: int = 1
 
     @property
     def dense(self) -> bool:
@@ -342,7 +343,7 @@ _ENTRIES = (
     ),
 )  # fmt: skip
 
-TASKS: Registry[Task] = {task.name: task for task in _ENTRIES}
+TASKS: dict[str, Task] = {task.name: task for task in _ENTRIES}
 DEPTH_TARGETS = ("scaled", "metric", "log")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from utils.registry import Registry
-
 # (client sizes, clients per round, generator) -> the chosen clients and their weights in the server's mean
 Sampler = Callable[[Sequence[int], int, np.random.Generator], dict[int, float]]
 
@@ -54,7 +52,7 @@ def systematic(sizes: Sequence[int], n_chosen: int, rng: np.random.Generator) ->
     return {int(client): float(draws[client]) * everything / n_chosen for client in np.flatnonzero(draws)}
 
 
-SAMPLERS: Registry[Sampler] = {"uniform": uniform, "size": by_size, "systematic": systematic}
+SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size, "systematic": systematic}
 
 
 def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:

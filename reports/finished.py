@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.errors import UserError
-from utils.program import ENGINE
 from utils.runs import ASIDE
+from utils.versions import declared
 
-_UNKNOWN = "unknown"  # for runs from before versions were recorded
+_UNKNOWN = "unknown"  # for runs from before versions were declared
 _NAMED = 3  # rows with the same version that a line names
 
 
@@ -27,14 +27,13 @@ class Finished(NamedTuple):
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
 
         A row of a table has one task and one method, over seeds, splits or values of an argument. The parts of the code
-        that two runs have in common are the engine, and the entries of registries that both use: methods, losses,
-        partition rules ….
+        that two runs have in common are the engine, and whatever else both use of what has a declared version.
         """
         task, method = self.args["task"], self.args.get("method")
         row = f"{task} by {method}" if method else task
-        code = self.environment.get("code_version") or _UNKNOWN
-        for part, version in (code if isinstance(code, dict) else {ENGINE: code}).items():
-            yield f"code ({part.rpartition('.')[2]})", row, version
+        code: Mapping[str, object] = declared(self.environment) or {"engine": _UNKNOWN}
+        for part, version in code.items():
+            yield f"code ({part})", row, str(version)
         data = f"data of {task} at {self.args.get('image_size')} px"
         yield data, task, self.environment.get("data_version") or _UNKNOWN
 

@@ -19,8 +19,8 @@ from PIL import Image
 from reports.finished import check_versions
 from reports.verdicts import WORDS, sentences
 from utils.errors import UserError
-from utils.program import ENGINE
 from utils.runs import ASIDE
+from utils.versions import declared
 
 _TABLES = {
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
@@ -38,7 +38,7 @@ _TABLES = {
     "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
 }
 _STAGES = ("extract_datapoints", "train_centralized", "extract_embeddings", "test_federated")
-_VERSIONS = ("code_version", "data_version", "commit", "gpu")
+_VERSIONS = ("data_version", "source_hash", "commit", "gpu")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( .*)?")
 _EMPTY = {"", "–"}
 _LEAD = "tables/comparison"
@@ -254,8 +254,9 @@ def _said(run: _Run) -> dict[str, str]:
     summary = run.path / "summary.json"
     finished = run.stage.endswith(_STAGES[0]) or summary.is_file()
     when = summary if summary.is_file() else run.path / "args.json"
-    versions = {name: run.environment.get(name, "unknown") for name in _VERSIONS}
-    versions = {name: str(of.get(ENGINE) if isinstance(of, dict) else of)[:16] for name, of in versions.items()}
+    code = declared(run.environment) or {}
+    versions = {"code_version": ", ".join(f"{part} {number}" for part, number in code.items()) or "unknown"}
+    versions |= {name: str(run.environment.get(name, "unknown"))[:16] for name in _VERSIONS}
     packages = {f"{name} version": version for name, version in run.environment.get("packages", {}).items()}
     python = {"python version": run.environment.get("python", "unknown")}
     done = f"{datetime.fromtimestamp(when.stat().st_mtime):%Y-%m-%d %H:%M}" if finished else "not finished"

@@ -1,7 +1,7 @@
 """Modules that all jobs need, imported once by the server that they are forked from.
 
-Importing takes several seconds, up to a third of a short run. Code versions are determined here as well, because a job
-that is forked later runs the code as it was loaded, even if files have changed since.
+Importing takes several seconds, up to a third of a short run. The hash of the sources is determined here as well,
+because a job that is forked later runs the code as it was loaded, even if files have changed since.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from utils.versions import ROOT, code_version
+from utils.versions import ROOT, source_hash
 
 # The stages, and the folder of each stage's run directories in the result path; initial models have none.
 STAGES = {
@@ -49,8 +49,8 @@ def _import_own() -> None:
                     importlib.import_module(node.module)
 
 
+source_hash()
 for _script in STAGES:
-    code_version(_script)
     _import_all(ROOT / _script)
     MODULES[_script] = importlib.import_module(_script.removesuffix(".py"))
 _import_own()

@@ -20,7 +20,7 @@ from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
 from utils.runs import ASIDE, Run, checkpoints
-from utils.versions import code_version, unchanged, words_of
+from utils.versions import DECLARED, CodePolicy, code_of, unchanged, warn
 
 
 class State(Enum):
@@ -40,23 +40,36 @@ def parsed(command: Command) -> Namespace:
     return args
 
 
-def state_of(command: Command) -> State:
-    """Whether a run with these arguments was finished or cut off, with the present code and data.
+def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
+    """Whether a run with these arguments was finished or cut off, with the present data and the present code.
 
-    A run is done if it has a summary, and if all files that it read, or made for later stages, are unchanged.
+    A run is done if it has a summary, and if all files that it read, or made for later stages, are unchanged. Of code
+    that differs, the policy says whether the run counts, and a warning says what becomes of it.
     """
     args = parsed(command)
-    cut_off = False
+    found: dict[tuple[State, bool], set[str]] = {}
     for folder in _runs(command, args):
-        if not _is_of(folder, command, args):
-            continue
-        summary = folder / "summary.json"
-        if summary.is_file():
-            if unchanged(_read(summary).get("outputs", {}), args.result_path):
-                return State.DONE
-        else:
-            cut_off |= _can_resume(folder, args)
-    return State.CUT_OFF if cut_off else State.NEW
+        if _is_of(folder, args) and (state := _state_in(folder, args)) is not State.NEW:
+            said, noted = _read(folder / "args.json"), _read(folder / "environment.json")
+            counts, difference = policy.judge(noted, code_of(command[0], _of_numbers(said)))
+            found.setdefault((state, counts), set()).add(difference)
+    for state in (State.DONE, State.CUT_OFF):
+        if differences := found.get((state, True)):
+            if difference := min(differences):  # "" where a run is of the present code
+                remedy = "" if policy.accept_code else "; --refuse_code True makes them again"
+                warn(f"runs made with {difference} count{remedy}")
+            return state
+    for difference in sorted(found.get((State.DONE, False), ())):
+        warn(f"finished runs made with {difference} are made again; --accept_code True keeps them")
+    return State.NEW
+
+
+def _state_in(folder: Path, args: Namespace) -> State:
+    """The state of the run in a directory, whatever its arguments and its code."""
+    summary = folder / "summary.json"
+    if summary.is_file():
+        return State.DONE if unchanged(_read(summary).get("outputs", {}), args.result_path) else State.NEW
+    return State.CUT_OFF if _can_resume(folder, args) else State.NEW
 
 
 def _runs(command: Command, args: Namespace) -> Iterator[Path]:
@@ -66,14 +79,13 @@ def _runs(command: Command, args: Namespace) -> Iterator[Path]:
         yield path.parent
 
 
-def _is_of(folder: Path, command: Command, args: Namespace) -> bool:
-    """Whether a run had these arguments and the present code, data and inputs."""
+def _is_of(folder: Path, args: Namespace) -> bool:
+    """Whether a run had these arguments and the present data and inputs."""
     said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
-    wanted = {name: value for name, value in vars(args).items() if name not in ASIDE}
+    wanted = _of_numbers(vars(args))
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
     return (
         all(name in said and said[name] == value for name, value in plain.items())
-        and made_with.get("code_version") == _code_now(command[0], said) is not None
         and made_with.get("data_version") == _data_now(args.data_path, said) is not None
         and unchanged(made_with.get("inputs", {}), args.result_path)
     )
@@ -91,9 +103,9 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     return any(each.stat().st_mtime >= begun for each in checkpoints(path))
 
 
-def _code_now(script: str, said: dict[str, Any]) -> dict[str, str] | None:
-    """The present version of the code that a run with these arguments executes."""
-    return code_version(script, words_of({name: value for name, value in said.items() if name not in ASIDE}))
+def _of_numbers(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that bear on numbers."""
+    return {name: value for name, value in arguments.items() if name not in ASIDE}
 
 
 def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:

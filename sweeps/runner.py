@@ -18,7 +18,7 @@ from sweeps import work
 from sweeps.grid import Job
 from utils import progress
 from utils.errors import UserError
-from utils.versions import ROOT
+from utils.versions import DECLARED, ROOT, CodePolicy
 
 _LAST_LINES = 12
 
@@ -52,10 +52,13 @@ class Runner:
         log_path: the folder for the jobs' outputs.
         n_jobs: the number of processes at once.
         gpus: the GPUs to hand out to processes in turn; None leaves the choice to each process.
+        policy: which earlier runs count.
     """
 
-    def __init__(self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None) -> None:
-        self.log_path, self.n_jobs, self.gpus = log_path, n_jobs, gpus
+    def __init__(
+        self, log_path: Path, n_jobs: int, gpus: Sequence[str] | None = None, policy: CodePolicy = DECLARED
+    ) -> None:
+        self.log_path, self.n_jobs, self.gpus, self.policy = log_path, n_jobs, gpus, policy
         # A job has at most its share of the cores, of which networks use as many as help
         # (`models/networks/threads.py`). Libraries read this when they are loaded, which the server does.
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // n_jobs)))
@@ -81,7 +84,7 @@ class Runner:
 
     def run(self, jobs: Sequence[Job], title: str) -> Outcome:
         """Do all jobs that are not done; shows progress, time left, and the last lines of jobs that fail."""
-        done = set(self.ask(work.done, jobs))
+        done = set(self.ask(work.done, jobs, self.policy))
         queue = [job for job in jobs if job.name not in done]
         outcome = Outcome(sorted(done), [], [], [])
         running: list[_Running] = []
@@ -122,7 +125,7 @@ class Runner:
                 slot = min(set(range(self.n_jobs)) - {each.slot for each in running})
                 gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
                 lock = self.log_path / f"{job.name}.lock"
-                process = self._context.Process(target=work.do, args=(job, lock, self._output(job), gpu))
+                process = self._context.Process(target=work.do, args=(job, lock, self._output(job), self.policy, gpu))
                 process.start()
                 running.append(_Running(job, process, slot, time.monotonic()))
 

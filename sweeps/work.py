@@ -18,6 +18,7 @@ from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
     from sweeps.grid import Command, Job
+    from utils.versions import CodePolicy
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
@@ -78,7 +79,7 @@ def declared_arguments() -> dict[str, dict[str, list[str]]]:
     }
 
 
-def done(jobs: Sequence[Job]) -> list[str]:
+def done(jobs: Sequence[Job], policy: CodePolicy) -> list[str]:
     """The jobs that are done, as are all that they need, by name; UserError for a command that its script refuses."""
     from sweeps.records import State, parsed, state_of
 
@@ -86,12 +87,12 @@ def done(jobs: Sequence[Job]) -> list[str]:
     for job in jobs:
         for command in job.commands:
             parsed(command)
-        if found.issuperset(job.needs) and state_of(job.commands[-1]) is State.DONE:
+        if found.issuperset(job.needs) and state_of(job.commands[-1], policy) is State.DONE:
             found.add(job.name)
     return sorted(found)
 
 
-def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
+def do(job: Job, lock: Path, output: Path, policy: CodePolicy, gpu: str | None) -> None:
     """Do a job, or the rest of it, once the lock is free; the exit code is that of the command that failed."""
     from utils.files import locked
 
@@ -103,17 +104,19 @@ def do(job: Job, lock: Path, output: Path, gpu: str | None) -> None:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
         with locked(lock):
-            _do_locked(job)
+            _do_locked(job, policy)
 
 
-def _do_locked(job: Job) -> None:
+def _do_locked(job: Job, policy: CodePolicy) -> None:
     from sweeps.records import State, state_of
 
-    state = state_of(job.commands[-1])  # again: another sweep may have done it meanwhile
+    state = state_of(job.commands[-1], policy)  # again: another sweep may have done it meanwhile
     if state is State.DONE:
         print("done already, by another sweep")
         return
-    commands = job.commands if state is State.NEW else ((*job.commands[-1], "--resume_training", "True"),)
+    commands = (
+        job.commands if state is State.NEW else ((*job.commands[-1], "--resume_training", "True", *policy.words),)
+    )
     for command in commands:
         print(shlex.join(["python", *command]), flush=True)
         run_script(partial(call, command))

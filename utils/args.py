@@ -60,12 +60,23 @@ def _many(choices: Iterable[Any] | None) -> str:
     return line if len(line) > 40 else ""
 
 
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "1", "yes"):
+        return True
+    if text.lower() in ("false", "0", "no"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither True nor False")
+
+
+_FLAG: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True, "metavar": "True|False"}
+
+
 class _Flags(argparse._ActionsContainer):
     """Anything that arguments, flags among them, can be added to; argparse has no public name for it."""
 
     def add_flag(self, name: str, default: bool | None, text: str) -> None:
         """A boolean written `--name True`, `--name False`, or bare for True."""
-        self.add_argument(name, type=_boolean, nargs="?", const=True, default=default, metavar="True|False", help=text)
+        self.add_argument(name, default=default, help=text, **_FLAG)
 
 
 class Group(_Flags, argparse._ArgumentGroup):
@@ -231,15 +242,22 @@ def add_progress(parser: Parser, unit: str, text: str) -> None:
     `text` is the help of the last.
     """
     group = parser.group("running")
-    group.add_flag("--resume_training", False, text)
+    add_resume(parser, text)
     group.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit} between checkpoints")
     tracker = "tracker that gets the values of metrics.csv as well; default: none"
     parser.group("output").add_argument("--track", choices=TRACKERS, help=tracker)
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() in ("true", "1", "yes"):
-        return True
-    if text.lower() in ("false", "0", "no"):
-        return False
-    raise argparse.ArgumentTypeError(f"{text!r} is neither True nor False")
+def add_resume(parser: Parser, text: str) -> None:
+    """`--resume_training`, whose help is `text`, and what goes with it, `add_code`."""
+    parser.group("running").add_flag("--resume_training", False, text)
+    add_code(parser)
+
+
+def add_code(parser: Parser) -> None:
+    """`--accept_code` or `--refuse_code`: which earlier runs count; see `utils.versions.CodePolicy`."""
+    either = parser.group("running").add_mutually_exclusive_group()
+    either.add_argument("--accept_code", default=False, **_FLAG,
+        help="runs count although declared versions of the code have changed since")  # fmt: skip
+    either.add_argument("--refuse_code", default=False, **_FLAG,
+        help="runs do not count where any source file has changed since")  # fmt: skip

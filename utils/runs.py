@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
+from utils.versions import CodePolicy, warn
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -29,10 +30,11 @@ SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "h
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
     "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track",
+    "checkpoint_every", "track", "accept_code", "refuse_code",
 }  # fmt: skip
 _MAY_CHANGE = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
+    "accept_code", "refuse_code",
 }  # fmt: skip
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
 
@@ -81,7 +83,8 @@ class Run:
         """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
         Raises `UserError` if there is nothing to resume, if in every run of this name an argument that bears on the
-        numbers, the code, the data or a file that it reads has changed, or if the run is still going on.
+        numbers, a declared version of the code, the data or a file that it reads has changed, or if the run is still
+        going on. `--accept_code` and `--refuse_code` say otherwise of the code, see `utils.versions.CodePolicy`.
         """
         if not args.resume_training:
             return cls.create(args, *parts, origin=origin)
@@ -89,27 +92,36 @@ class Run:
         if not runs:
             base = Path(args.result_path, *parts)
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
-        runs.sort(key=lambda run: run.path.stat().st_mtime, reverse=True)
-        differences = [run._differences(args, origin or {}) for run in runs]
-        if all(differences):
-            raise UserError(f"{runs[0].path} was started with {differences[0]}")
-        return runs[differences.index("")]._hold()
+        return cls._first(runs, args, origin or {})._hold()
 
     @classmethod
     def take_up(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
         """A new run, or with `--resume_training True` the newest unfinished one of this name, arguments and origin.
 
-        For stages whose checkpoint lies elsewhere.
+        For stages whose checkpoint lies elsewhere. Raises `UserError` if the code alone keeps such a run from being
+        taken up.
         """
         named = cls._named(args, *parts) if args.resume_training else []
-        runs = [
-            run
-            for run in named
-            if not (run.path / "summary.json").exists() and not run._differences(args, origin or {})
-        ]
+        unfinished = [run for run in named if not (run.path / "summary.json").exists()]
+        runs = [run for run in unfinished if not run._differences(args, origin or {})]
         if runs:
-            return max(runs, key=lambda run: run.path.stat().st_mtime)._hold()
+            return cls._first(runs, args, origin or {})._hold()
         return cls.create(args, *parts, origin=origin)
+
+    @classmethod
+    def _first(cls, runs: Sequence[Run], args: Namespace, origin: Mapping[str, Any]) -> Run:
+        """The newest run that may be resumed; UserError in the words of the newest of all if there is none."""
+        faults = []
+        for run in sorted(runs, key=lambda run: run.path.stat().st_mtime, reverse=True):
+            counts, difference = CodePolicy.of(args).judge(run._read("environment.json"), origin)
+            fault = run._differences(args, origin)
+            if counts and not fault:
+                if difference:
+                    warn(f"{run.path} was started with {difference}; going on with it")
+                return run
+            remedy = "start without --resume_training True, or go on with it by --accept_code True"
+            faults.append(f"{run.path} was started with {fault or f'{difference}; {remedy}'}")
+        raise UserError(faults[0])
 
     @classmethod
     def _named(cls, args: Namespace, *parts: str) -> list[Run]:
@@ -119,13 +131,14 @@ class Run:
         return [cls(path) for path in paths if (path / "args.json").is_file()]
 
     def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
-        """How this run's arguments and origin differ from these, in words; empty if they do not."""
+        """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""
         before = self._read("args.json")
         changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
         if changed:
             return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"
         before = self._read("environment.json")
-        other = [name.replace("_", " ") for name, value in origin.items() if before.get(name) != value]
+        values = {name: value for name, value in origin.items() if name not in ("code_version", "source_hash")}
+        other = [name.replace("_", " ") for name, value in values.items() if before.get(name) != value]
         return f"another {', '.join(other)}; start without --resume_training True" if other else ""
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -218,8 +231,6 @@ def load_newest(
     Raises:
         UserError: if neither can be read.
     """
-    for half_written in path.parent.glob(f".{path.stem}-*{path.suffix}"):  # by a process that was killed
-        half_written.unlink(missing_ok=True)
     loaded, fault = _try(path, check)
     if not agree(fault is not None) and loaded:
         return loaded

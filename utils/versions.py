@@ -7,44 +7,121 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from utils.program import Program
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
-# Modules that stages import and that only show or note what others computed.
-_ASIDE = {
-    "utils/plots.py", "utils/partition_plots.py", "utils/program.py", "utils/progress.py", "utils/tracking.py",
-    "utils/versions.py",
-}  # fmt: skip
+# The version of what each stage computes, but for what has a version of its own: methods (`FedAvg.version`), tasks,
+# partition rules, encoders and decoders (`version` of their entries). Raised by one where numbers change;
+# `tests/test_golden.py` finds out whether they do.
+ENGINE = {
+    "train_centralized_task_model": 1,
+    "extract_embeddings": 1,
+    "extract_diffusion_features": 1,
+    "test_fed": 1,
+}
+_SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root
+
+
+def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | None:
+    """The declared versions of all that a stage executes with these arguments, by name; None for other scripts."""
+    from datasets.tasks import TASKS
+    from models.networks.decoders import DECODERS
+    from models.networks.encoders import ENCODERS
+    from network.algorithms import ALGORITHMS
+    from network.partition.groups import rule_of
+    from network.partition.rules import PARTITIONERS
+
+    if (stage := Path(script).stem) not in ENGINE:
+        return None
+    versions = {"engine": ENGINE[stage]}
+    if method := ALGORITHMS.get(arguments.get("method", "")):
+        versions |= {f"method {name}": version for name, version in method.versions().items()}
+    said = dict(arguments)
+    if "partition" in said:
+        said["partition"] = rule_of(said["type"], said["partition"])
+    registries: dict[str, Mapping[str, Any]] = {
+        "task": TASKS, "partition": PARTITIONERS, "encoder": ENCODERS, "decoder": DECODERS,
+    }  # fmt: skip
+    for kind, entries in registries.items():
+        if entry := entries.get(said.get(kind, "")):  # networks of timm have none
+            versions[f"{kind} {said[kind]}"] = entry.version
+    return versions
 
 
 @cache
-def code_version(script: str, words: frozenset[str] = frozenset()) -> dict[str, str] | None:
-    """SHA-256 sums of the code that a script runs with these words among its arguments; see `Program.version`.
+def source_hash() -> str:
+    """SHA-256 of the project's Python files as they are when this is first called, comments and all."""
+    digest = hashlib.sha256()
+    files = [*ROOT.glob("*.py"), *(path for folder in _SOURCES for path in (ROOT / folder).rglob("*.py"))]
+    for name, path in sorted((path.relative_to(ROOT).as_posix(), path) for path in files):
+        digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
-    Comments, docstrings and layout do not count, nor do modules that only draw or tabulate; of registries only the
-    entries count that the words lead to. The code is read once, for all words, so that the sums are of the code that
-    was loaded and not of later edits. None if there is no such script in the project's root.
+
+def declared(noted: Mapping[str, Any]) -> dict[str, int] | None:
+    """The `code_version` in an `environment.json`; None in one from before versions were declared."""
+    version = noted.get("code_version")
+    known = isinstance(version, dict) and all(isinstance(number, int) for number in version.values())
+    return version if known else None
+
+
+class Verdict(NamedTuple):
+    """Whether a run that was made earlier counts, and in what its code differs from the present; "" if in nothing."""
+
+    counts: bool
+    difference: str
+
+
+@dataclass(frozen=True)
+class CodePolicy:
+    """Which runs that were made earlier count: those of the same declared versions, unless it is said otherwise.
+
+    With `accept_code` all count, with `refuse_code` only those whose source files were the same, too.
     """
-    path = ROOT / Path(script).name
-    return _program(path).version(words) if path.suffix == ".py" and path.is_file() else None
+
+    accept_code: bool = False
+    refuse_code: bool = False
+
+    @classmethod
+    def of(cls, args: Namespace) -> CodePolicy:
+        """As a script's arguments say; see `utils.args.add_code`."""
+        return cls(getattr(args, "accept_code", False), getattr(args, "refuse_code", False))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments that say the same."""
+        return tuple(word for name, value in asdict(self).items() if value for word in (f"--{name}", "True"))
+
+    def judge(self, noted: Mapping[str, Any], now: Mapping[str, Any]) -> Verdict:
+        """Compares what an `environment.json` says with `code_of` the present code."""
+        was, present = declared(noted), declared(now)
+        if was != present:
+            return Verdict(self.accept_code, _difference(was, present))
+        if noted.get("source_hash") != now.get("source_hash"):
+            return Verdict(not self.refuse_code, "other source files of the same declared versions")
+        return Verdict(True, "")
+
+
+DECLARED = CodePolicy()  # the one that asks for nothing else
+
+
+def _difference(was: dict[str, int] | None, now: dict[str, int] | None) -> str:
+    if was is None or now is None:
+        return "an unknown version of the code, from before versions were declared"
+    parts = sorted(part for part in {*was, *now} if was.get(part) != now.get(part))
+    return ", ".join(f"version {was.get(part, 'none')} of {part} (now {now.get(part, 'none')})" for part in parts)
 
 
 @cache
-def _program(path: Path) -> Program:
-    return Program(path, _ASIDE)
-
-
-def words_of(arguments: Mapping[str, Any]) -> frozenset[str]:
-    """The words among the values of some arguments, each alone or in a list."""
-    values = (each for value in arguments.values() for each in (value if isinstance(value, list) else [value]))
-    return frozenset(value for value in values if isinstance(value, str))
+def warn(line: str) -> None:
+    """Print a warning on stderr, once in a process."""
+    print(f"warning: {line}", file=sys.stderr)
 
 
 def file_digest(path: Path) -> str:
@@ -80,6 +157,11 @@ def unchanged(recorded: Mapping[str, str], start: Path) -> bool:
     return digests((start / name for name in recorded), start) == recorded
 
 
+def code_of(script: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What `environment.json` says of the code that a script executes with these arguments."""
+    return {"code_version": code_version(script, arguments), "source_hash": source_hash()}
+
+
 def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
     """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
 
@@ -87,9 +169,5 @@ def provenance(args: Namespace, data_version: str | None = None, reads: Iterable
     started from, if any, is named beside these.
     """
     weights = getattr(args, "weights", None)
-    return {
-        "code_version": code_version(sys.argv[0], words_of(vars(args))),
-        "data_version": data_version,
-        "inputs": digests(reads, args.result_path),
-        **({"encoder_weights": weights} if weights else {}),
-    }
+    origin = {"data_version": data_version, "inputs": digests(reads, args.result_path)}
+    return code_of(sys.argv[0], vars(args)) | origin | ({"encoder_weights": weights} if weights else {})

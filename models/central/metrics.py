@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.detection.output import ROW, average_precision, detection_rows
-from utils.registry import Registry
 
 if TYPE_CHECKING:
     from datasets.tasks import Task
@@ -202,7 +201,7 @@ def _finish_published_classes(sums: Tensor) -> Tensor:
 
 
 # `miou` and `macro_f1` leave out classes that are predicted but absent, `miou_union` and `published_overlap` do not.
-METRICS: Registry[Metric] = {
+METRICS: dict[str, Metric] = {
     "mae": Metric(("mae",), _absolute, _ratios, errors=("mae",)),
     "rmse": Metric(("rmse",), _squared, lambda sums: _ratios(sums).sqrt(), errors=("rmse",)),
     "abs_rel": Metric(("abs_rel",), _relative, _ratios, errors=("abs_rel",)),

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from utils.errors import UserError
-from utils.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,8 @@ class DecoderEntry:
 
     `suits` says whether it can do a task, and `does` in words which it can. `most_stride` is the largest stride of the
     encoder's maps that the decoder takes, None where it takes the vector (and at most the maps made on the way to it).
-    `options` are the settings of a model that this decoder reads and not every other.
+    `options` are the settings of a model that this decoder reads and not every other. `version` is raised by one where
+    the decoder's numbers change.
     """
 
     build: Callable[[ModelConfig, Task, Encoder], Decoder]
@@ -51,6 +51,7 @@ class DecoderEntry:
     suits: Callable[[Task], bool]
     most_stride: int | None = None
     options: tuple[str, ...] = ()
+    version: int = 1
 
 
 def _taskonomy(config: ModelConfig, task: Task, encoder: Encoder) -> Decoder:
@@ -107,7 +108,7 @@ def _is_boxes(task: Task) -> bool:
     return task.boxes
 
 
-DECODERS: Registry[DecoderEntry] = {
+DECODERS: dict[str, DecoderEntry] = {
     "taskonomy": DecoderEntry(_taskonomy, "maps and classes", _is_map_or_class, options=("use_cbam",)),
     "linear": DecoderEntry(_linear, "classes", _is_class, options=("bottleneck",)),
     "unet": DecoderEntry(_unet, "maps", _is_map, most_stride=32),

@@ -21,7 +21,6 @@ from models.networks.layers import PAPER_STEM, PAPER_WIDTHS, with_group_norms
 from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
 from models.networks.weights import LOCAL, EncoderWeights, absolute, file_in, local_config, timm_filter
 from utils.errors import UserError
-from utils.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -58,7 +57,8 @@ class EncoderEntry:
 
     `has_weights` says whether there are published ones. `decoder` is its own one. Of the Taskonomy decoder, `stem` and
     `widths` are the channels, by default the paper's, and `n_skips` how many of the maps it takes, from the finest on;
-    `pyramid` are the detector's channels, and the convolutions of its towers.
+    `pyramid` are the detector's channels, and the convolutions of its towers. `version` is raised by one where the
+    encoder's numbers change.
     """
 
     build: Callable[[Wanted], Encoder]
@@ -69,6 +69,7 @@ class EncoderEntry:
     widths: tuple[int, ...] = PAPER_WIDTHS
     n_skips: int = 0
     pyramid: tuple[int, int] = (64, 4)
+    version: int = 1
 
 
 def _tiny(wanted: Wanted) -> Encoder:
@@ -208,7 +209,7 @@ def quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-ENCODERS: Registry[EncoderEntry] = {
+ENCODERS: dict[str, EncoderEntry] = {
     "tiny": EncoderEntry(_tiny, 64, stem=(64, 64, 32), widths=(32, 16, 8, 8), n_skips=3, pyramid=(32, 2)),
     "lenet": EncoderEntry(_lenet, 32, decoder="linear"),
     "resnet10": EncoderEntry(_resnet10, 32, decoder="linear"),

@@ -21,9 +21,8 @@ from network.algorithms.fedyogi import FedYogi
 from network.algorithms.local import LocalOnly
 from network.algorithms.moon import MOON
 from network.algorithms.scaffold import Scaffold
-from utils.registry import Registry
 
-ALGORITHMS: Registry[type[FedAvg]] = {
+ALGORITHMS: dict[str, type[FedAvg]] = {
     "fedavg": FedAvg, "fedprox": FedProx, "scaffold": Scaffold, "fedrep": FedRep, "fedamp": FedAMP, "ditto": Ditto,
     "fedavgm": FedAvgM, "fedadam": FedAdam, "fedyogi": FedYogi, "fedadagrad": FedAdagrad, "fednova": FedNova,
     "moon": MOON, "fedper": FedPer, "local": LocalOnly, "centralized": Centralized,

@@ -55,9 +55,10 @@ class FedAvg:
 
     `arguments` declares the method's command-line arguments; each becomes an attribute. `personal` is True where
     clients have personal models although all tensors travel. `title` is the name in figures, where that is not the
-    class's name.
+    class's name. `version` is raised by one, from 1, where the class's numbers change; a subclass does not inherit it.
     """
 
+    version: ClassVar[int] = 1
     arguments: ClassVar[dict[str, Argument]] = {
         "clients_per_round": Argument(None, "clients that take part in a round; default: all", POSITIVE_INT),
         "client_sampling": Argument(
@@ -91,6 +92,12 @@ class FedAvg:
     def label(cls) -> str:
         """The method's name in figures; a subclass does not inherit its parent's."""
         return vars(cls).get("title") or cls.__name__
+
+    @classmethod
+    def versions(cls) -> dict[str, int]:
+        """The versions of the method and of those that it is built on, by the names of the classes."""
+        built_on = [each for each in reversed(cls.mro()) if issubclass(each, FedAvg)]
+        return {each.__name__: vars(each).get("version", 1) for each in built_on}
 
     def __init__(self, args: Namespace) -> None:
         read_arguments(self, args)

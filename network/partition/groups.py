@@ -227,6 +227,11 @@ def read_projection(task: str, table: Table, folder: Path) -> np.ndarray | None:
     return projection if projection.ndim == 2 and len(projection) == len(table) else None
 
 
+def rule_of(split: str, partition: str) -> str:
+    """The rule by which a `--type` is dealt that goes with this `--partition`: an IID split has its own."""
+    return "iid" if split == RANDOM else partition
+
+
 def partition_of(args: Namespace, data: TaskData) -> Partition:
     """The partition of the training images that the arguments of `test_fed.py` ask for; its groups are of all images.
 
@@ -239,8 +244,7 @@ def partition_of(args: Namespace, data: TaskData) -> Partition:
         # Recorded, so that runs with clusters of different features are never compared as equals.
         is_embedding = args.type == EMBEDDING
         args.features = features_of_assignments(args.task, args.assignment_files_path) if is_embedding else None
-        rule = "iid" if args.type == RANDOM else args.partition
-        partition = deal_as_asked(args, within(groups, data.train), rule)
+        partition = deal_as_asked(args, within(groups, data.train), rule_of(args.type, args.partition))
         more = {name: getattr(args, name) for name in ("type", "partition", "task", "n_clusters", "features")}
         origin = {**partition.origin, **more, "table_sha256": data.table.fingerprint}
         return replace(partition, groups=groups.astype(np.int64), origin=origin)

@@ -24,7 +24,6 @@ from network.partition.dirichlet import dirichlet_hsu, dirichlet_per_class, equa
 from network.partition.without_alpha import commonest_object, iid, natural, one_group, shards, split_groups
 from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument
-from utils.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,14 @@ class Rule:
         arguments: its own command-line arguments, by the names of `deal`'s parameters.
         uses_alpha: whether it depends on alpha.
         client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
+        version: raised by one where it deals otherwise than before.
     """
 
     deal: Callable[..., np.ndarray]
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     uses_alpha: bool = True
     client_per_group: bool = False
+    version: int = 1
 
     def __call__(
         self,
@@ -62,7 +63,7 @@ def counts(text: str) -> list[int]:
     return [number(int, least=0)(each) for each in text.split(",")]
 
 
-PARTITIONERS: Registry[Rule] = {
+PARTITIONERS: dict[str, Rule] = {
     "paper": Rule(paper),
     "equal_size": Rule(equal_size),
     "dirichlet_hsu": Rule(dirichlet_hsu),

@@ -55,7 +55,7 @@ def test_sentences_are_wrapped_and_paths_are_not() -> None:
     assert len(lines) == 3 and lines[-1].strip() == path and all(len(line) <= WIDTH for line in lines[:-1])
 
 
-def write(folder: Path, args: dict, summary: dict, engine: str = "a") -> None:
+def write(folder: Path, args: dict, summary: dict, engine: int = 1) -> None:
     folder.mkdir(parents=True)
     for name, content in (("args", args), ("summary", summary), ("environment", {"code_version": {"engine": engine}})):
         (folder / f"{name}.json").write_text(json.dumps(content))
@@ -82,7 +82,7 @@ def write_sweep(folder: Path) -> None:
             args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed}
             uneven = {"emd": 0.5, "gradient_dispersion": 12.0}
             run = folder / f"test_federated/{method}/{task}/{kind}/{alpha}_{seed}"
-            write(run, args, {"last": last, "trivial": values, "heterogeneity": uneven}, "a" if prefix else "b" * 8)
+            write(run, args, {"last": last, "trivial": values, "heterogeneity": uneven}, 1 if prefix else 2)
 
 
 def test_all_that_make_tables_prints(

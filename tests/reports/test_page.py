@@ -86,7 +86,8 @@ def results(tmp_path: Path) -> Path:
         (run / "figures").mkdir(parents=True)
         args = {"task": "normal", "alpha": 0.1, "rand_seed": seed, "data_path": ODD if seed else "data"}
         (run / "args.json").write_text(json.dumps(args))
-        (run / "environment.json").write_text(json.dumps({"code_version": "c" * 64, "packages": {"torch": "2.0"}}))
+        made_with = {"code_version": {"engine": 3, "method FedAvg": 1}, "source_hash": "c" * 64}
+        (run / "environment.json").write_text(json.dumps(made_with | {"packages": {"torch": "2.0"}}))
         Image.new("RGB", (2400, 20 + seed), "blue").save(run / "figures/loss.png")
         if seed < 2:
             (run / "summary.json").write_text("{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,13 +15,15 @@ import torch
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
-from datasets.tasks import get_task
+from datasets.tasks import TASKS, get_task
 from network.algorithms import ALGORITHMS
+from network.partition.rules import PARTITIONERS
 from sweeps import records
 from sweeps.grid import COMPARISON, SCALES, SETTINGS, SWEEP_TYPES, Command, Grid
 from sweeps.records import State, parsed, state_of
 from utils import versions
 from utils.errors import UserError
+from utils.versions import DECLARED, CodePolicy
 
 START = "--data_path {data} --rand_seed 0"
 FED = (
@@ -83,14 +86,10 @@ def test_central_training_without_a_summary_was_cut_off_if_the_checkpoint_is_its
     assert state() is State.NEW  # which an earlier training of the same task and seed has left
 
 
-@pytest.mark.parametrize("what", ["code", "model", "image", "selection", "environment"])
-def test_run_by_other_code_or_on_other_files_is_not_done(
-    run: tuple[Command, Path], own_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+@pytest.mark.parametrize("what", ["model", "image", "selection", "environment"])
+def test_run_on_other_files_is_not_done(run: tuple[Command, Path], own_copy: Path, tmp_path: Path, what: str) -> None:
     command, folder = run
-    if what == "code":
-        monkeypatch.setattr(records, "code_version", lambda script, words: {"engine": "other"})
-    elif what == "model":
+    if what == "model":
         path = tmp_path / "initial_models/init_model_normal.safetensors"
         path.write_bytes(path.read_bytes() + b" ")
     elif what == "image":
@@ -101,41 +100,89 @@ def test_run_by_other_code_or_on_other_files_is_not_done(
         path.write_text("\n".join(path.read_text().splitlines()[:-1]))
     else:
         (folder / "environment.json").write_text("{")  # killed as it was written
-    assert state_of(command) is State.NEW
+    for policy in (DECLARED, ACCEPT):
+        assert state_of(command, policy) is State.NEW
     (folder / "summary.json").unlink()
     assert state_of(command) is State.NEW  # nor is it resumed
 
 
-METHOD = ("def ", "def more(self) -> None: ...\n\n    def ")
-EDITS = (
-    ("network/algorithms/moon.py", *METHOD, State.DONE),  # another method
-    ("network/algorithms/__init__.py", '"fedavg": FedAvg,', '"fedavg": FedAvg, "mine": FedAvg,', State.DONE),
-    ("datasets/tasks.py", '"reshading", 1', '"reshading", 2', State.DONE),  # another task
-    ("network/algorithms/fedprox.py", *METHOD, State.NEW),
-    ("datasets/tasks.py", '"normal", 3', '"normal", 4', State.NEW),
-    ("network/simulation.py", "class Simulation:", "class Simulation:\n    size = 1", State.NEW),
-)
+# Code that has changed
+
+ACCEPT, REFUSE = CodePolicy(accept_code=True), CodePolicy(refuse_code=True)
 
 
-def test_run_stays_done_until_code_changes_that_it_executed(
-    run: tuple[Command, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def states(run: tuple[Command, Path]) -> list[State]:
+    """By default, with `--accept_code` and with `--refuse_code`."""
+    return [state_of(run[0], policy) for policy in (DECLARED, ACCEPT, REFUSE)]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[str]]:
+    """The warnings since the last call."""
+
+    def read() -> list[str]:
+        versions.warn.cache_clear()
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+
+    versions.warn.cache_clear()
+    return read
+
+
+def test_run_is_done_whatever_becomes_of_the_sources_that_changes_no_version(
+    run: tuple[Command, Path], monkeypatch: pytest.MonkeyPatch, said: Callable
 ) -> None:
-    copy = tmp_path / "project"
-    for name in ("datasets", "models", "network", "utils"):
-        shutil.copytree(versions.ROOT / name, copy / name)
-    for path in versions.ROOT.glob("*.py"):
-        shutil.copy(path, copy)
-    monkeypatch.setattr(versions, "ROOT", copy)
-    for file, old, new, state in EDITS:
-        text = (copy / file).read_text()
-        assert old in text
-        (copy / file).write_text(text.replace(old, new, 1))
-        for remembered in (versions.code_version, versions._program):
-            remembered.cache_clear()
-        assert (file, state_of(run[0])) == (file, state)
-        (copy / file).write_text(text)
-    for remembered in (versions.code_version, versions._program):
-        remembered.cache_clear()
+    assert states(run) == [State.DONE] * 3 and said() == []
+    monkeypatch.setattr(ALGORITHMS["moon"], "version", 2, raising=False)  # another method
+    monkeypatch.setitem(TASKS, "reshading", replace(TASKS["reshading"], version=2))
+    assert states(run) == [State.DONE] * 3 and said() == []
+    monkeypatch.setattr(versions, "source_hash", lambda: "other")
+    assert state_of(run[0]) is State.DONE
+    [line] = said()
+    assert "other source files of the same declared versions count; --refuse_code True makes them again" in line
+    assert states(run) == [State.DONE, State.DONE, State.NEW]
+
+
+@pytest.mark.parametrize("part", ["engine", "method", "parent", "task", "partition"])
+def test_run_is_not_done_once_a_version_is_raised_unless_it_is_accepted(
+    run: tuple[Command, Path], monkeypatch: pytest.MonkeyPatch, said: Callable, part: str
+) -> None:
+    if part == "engine":
+        monkeypatch.setitem(versions.ENGINE, "test_fed", 8)
+    elif part in ("method", "parent"):
+        monkeypatch.setattr(ALGORITHMS["fedprox" if part == "method" else "fedavg"], "version", 8, raising=False)
+    elif part == "task":
+        monkeypatch.setitem(TASKS, "normal", replace(TASKS["normal"], version=8))
+    else:
+        monkeypatch.setitem(PARTITIONERS, "paper", replace(PARTITIONERS["paper"], version=8))
+    assert state_of(run[0]) is State.NEW
+    [line] = said()
+    assert "(now 8) are made again; --accept_code True keeps them" in line
+    assert states(run) == [State.NEW, State.DONE, State.NEW]
+    (run[1] / "summary.json").unlink()
+    assert states(run) == [State.NEW, State.CUT_OFF, State.NEW]
+
+
+@pytest.mark.parametrize("noted", [{"engine": "9f" * 32}, "9f" * 32])
+def test_run_from_before_versions_were_declared_is_of_an_unknown_one(
+    run: tuple[Command, Path], said: Callable, noted: object
+) -> None:
+    path = run[1] / "environment.json"
+    before = json.loads(path.read_text())
+    del before["source_hash"]
+    path.write_text(json.dumps(before | {"code_version": noted}))
+    assert state_of(run[0]) is State.NEW
+    [line] = said()
+    assert "an unknown version of the code" in line and line.endswith("; --accept_code True keeps them")
+    assert states(run) == [State.NEW, State.DONE, State.NEW]
+
+
+def test_of_several_runs_that_of_the_present_code_counts_without_a_word(
+    run: tuple[Command, Path], said: Callable
+) -> None:
+    older = Path(shutil.copytree(run[1], run[1].with_name("alpha1_seed0_0")))
+    path = older / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"code_version": "9f"}))
+    assert states(run) == [State.DONE] * 3 and said() == []
 
 
 def test_copy_of_the_data_is_the_same_data(run: tuple[Command, Path], own_copy: Path) -> None:

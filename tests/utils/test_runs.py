@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import Namespace
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from safetensors.torch import save_file
 
 from utils.errors import UserError
 from utils.runs import Run, data_path_or_default, load_checkpoint, remember_data_path, save_checkpoint
+from utils.versions import warn
 
 PARTS = ("test_federated", "fedavg", "alpha0.1_seed4")
 
@@ -129,6 +132,69 @@ def test_nothing_to_resume_is_an_error(tmp_path: Path) -> None:
     Run.create(arguments(tmp_path), *PARTS)
     with pytest.raises(UserError, match="no checkpoint to resume from; start without --resume_training True"):
         Run.start(arguments(tmp_path, resume_training=True), *PARTS)
+
+
+# Code that has changed
+
+NOW = {"code_version": {"engine": 2}, "source_hash": "now", "data_version": "d"}
+SOURCES = NOW | {"source_hash": "then"}  # the same versions
+VERSIONS = NOW | {"code_version": {"engine": 1}}
+HASHES = NOW | {"code_version": {"engine": "9f" * 32}}  # as it was noted before versions were declared
+
+
+def interrupted(result_path: Path, origin: dict) -> Run:
+    run = Run.create(arguments(result_path), *PARTS, origin=origin)
+    save_checkpoint(run.checkpoint, {}, {})
+    return run
+
+
+@pytest.mark.parametrize("begin", [Run.start, Run.take_up])
+@pytest.mark.parametrize(
+    "origin, said, taken, words",
+    [
+        (SOURCES, {}, True, "other source files of the same declared versions; going on with it"),
+        (SOURCES, {"refuse_code": True}, False, "other source files of the same declared versions; start without"),
+        (VERSIONS, {}, False, r"version 1 of engine \(now 2\); start without .* by --accept_code True"),
+        (VERSIONS, {"accept_code": True}, True, r"version 1 of engine \(now 2\); going on with it"),
+        (HASHES, {}, False, "an unknown version of the code, .*; start without .* by --accept_code True"),
+        (HASHES, {"accept_code": True}, True, "an unknown version of the code, .*; going on with it"),
+    ],
+)
+def test_declared_versions_say_what_is_resumed(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    begin: Callable,
+    origin: dict,
+    said: dict,
+    taken: bool,
+    words: str,
+) -> None:
+    warn.cache_clear()
+    run = interrupted(tmp_path, origin)
+    again = arguments(tmp_path, resume_training=True, **said)
+    if taken:
+        assert begin(again, *PARTS, origin=NOW).path == run.path
+        assert re.fullmatch(f"warning: {run.path} was started with {words}\n", capsys.readouterr().err)
+    else:
+        with pytest.raises(UserError, match=f"^{run.path} was started with {words}"):
+            begin(again, *PARTS, origin=NOW)
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+
+
+def test_resuming_takes_the_newest_run_of_the_present_versions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, newer = interrupted(tmp_path, NOW), interrupted(tmp_path, VERSIONS)
+    for time, each in enumerate((run, newer)):
+        os.utime(each.path, (time, time))
+    assert Run.start(arguments(tmp_path, resume_training=True), *PARTS, origin=NOW).path == run.path
+    assert capsys.readouterr().err == ""
+
+
+def test_accepted_code_does_not_excuse_other_data(tmp_path: Path) -> None:
+    interrupted(tmp_path, NOW | {"data_version": "e"})
+    with pytest.raises(UserError, match="another data version; start without"):
+        Run.start(arguments(tmp_path, resume_training=True, accept_code=True), *PARTS, origin=NOW)
 
 
 # Checkpoints
