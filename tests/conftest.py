@@ -36,10 +36,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", type=int, default=3, metavar="N", help="kills of each script that must resume")
 
 
+def _as_in_a_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @pytest.fixture(autouse=True)
 def signals_and_arguments() -> Iterator[None]:
-    """The handlers of signals and the arguments are put back: scripts that run in this process leave theirs behind."""
+    """Signals are handled as in a terminal, and they and the arguments put back: scripts leave theirs behind.
+
+    In the background of a script Ctrl-C is ignored, and so it would be in tests that are started there.
+    """
     handlers, arguments = {number: signal.getsignal(number) for number in interrupt.SIGNALS}, sys.argv
+    _as_in_a_terminal()
     yield
     sys.argv = arguments
     for number, handler in handlers.items():
@@ -140,7 +149,7 @@ def _run_forked(
     os.chdir(folder)
     os.environ |= {"OMP_NUM_THREADS": "1"} | environment
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
+    _as_in_a_terminal()
     output = f"output{environment.get('RANK', '0').lstrip('0')}.txt"
     for name in (output, errors):
         Path(name).write_bytes(b"")

@@ -110,3 +110,13 @@ def test_one_line_whatever_happens_while_it_is_made(
     with pytest.raises(SystemExit) as caught:
         run_script(main)
     assert (caught.value.code, capsys.readouterr().err) == (130, f"{line}\n")
+
+
+def test_these_tests_do_not_ask_where_they_are_started() -> None:
+    def ignore() -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__, "-k", "whatever_happens_while"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=ignore)
+    assert done.returncode == 0, done.stdout
