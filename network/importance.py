@@ -8,6 +8,8 @@ batch is sum_i w_i l_i / sum_i w_i (equation 4). What that does, where S_k are t
   Reweighting changes the clients' objectives: they become alike, so that clients drift apart less in later steps.
 - It can only bring a client to p restricted to S_k. Where clients lack classes, the round as a whole follows
   pi(y) = sum_k n_k/n p(y)/p(S_k), over the clients with y in S_k, rather than p: `shift` is their L1 distance.
+- A client that has nothing of the target has no loss, and sends its model back as it got it. The round follows the
+  other clients, whose n_k are then shares of their own sum, by a shorter step.
 - Equation 4 approaches p only for large batches. With q_k = (0.9, 0.1) and p = (0.5, 0.5), the rare class has 0.17,
   0.27, 0.36, 0.43 and 0.48 of the weight in batches of 2, 4, 8, 16 and 64 images.
 
@@ -18,6 +20,7 @@ under other splits it is an approximation.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +69,8 @@ class Reweighting:
         `coverage` is p(S_k), the target's share of the classes that a client has; `kish` is Kish's effective sample
         size (sum w)^2 / sum w^2 of a client's images, as a share of their number. Of both, there are the mean over
         clients and, as `coverage_least` and `kish_least`, the smallest value. `largest_weight` is the largest w, and
-        `shift` the L1 distance between pi and p, in [0, 2].
+        `shift` the L1 distance between pi and p, in [0, 2]. `untargeted_clients` counts those that have nothing of
+        the target, and 2 is the shift where that is all of them.
         """
         n_clients = len(self.sizes)
         coverage = np.bincount(self.client, self.p[self.kind], n_clients)
@@ -74,14 +78,16 @@ class Reweighting:
         square = np.bincount(self.client, self.count * self.weight**2, n_clients)
         kish = np.divide(mass**2, self.sizes * square, out=np.zeros(n_clients), where=square > 0)
         portion = self.count * self.weight / np.maximum(mass, np.finfo(float).tiny)[self.client]
-        pi = np.bincount(self.kind, portion * self.sizes[self.client] / self.sizes.sum(), len(self.p))
+        followed = self.sizes[mass > 0].sum()
+        pi = np.bincount(self.kind, portion * self.sizes[self.client] / max(followed, 1), len(self.p))
         return {
             "coverage": float(coverage.mean()),
             "coverage_least": float(coverage.min()),
             "kish": float(kish.mean()),
             "kish_least": float(kish.min()),
             "largest_weight": float(self.weight.max()),
-            "shift": float(np.abs(pi - self.p).sum()),
+            "shift": float(np.abs(pi - self.p).sum()) if followed else 2.0,
+            "untargeted_clients": int((mass == 0).sum()),
         }
 
 
@@ -134,6 +140,17 @@ def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndar
         folder = assignment_folder or Path()
         return read_assignments(data.task.name, data.table, folder, for_test=data.shortened)
     return data.labels.cpu().numpy()
+
+
+def without_effect(args: Namespace) -> str:
+    """A line that names the arguments which, without `--importance_reweighting`, no training heeds; empty for none."""
+    given = ("importance_target", POPULATION), ("importance_bound", None)
+    idle = [f"--{name} {getattr(args, name)}" for name, default in given if getattr(args, name) != default]
+    if not idle or args.importance_reweighting != NONE:
+        return ""
+    return (
+        f"{' and '.join(idle)}: of the reported measures alone; nothing is reweighted without --importance_reweighting"
+    )
 
 
 def _dealt(clients: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -16,12 +16,13 @@ from models.central.training import early_file
 from models.embedding.features import shrunk
 from models.networks.task_model import load_model
 from network.aggregation import sum_type
-from network.importance import NONE, kinds_of, reweighting
+from network.importance import NONE, kinds_of, reweighting, without_effect
 from network.partition.dealing import Partition
 from network.partition.explained import share_between, target_share
 from network.partition.groups import described_by, read_projection
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
+from utils import progress
 
 _CHUNK = 64
 
@@ -117,6 +118,8 @@ def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: 
     if data.task.boxes:
         values |= unevenness(data.table, client_of, n_clients)
     values |= _of_reweighting(partition, groups, data, args)
+    if accelerator.is_main_process and (line := without_effect(args)):
+        progress.say(line)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():
         model = load_model(early, args.task, "train_centralized_task_model.py")

@@ -28,6 +28,7 @@ _WORDING = {
     "kish": ("effective share of a client's images, reweighted", "0 to 1"),
     "largest_weight": ("largest weight of an image, reweighted", "1 where nothing is reweighted"),
     "shift": ("L1 distance of reweighted rounds from the target", "0 to 2"),
+    "untargeted_clients": ("clients with nothing of the target, who learn nothing", "0 to {clients}"),
     "gradient_dispersion": ("gradient dispersion V at the early central model", "0 for equal clients"),
 }
 

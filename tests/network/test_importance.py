@@ -22,7 +22,7 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import StepView
 from network.federated_data import FederatedData
-from network.importance import CLASS, CLUSTER, kinds_of, reweighting
+from network.importance import CLASS, CLUSTER, kinds_of, reweighting, without_effect
 from network.partition.groups import save_assignments
 from network.settings import SimulationSettings
 from network.simulation import Simulation
@@ -143,6 +143,27 @@ def test_the_target_is_of_what_it_says() -> None:
         reweighting(kinds, [np.arange(7, 8)], held_out, "population")
     with pytest.raises(UserError, match="no held-out image has a class"):
         reweighting(kinds, clients, held_out[3:], "held_out")
+
+
+def test_clients_with_nothing_of_the_target_are_counted_and_leave_the_rest_to_the_others() -> None:
+    # Targets (0.3, 0.7, 0): the first client has all of the second class, the next both, and the last nothing.
+    kinds = np.array([1] * 4 + [0] * 2 + [1] * 1 + [2] * 2 + [0] * 3 + [1] * 7)
+    clients, held_out = [np.arange(4), np.arange(4, 7), np.arange(7, 9)], np.arange(9, 19)
+    measures = reweighting(kinds, clients, held_out, "held_out").measures()
+    # pi = 4/7 (0, 1) + 3/7 (0.3, 0.7): it lacks 0.3 * 4/7 of the first class, which the second has.
+    assert measures["shift"] == pytest.approx(2 * 0.3 * 4 / 7) and measures["untargeted_clients"] == 1
+    nobody = reweighting(kinds, [np.arange(7, 9)], held_out, "held_out").measures()
+    assert (nobody["shift"], nobody["untargeted_clients"], nobody["coverage"]) == (2, 1, 0)
+
+
+def test_a_target_or_bound_that_nothing_heeds_is_said() -> None:
+    args = Namespace(importance_reweighting="none", importance_target="held_out", importance_bound=4.0)
+    line = "--importance_target held_out and --importance_bound 4.0: of the reported measures alone; nothing is "
+    assert without_effect(args).startswith(line)
+    args.importance_reweighting = "class"
+    assert without_effect(args) == ""
+    args = Namespace(importance_reweighting="none", importance_target="population", importance_bound=None)
+    assert without_effect(args) == ""
 
 
 def test_batches_of_nothing_that_the_target_has_teach_nothing(tmp_path: Path) -> None:
