@@ -7,7 +7,6 @@ table, and `<domain>.json` says from which files it was made; it is made again w
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from datasets.stored import file_of, forget_members, read_photograph, read_value
 from datasets.table import Table
 from datasets.tasks import VOID, ClassSet, Encoding
 from utils.errors import UserError
-from utils.files import locked, write_atomically, write_json
+from utils.files import json_in, locked, write_atomically, write_json
 from utils.filling import fill
 from utils.versions import file_digest
 
@@ -295,7 +294,7 @@ def _status(path: Path) -> tuple[int, int] | None:
 
 def _read_manifest(path: Path) -> dict:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json_in(path)
     except (OSError, ValueError):
         return {}
     return manifest if isinstance(manifest, dict) else {}

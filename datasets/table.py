@@ -21,7 +21,7 @@ import numpy as np
 
 from datasets.tasks import BOXES, CLASS, RGB, VOID, ClassSet, Task, get_task
 from utils.errors import UserError
-from utils.files import locked, write_atomically, write_json
+from utils.files import json_in, locked, write_atomically, write_json
 from utils.runs import data_path_or_default
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def _read_about(data_path: Path) -> About:
     if not path.is_file():
         raise UserError(f"{path} is missing: the selection is of an earlier version; run {STAGE} again")
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json_in(path)
         version, made_by = content.pop("version"), str(content["made_by"])
         if version != VERSION:
             raise UserError(f"{path} is of version {version}, and this is {VERSION}; run again: {made_by}")

@@ -32,6 +32,7 @@ from utils.runs import Run, is_due, load_checkpoint, load_newest, previous, save
 from utils.streams import generator
 
 STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
+_DIVERGED = 1e6  # times the loss before the first round: a model that has diverged, though its loss is still a number
 TRAFFIC = ("bytes_up", "bytes_down")  # per client, in the round's row
 
 
@@ -249,18 +250,26 @@ class Simulation:
     def _evaluate(self, round: int) -> dict[str, float]:
         """The columns of the server's and the personal models, where there are any; UserError if one has diverged."""
         row: dict[str, float] = {}
-        losses = []
+        judged = []
         if self.has_global:
             copy_into(self._working, self.server)
             row |= self.evaluation.of_server(self.model)
-            losses += [row["train_loss_mean"], row["test_loss"]]
+            judged += ["train_loss_mean", "test_loss"]
         if self.has_personal:
             row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
-            losses += [row["personal_train_loss_mean"]]
-        # A client with nothing to count has no loss; a model that diverged has a finite loss on no client.
-        if not np.isfinite(losses).all():
-            raise UserError(f"the loss is not finite after round {round}; lower --init_lr")
+            judged += ["personal_train_loss_mean"]
+        self._check_sound(round, {name: row[name] for name in judged})
         return row
+
+    def _check_sound(self, round: int, losses: Mapping[str, float]) -> None:
+        """UserError if models have diverged by these losses, or are unfit before the first round."""
+        # A client with nothing to count has no loss; a model that diverged has a finite loss on no client.
+        if not np.isfinite(list(losses.values())).all():
+            remedy = "lower --init_lr" if round else "it has learnt nothing yet: look at the initial model and the data"
+            raise UserError(f"the loss is not finite after round {round}; {remedy}")
+        for name, value in losses.items() if round else ():
+            if value > _DIVERGED * max(before := self.rows[0][name], 1.0):
+                raise UserError(f"the loss is {value:.1e} after round {round} and was {before:.3g}; lower --init_lr")
 
     def _save(self) -> None:
         """Write the clients' states, then the checkpoint that refers to them, and only then remove old ones."""

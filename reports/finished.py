@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.errors import UserError
+from utils.files import json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 
@@ -113,7 +114,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = json_in(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} is not an object")
     return content

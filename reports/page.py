@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from PIL import Image
 from reports.finished import check_versions
 from reports.verdicts import WORDS, sentences
 from utils.errors import UserError
+from utils.files import json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 
@@ -278,7 +278,7 @@ def _runs(result_path: Path) -> Iterator[_Run]:
 def _json(path: Path) -> dict[str, Any]:
     """A run's file; empty if it is missing, as after a run was killed at its start."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        content = json_in(path) if path.is_file() else {}
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); remove the run or run it again") from error
     return content if isinstance(content, dict) else {}

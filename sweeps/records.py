@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
+from utils.files import json_in
 from utils.runs import ASIDE, Run, checkpoints
 from utils.versions import DECLARED, CodePolicy, code_of, unchanged, warn
 
@@ -127,7 +127,7 @@ def _data_version(data_path: Path, task: str, depth_target: str, quirks: bool, i
 def _read(path: Path) -> dict[str, Any]:
     """A run's JSON file; empty where it is missing or broken, as after a kill."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_in(path)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

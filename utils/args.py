@@ -168,7 +168,7 @@ def number(kind: type, *, above: float = -math.inf, least: float = -math.inf, mo
     return parse
 
 
-POSITIVE_INT = number(int, least=1)
+POSITIVE_INT = number(int, least=1, most=sys.maxsize)  # what can be counted to
 POSITIVE = number(float, above=0)
 
 

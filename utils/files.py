@@ -150,10 +150,18 @@ def write_json(path: Path, content: Any) -> None:
         temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
+def json_in(path: Path) -> Any:
+    """The JSON in `path`; OSError where it cannot be read, ValueError where it is none, or of endless brackets."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("brackets are nested too deeply") from None
+
+
 def read_json(path: Path, made_by: str) -> Any:
     """The JSON in `path`; a `UserError` names the stage `made_by` where it is missing or broken."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json_in(path)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing; run {made_by} first") from error
     except (OSError, ValueError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from utils import progress
-from utils.files import new_array, write_atomically, write_json
+from utils.files import json_in, new_array, write_atomically, write_json
 
 _BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of the progress
 
@@ -80,7 +79,7 @@ def _note(array: np.memmap, note: Path, about: dict[str, Any], done: list[Any]) 
 def _begun(part: Path, note: Path, about: dict[str, Any]) -> tuple[np.memmap | None, list[Any]]:
     """The array and the results of the blocks that are done; None for the array where nothing can be taken over."""
     try:
-        noted = json.loads(note.read_text(encoding="utf-8"))
+        noted = json_in(note)
         array = np.load(part, mmap_mode="r+", allow_pickle=False)
         done = noted.pop("done")
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError):

@@ -42,6 +42,7 @@ from datasets.tasks import TASKS, Encoding, Task
 from utils import plots, progress
 from utils.args import Parser
 from utils.errors import UserError, run_script
+from utils.files import json_in
 
 VERSION = 2  # of the files: to be raised with every change of what the same arguments render
 BUILDINGS = (
@@ -130,7 +131,7 @@ def _is_there(data_path: Path, arguments: dict[str, int]) -> bool:
     if not data_path.exists() or (data_path.is_dir() and not any(data_path.iterdir())):
         return False
     try:
-        there = json.loads((data_path / MANIFEST).read_text(encoding="utf-8"))
+        there = json_in(data_path / MANIFEST)
         differing = [f"{name}={there[name]}, not {value}" for name, value in arguments.items() if there[name] != value]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(

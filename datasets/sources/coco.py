@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,6 +25,7 @@ from datasets.table import BOXES, PARTS, Found
 from datasets.tasks import CLASS, MASK, RGB, ClassSet
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.files import json_in
 
 
 class Coco(Source):
@@ -145,7 +145,7 @@ class Coco(Source):
         """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
         found: dict[Any, Photograph] = {}
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = json_in(path)
             for each in content["categories"]:
                 number, called = int(each["id"]), str(each["name"])
                 if names.setdefault(number, called) != called:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from datasets.tasks import CLASS, RGB, ClassSet
 from utils.args import POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.files import json_in
 
 _LOCATION = ["user_id", "lat", "lon"]
 _YEARS_PARTS = (("train", "train"), ("val", "test"))  # of the competition's files, and what they are here
@@ -143,6 +143,6 @@ def balanced(names: pd.Series, train: pd.Series, n: int, seed: int) -> np.ndarra
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json_in(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({error}); it is one of iNaturalist's metadata files") from error

@@ -169,4 +169,6 @@ def load_model(path: Path, task: str, made_by: str) -> TaskModel:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise UserError(f"{path}: the weights do not fit the network; run {made_by} again") from error
+    if bad := [name for name, tensor in model.state_dict().items() if not tensor.isfinite().all()]:
+        raise UserError(f"{path}: weights that are not finite, of {bad[0]}; run {made_by} again")
     return model

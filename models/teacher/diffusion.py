@@ -39,6 +39,8 @@ class Diffusion:
         halved = torch.float16 if device.type == "cuda" else torch.float32
         self.device, self._dtype = device, {"fp32": torch.float32, "bf16": torch.bfloat16}.get(precision, halved)
         self._parts = _load(name).to(device, self._dtype)
+        if reason := _unfit(self._parts):
+            raise UserError(f"--diffusion_model {name}: {reason}; give a complete Stable Diffusion 1.x or 2.x")
         for part in (self._parts.vae, self._parts.unet, self._parts.text_encoder):
             part.requires_grad_(False).eval()
         blocks = self._parts.unet.up_blocks
@@ -91,6 +93,16 @@ class Diffusion:
         maps = [self._kept[layer].float() for layer in self._layers]
         self._kept.clear()
         return maps
+
+
+def _unfit(parts: Any) -> str:
+    """Why such a pipeline, which could be loaded, cannot be used; empty if it can."""
+    if parts.unet.config.addition_embed_type is not None:
+        return "its denoiser needs more than a text, as Stable Diffusion XL's does"
+    # Of a folder without a tokenizer an empty one is made, which knows no length.
+    if parts.tokenizer.model_max_length > parts.text_encoder.config.max_position_embeddings:
+        return "it has no tokenizer of its text encoder"
+    return ""
 
 
 def _load(name: str) -> Any:

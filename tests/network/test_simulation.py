@@ -608,6 +608,20 @@ def test_a_round_without_any_finite_loss_ends_the_run(tmp_path: Path) -> None:
         quadratic(method("fedavg"), tmp_path / "run", settings, on_nan="skip_client").train()
 
 
+@pytest.mark.parametrize("on_nan", ["stop", "skip_client"])
+def test_a_loss_that_is_huge_but_a_number_ends_the_run(tmp_path: Path, on_nan: str) -> None:
+    settings = replace(SETTINGS, n_rounds=2, init_lr=1e10, sgd_per_epoch=1)
+    with pytest.raises(UserError, match=r"the loss is \d.\de\+\d+ after round 1 and was \d.*; lower --init_lr"):
+        quadratic(method("fedavg"), tmp_path / "run", settings, on_nan=on_nan).train()
+
+
+def test_data_that_give_no_loss_are_not_put_down_to_the_rate(tmp_path: Path) -> None:
+    run = quadratic(method("fedavg"), tmp_path / "run")
+    run.server = {name: torch.full_like(tensor, torch.inf) for name, tensor in run.server.items()}
+    with pytest.raises(UserError, match="not finite after round 0; it has learnt nothing yet: look at the initial"):
+        run.train()
+
+
 # Costs
 
 

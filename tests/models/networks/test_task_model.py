@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from datasets.tasks import ClassSet
 from models.networks.task_model import ModelConfig, TaskModel, init_file, load_model, save_model
@@ -78,6 +78,17 @@ def test_missing_file_names_the_stage(tmp_path: Path) -> None:
 def test_model_of_another_task_is_refused(saved: Path) -> None:
     with pytest.raises(UserError, match="holds a model for normal, not for --task reshading"):
         load_model(saved, "reshading", STAGE)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_name_the_stage(saved: Path, value: float) -> None:
+    with safe_open(saved, framework="pt") as file:
+        said = file.metadata()
+    tensors = load_file(saved)
+    tensors["decoder.head.0.weight"].flatten()[3] = value
+    save_file(tensors, saved, metadata=said)
+    with pytest.raises(UserError, match=f"not finite, of decoder.head.0.weight; run {STAGE} again"):
+        load_model(saved, "normal", STAGE)
 
 
 @pytest.mark.parametrize("length", [0, 4, 50, 2000, -1])

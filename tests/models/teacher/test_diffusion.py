@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,22 @@ def test_a_hub_that_cannot_be_reached_says_no_line_of_its_own(
     with pytest.raises(UserError, match=r"none of this name that can be downloaded \(no connection\)"):
         Diffusion("someone/some-model", (2,), CPU)
     assert not caplog.records
+
+
+def test_what_is_no_plain_stable_diffusion_is_said_before_it_is_asked(tiny_diffusion: Path, tmp_path: Path) -> None:
+    from diffusers import UNet2DConditionModel
+
+    folder = shutil.copytree(tiny_diffusion, tmp_path / "cut")
+    shutil.rmtree(folder / "tokenizer")
+    with pytest.raises(UserError, match="it has no tokenizer of its text encoder; give a complete Stable Diffusion 1"):
+        Diffusion(str(folder), (2,), CPU)
+    # As XL's folders, whose denoiser takes sizes and a second encoder's text, and whose other parts fit.
+    folder = shutil.copytree(tiny_diffusion, tmp_path / "larger")
+    said = {name: value for name, value in UNet2DConditionModel.load_config(folder / "unet").items() if name[0] != "_"}
+    said |= {"addition_embed_type": "text_time", "addition_time_embed_dim": 8}
+    UNet2DConditionModel(**said | {"projection_class_embeddings_input_dim": 64}).save_pretrained(folder / "unet")
+    with pytest.raises(UserError, match="needs more than a text, as Stable Diffusion XL's does; give a complete"):
+        Diffusion(str(folder), (2,), CPU)
 
 
 def test_without_the_packages_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
