@@ -29,17 +29,17 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Find the basis, compute every image's vectors, and draw them."""
     args = parse_args()
-    from accelerate import Accelerator
 
     from datasets.table import read_table
     from models.teacher.guidance import ABOUT, Photographs, make_guidance
     from models.teacher.report import report_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
     from network.simulation import shared_run
+    from utils.processes import processes
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests, provenance
 
-    accelerator = Accelerator(cpu=not args.use_accelerator)
+    accelerator = processes(args.use_accelerator)
     args.data_path = data_path_or_default(args.data_path, args.result_path)
     table, settings = read_table(args.data_path), TeacherSettings.of(args)
     teacher = build_teacher(settings, table, accelerator.device, args.batch_size, args.encoder_weights)

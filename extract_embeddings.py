@@ -55,7 +55,6 @@ def main() -> None:
     args = parse_args()
     import numpy as np
     import torch
-    from accelerate import Accelerator
 
     from datasets.task_data import TaskData
     from models.central.report import draw_clusters, measure_trivial, report_held_out, report_n_clusters
@@ -67,10 +66,11 @@ def main() -> None:
     from network.partition.explained import report_explained, target_explained
     from network.partition.groups import save_assignments
     from utils.files import write_array
+    from utils.processes import processes
     from utils.runs import Run
     from utils.versions import digests, provenance
 
-    accelerator = Accelerator(cpu=not args.use_accelerator)
+    accelerator = processes(args.use_accelerator)
     model, path = model_for(args)
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)

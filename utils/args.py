@@ -230,7 +230,9 @@ def add_seed(parser: Parser) -> None:
 def add_compute(parser: Parser) -> None:
     """`--use_accelerator`, `--precision` and `--test_mode`."""
     group = parser.group("running")
-    group.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
+    text = "compute on the GPU that accelerate finds; False keeps to the CPU. "
+    text += "Several processes, on GPUs or CPUs: accelerate launch --multi_gpu --num_processes N"
+    group.add_flag("--use_accelerator", True, text)
     text = "numbers to compute with; bf16 needs a device that has it, auto takes it on such GPUs"
     group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
     group.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")

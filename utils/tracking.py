@@ -12,6 +12,7 @@ from accelerate import Accelerator
 
 from utils.errors import UserError
 from utils.files import read_json, write_json
+from utils.processes import processes
 
 # What a tracker calls all that it gets from here: a folder in the run directory, a project.
 _NAMES = {"tensorboard": "tensorboard", "wandb": "task-perspective-het"}
@@ -24,7 +25,7 @@ def accelerator_of(args: Namespace) -> Accelerator:
     """
     if args.track and find_spec(args.track) is None:
         raise UserError(f"--track {args.track} needs a package: pip install {args.track}, or omit --track")
-    return Accelerator(cpu=not args.use_accelerator, log_with=args.track, project_dir=args.result_path)
+    return processes(args.use_accelerator, log_with=args.track, project_dir=args.result_path)
 
 
 def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:

@@ -79,7 +79,11 @@ class StagedEncoder(Encoder):
         self.vector = vector or _mean_of_map()
 
     def serve_maps(self, most_stride: int) -> None:
-        """As for `Encoder`; a last stage whose stride is too large is dilated instead (DeepLab, arXiv 1706.05587)."""
+        """As for `Encoder`; a last stage whose stride is too large is dilated instead (DeepLab, arXiv 1706.05587).
+
+        Its first convolution, which had the stride, keeps its filter as it is: so each filter sees what it was trained
+        on, as in torchvision's and timm's dilated networks. smp's own encoders dilate that one as well.
+        """
         self.vector, self.out_features = _mean_of_map(), self.map_channels[-1]
         if 2 ** len(self.map_channels) > most_stride:
             for layer in list(self.backbone.children())[-1].modules():

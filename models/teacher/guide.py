@@ -31,16 +31,16 @@ class Guide:
         folder: where `extract_diffusion_features.py` wrote them.
         data: the task's images, which must be those that the teacher has seen (UserError otherwise).
         clients: each client's images.
-        shuffled: as a control, give each of the clients' images the vectors and the right choice of another.
+        shuffle: as a control, give each of the clients' images the vectors and the right choice of another, in an order
+            drawn by this seed; None for their own.
     """
 
-    def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffled: bool) -> None:
+    def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffle: int | None) -> None:
         self.kept, self.data = read_guidance(folder, data.table, data.shortened), data
         self._dealt = np.sort(np.concatenate(list(clients)))
         self._source = np.arange(len(data.table))
-        if shuffled:
-            rng = generator("shuffle", self.kept.settings.rand_seed)
-            self._source[self._dealt] = rng.permutation(self._dealt)
+        if shuffle is not None:
+            self._source[self._dealt] = generator("shuffle", shuffle).permutation(self._dealt)
         self._source_on_device = torch.from_numpy(self._source).to(data.device)
         self._vectors = _on_device(self.kept.features, data.device)
         # Cached, because a step must not wait until they are copied to the device.

@@ -77,6 +77,7 @@ class FedDifRC(FedAvg):
         if self.condition == "round" and self.contrast != "texts":
             raise UserError("--condition round needs texts, which it puts to the teacher; give --contrast texts")
         self._condition: Condition | None = None
+        self._shuffle = getattr(args, "rand_seed", 0) if self.guidance == "shuffled" else None
 
     def reads(self) -> list[Path]:
         """The file that says how the teacher's vectors were made."""
@@ -91,7 +92,7 @@ class FedDifRC(FedAvg):
             return
         from models.teacher.guide import Condition, Guide
 
-        self._guide = Guide(self.guidance_path, data, clients, self.guidance == "shuffled")
+        self._guide = Guide(self.guidance_path, data, clients, self._shuffle)
         if self.tdcl_weight:
             self._guide.contrast(self.contrast, groups)
             self._condition = Condition(self._guide) if self.condition == "round" else None

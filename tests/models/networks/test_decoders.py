@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import segmentation_models_pytorch as smp
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models import get_model
 
 from datasets.tasks import TASKS, ClassSet
 from models.networks.decoders import DECODERS
@@ -80,6 +82,27 @@ def test_segmentation_networks_of_fedcv(
     )
     assert round(counter.get_total_flops() / 2e9, 1) == macs
     assert output.shape == (1, 21, 512, 512) and embedding[0].numel() == model.embedding_size
+
+
+def test_deeplabs_dilation_is_torchvisions_and_with_timms_encoders_the_network_is_smps() -> None:
+    images, settings = torch.rand(2, 3, 64, 64), {"classes": ClassSet(tuple("abc")), "decoder": "deeplabv3plus"}
+    ours = TaskModel(ModelConfig("segmentation", "resnet50", 64, **settings)).eval()
+    dilated = get_model("resnet50", replace_stride_with_dilation=[False, False, True]).eval()
+    weights = list(ours.encoder.backbone.state_dict().values())
+    dilated.load_state_dict(dict(zip(list(dilated.state_dict())[: len(weights)], weights, strict=True)), strict=False)
+    scaled = (images - ours.encoder.mean) / ours.encoder.std
+    with torch.no_grad():
+        expected = nn.Sequential(*list(dilated.children())[:-2])(scaled)
+        torch.testing.assert_close(ours.encoder(images)[1][-1], expected)
+
+    ours = TaskModel(ModelConfig("segmentation", "timm:resnet10t", 64, **settings)).eval()
+    theirs = smp.DeepLabV3Plus("tu-resnet10t", encoder_weights=None, classes=3).eval()
+    for part, of in ((theirs.encoder, ours.encoder.backbone), (theirs.decoder, ours.decoder.decoder),
+                     (theirs.segmentation_head, ours.decoder.head)):  # fmt: skip
+        part.load_state_dict(dict(zip(part.state_dict(), of.state_dict().values(), strict=True)))
+    scaled = (images - ours.encoder.mean) / ours.encoder.std
+    with torch.no_grad():
+        torch.testing.assert_close(ours(images).output, theirs(scaled))
 
 
 # Every encoder with each decoder that can use it.

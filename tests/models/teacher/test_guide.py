@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_image_has_its_own_rows(folder: Path) -> None:
-    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffled=False)
+    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=None)
     guide.contrast("texts", np.zeros(11))
     vectors, right = (np.load(folder / f"{name}.npy") for name in ("features", "positive"))
     at = torch.tensor([4, 0, 7])
@@ -39,11 +39,13 @@ def test_an_image_has_its_own_rows(folder: Path) -> None:
 
 
 def test_shuffled_rows_stay_among_the_clients_and_together(folder: Path) -> None:
-    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffled=True)
+    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=3)
     guide.contrast("texts", np.zeros(11))
     images = np.arange(8)
     sources = guide.sources(images)
     assert sorted(sources) == list(images) and (sources != images).sum() >= 4
+    other = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=4).sources(images)
+    assert sorted(other) == list(images) and not np.array_equal(other, sources)  # each run's seed has its own order
     assert np.array_equal(guide.sources(np.arange(8, 11)), np.arange(8, 11))  # held-out images are as they were
     vectors, right = (np.load(folder / f"{name}.npy") for name in ("features", "positive"))
     at = torch.from_numpy(images)
@@ -52,7 +54,7 @@ def test_shuffled_rows_stay_among_the_clients_and_together(folder: Path) -> None
 
 def test_means_are_over_the_clients_images_of_a_group(folder: Path) -> None:
     groups = np.array([0, 2, 2, -1, 0, 0, 2, 2, 0, 1, 2])  # the last three are held out
-    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffled=False)
+    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=None)
     guide.contrast("groups", groups)
     own = np.load(folder / "features.npy")[:, 3].astype(float)
     expected = np.stack([own[[0, 4, 5]].mean(0), np.zeros(8), own[[1, 2, 6, 7]].mean(0)])
@@ -64,14 +66,14 @@ def test_means_are_over_the_clients_images_of_a_group(folder: Path) -> None:
 
 def test_without_anything_to_choose_among_a_line_says_so(tmp_path: Path) -> None:
     folder = save_guidance(tmp_path, "quadratic", 11, 0, 8, positive=np.full(11, -1))
-    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffled=False)
+    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=None)
     for kind in ("texts", "groups"):
         with pytest.raises(UserError, match=f"no {kind} to choose among; give another --contrast, or --tdcl_weight 0"):
             guide.contrast(kind, np.full(11, -1))
 
 
 def test_features_and_vectors_are_cut_to_the_same_length(folder: Path) -> None:
-    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffled=False)
+    guide = Guide(folder, q.QuadraticData(), q.CLIENTS, shuffle=None)
     vectors = guide.own(torch.arange(2))
     short, cut = guide.compared(torch.randn(2, 4), vectors)
     torch.testing.assert_close(cut, torch.nn.functional.normalize(vectors[:, :4].float()))
@@ -91,7 +93,7 @@ def asked(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathF
     folder, photographs = tmp_path_factory.mktemp("asked"), Photographs(table, 32, CPU)
     make_guidance(folder, build_teacher(settings, table, CPU, 32), settings, photographs, Accelerator(cpu=True))
     data = TaskData(table, table.bind(get_task("class_scene")), 16, CPU)
-    guide = Guide(folder, data, [data.train], shuffled=False)
+    guide = Guide(folder, data, [data.train], shuffle=None)
     guide.contrast("texts", np.zeros(len(table)))
     return Condition(guide), guide
 

@@ -1,0 +1,30 @@
+"""What is said where a launcher has started fewer processes than it was asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+LINE = "accelerate launch was asked for several processes and has started one"
+OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [("--cpu --num_processes 2", 1), ("--multi_gpu --num_processes 2", 0), ("--num_processes 1", 0)]
+)
+def test_one_process_in_place_of_several_is_said(tmp_path: Path, asked: str, said: int) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from utils.processes import processes\n"
+        "found = processes(False)\nif found.is_main_process:\n    print(found.num_processes)\n"
+    )
+    launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
+    done = subprocess.run(launch, capture_output=True, text=True, check=True)
+    assert done.stderr.count(LINE) == said
+    assert done.stdout == ("2\n" if "multi" in asked else "1\n")

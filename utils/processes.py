@@ -1,0 +1,26 @@
+"""The processes that a script computes in, and their devices."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from accelerate import Accelerator
+
+from utils import progress
+
+
+def processes(use_accelerator: bool, **options: Any) -> Accelerator:
+    """The processes that a launcher has started, or this one alone; `use_accelerator` False keeps to the CPU.
+
+    Says so where `accelerate launch` was asked for several processes and has started one, as it does on CPUs.
+    """
+    accelerator = Accelerator(cpu=not use_accelerator, **options)
+    # Where it takes itself to start one process, it tells of others by the address at which they would meet.
+    alone = "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ
+    if alone and "MASTER_ADDR" in os.environ and accelerator.num_processes == 1:
+        progress.say(
+            "accelerate launch was asked for several processes and has started one; with --multi_gpu it starts "
+            "them all, on CPUs too (and then without --cpu)"
+        )
+    return accelerator
