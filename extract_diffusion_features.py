@@ -31,7 +31,8 @@ def main() -> None:
     args = parse_args()
 
     from datasets.table import read_table
-    from models.teacher.guidance import ABOUT, Photographs, make_guidance
+    from models.teacher.basis import Photographs
+    from models.teacher.guidance import ABOUT, make_guidance
     from models.teacher.report import report_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
     from network.simulation import shared_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import DTypeLike
 from utils import progress
 from utils.files import json_in, new_array, write_atomically, write_json
 
-_BETWEEN_NOTES = 64 << 20  # bytes filled between two notes of the progress
+BETWEEN_NOTES = 30.0  # seconds of work that a kill may cost
 
 
 def fill(
@@ -52,15 +53,14 @@ def fill(
         array, done = np.load(part, mmap_mode="r+", allow_pickle=False), []
     sizes = [len(rows) for rows in blocks]
     bar = progress.bar(total=sum(sizes), initial=sum(sizes[: len(done)]), desc=title, unit="image")
-    since = 0
+    noted = time.monotonic()
     try:
         for rows in blocks[len(done) :]:
             done.append(work(array, rows))
             bar.update(len(rows))
-            since += array[:1].nbytes * len(rows)
-            if since > _BETWEEN_NOTES:
-                since = 0
+            if time.monotonic() - noted >= BETWEEN_NOTES:
                 _note(array, note, about, done)
+                noted = time.monotonic()
     except KeyboardInterrupt:
         _note(array, note, about, done)
         raise

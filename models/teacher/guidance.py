@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,173 +19,18 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from safetensors import SafetensorError, safe_open
-from scipy.linalg import eigh
 from torch import Tensor
 
-from datasets.packed import load_packed
 from datasets.table import Table
-from datasets.task_data import evenly
-from datasets.tasks import RGB
+from models.teacher.basis import Basis, Notes, Photographs, blocks_of, fit
 from models.teacher.teachers import Teacher, TeacherSettings
-from utils import progress
 from utils.errors import UserError
-from utils.files import new_array, read_json, save_tensors, write_array, write_atomically, write_json
+from utils.files import locked, new_array, read_json, write_array, write_atomically, write_json
 from utils.filling import fill
 from utils.versions import file_digest
 
-SIZE = 512  # numbers of a vector, as many as the embeddings have that it is compared with
 STAGE = "extract_diffusion_features.py"
 ABOUT, FEATURES, POSITIVE, BASIS = "guidance.json", "features.npy", "positive.npy", "basis.safetensors"
-# How many training images bases and scales are fitted to, and with how many texts each of them.
-_SAMPLE, _TEXTS_OF_SAMPLE = 512, 4
-_IMAGES = 8  # that are computed together
-
-
-class Photographs:
-    """The packed photographs of a table at a teacher's size; those that cannot be read are black, as `blank` all are.
-
-    `rows` are the positions of the photographs that the teacher sees: all, or `few` of them, evenly spaced. `train` and
-    `test` are the readable ones among them.
-    """
-
-    def __init__(
-        self, table: Table, size: int, device: torch.device, blank: bool = False, few: int | None = None
-    ) -> None:
-        packed, unreadable = load_packed(table, RGB, size)
-        self.table, self.few, self._packed, self._device, self._blank = table, few, packed, device, blank
-        self.rows = np.arange(len(table)) if few is None else evenly(np.arange(len(table)), few)
-        readable = np.setdiff1d(self.rows, unreadable)
-        self.train, self.test = (np.intersect1d(part, readable) for part in (table.train, table.test))
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def batch(self, rows: np.ndarray) -> Tensor:
-        """(B, 3, S, S) float32 in [0, 1] on the device."""
-        images = torch.from_numpy(self._packed[rows]).to(self._device).float().div_(255.0)
-        return images.zero_() if self._blank else images
-
-
-@dataclass(frozen=True)
-class Basis:
-    """How a teacher's maps become vectors of d numbers.
-
-    A layer's maps are projected (equation 8) onto the principal components `components[l]` (k, C) of its pixels around
-    `means[l]` (C,), one basis for the whole data set. Each component gives one number: the root of its mean square over
-    the pixels or, for a teacher without maps, the coordinate itself. The numbers of all layers are then standardised to
-    mean 0 and variance 1 by `centre` (2, d) and `scale` (2, d), whose row 0 is for columns with a text and row 1 for an
-    image's own.
-
-    The published code makes a new basis for each batch, so that vectors of two batches cannot be compared, and does not
-    standardise, so that the largest components alone decide all cosines.
-    """
-
-    means: tuple[Tensor, ...]
-    components: tuple[Tensor, ...]
-    centre: Tensor
-    scale: Tensor
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many numbers of a vector each layer gives."""
-        return [len(each) for each in self.components]
-
-    def project(self, layer: int, maps: Tensor) -> Tensor:
-        """The coordinates of a layer's pixels: (b, C, H, W) to (b, k, H, W), or (b, C) to (b, k)."""
-        shifted = maps.movedim(1, -1) - self.means[layer]
-        return (shifted @ self.components[layer].T).movedim(-1, 1)
-
-    def vectors(self, maps: Sequence[Tensor], own: Tensor) -> Tensor:
-        """Standardised vectors (b, d) of all layers' maps; `own` (b,) int64 is 1 for an image's own, 0 with a text."""
-        pooled = torch.cat([_pooled(self.project(layer, each)) for layer, each in enumerate(maps)], dim=1)
-        return (pooled - self.centre[own]) / self.scale[own]
-
-    def save(self, path: Path, inputs: str) -> None:
-        """Write it, with `inputs`, which names all that it was made from."""
-        tensors = {"centre": self.centre, "scale": self.scale}
-        for layer, (mean, components) in enumerate(zip(self.means, self.components, strict=True)):
-            tensors |= {f"mean.{layer}": mean, f"components.{layer}": components}
-        with write_atomically(path) as temporary:
-            plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-            save_tensors(plain, temporary, {"inputs": inputs})
-
-    @classmethod
-    def load(cls, path: Path, inputs: str, device: torch.device) -> Basis | None:
-        """The basis in a file; None where there is none, or it was made from something else."""
-        try:
-            with safe_open(path, framework="pt") as file:
-                if (file.metadata() or {}).get("inputs") != inputs:
-                    return None
-                tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 - no mapping
-        except (SafetensorError, OSError):
-            return None
-        layers = range(sum(name.startswith("mean.") for name in tensors))
-        means, components = (tuple(tensors[f"{what}.{i}"] for i in layers) for what in ("mean", "components"))
-        return cls(means, components, tensors["centre"], tensors["scale"])
-
-
-def _pooled(maps: Tensor) -> Tensor:
-    return maps if maps.dim() == 2 else maps.square().mean((2, 3)).sqrt()
-
-
-def shares(channels: Sequence[int], size: int = SIZE) -> list[int]:
-    """How many components each layer has: the first half of them, the others equal shares, at most its channels."""
-    rest = len(channels) - 1
-    wanted = [size // 2, *[size // 2 // rest] * rest] if rest else [size]
-    return [min(pair) for pair in zip(wanted, channels, strict=True)]
-
-
-def fit(teacher: Teacher, photographs: Photographs) -> Basis:
-    """The basis of a data set, by a fixed sample of its training images.
-
-    Covariances are added up over pixels in double precision, so that clients could add up theirs; then the sample is
-    looked at once more for the vectors' means and standard deviations.
-    """
-    rows = evenly(photographs.train, _SAMPLE)
-    n, last = min(_TEXTS_OF_SAMPLE, teacher.columns - 1), teacher.columns - 1
-    # Other texts for each image, so that all have their turn.
-    texts = (np.arange(len(rows))[:, None] * n + np.arange(n)) % max(last, 1)
-    columns = np.hstack([texts, np.full((len(rows), 1), last)])
-    moments: list[tuple[Tensor, Tensor, int]] = []
-    for maps, _ in _passes(teacher, photographs, rows, columns, "basis"):
-        seen = [each.movedim(1, -1).flatten(0, -2).double() for each in maps]
-        new = [(pixels.sum(0), pixels.T @ pixels, len(pixels)) for pixels in seen]
-        moments = [(a + d, b + e, c + f) for (a, b, c), (d, e, f) in zip(moments, new, strict=True)] if moments else new
-    sizes = shares([len(total) for total, _, _ in moments])
-    means, components = zip(*(_components(*moment, k) for moment, k in zip(moments, sizes, strict=True)), strict=True)
-    plain = Basis(means, components, *(torch.full((2, sum(sizes)), x, device=means[0].device) for x in (0.0, 1.0)))
-    parts, of = [], []
-    for maps, own in _passes(teacher, photographs, rows, columns, "scale"):
-        parts.append(plain.vectors(maps, own).double())
-        of.append(own)
-    vectors, own = torch.cat(parts), torch.cat(of)
-    groups = [vectors[own == which] if (own == which).any() else vectors for which in (0, 1)]
-    centre, scale = (torch.stack([getattr(g, what)(0) for g in groups]) for what in ("mean", "std"))
-    # A component that hardly varies says nothing: it stays about 0.
-    scale = scale.nan_to_num(1.0).where(scale > 1e-6 * scale.amax(1, keepdim=True), 1.0)
-    return Basis(means, components, centre.float(), scale.float())
-
-
-def _components(total: Tensor, products: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """The mean (C,) and the k leading principal components (k, C) of n pixels with this sum and sum of products."""
-    mean = total / n
-    covariance = (products / n - torch.outer(mean, mean)).cpu().numpy()
-    found = eigh(covariance, subset_by_index=(len(mean) - k, len(mean) - 1))[1].T[::-1]
-    # An eigenvector has no sign: its largest number is made positive, so that pictures have the same colours.
-    found = found * np.sign(np.take_along_axis(found, np.abs(found).argmax(1)[:, None], axis=1))
-    return mean.float(), torch.from_numpy(found.astype(np.float32)).to(mean.device)
-
-
-def _passes(
-    teacher: Teacher, photographs: Photographs, rows: np.ndarray, columns: np.ndarray, title: str
-) -> Iterator[tuple[list[Tensor], Tensor]]:
-    """Batch after batch the maps of these columns (n, m) of the images at `rows`, and which of them are their own."""
-    for at in progress.bar(_blocks(np.arange(len(rows))), desc=title, unit="batch"):
-        own, start = columns[at].ravel() == teacher.columns - 1, 0
-        for maps in teacher.maps(photographs.batch(rows[at]), rows[at], columns[at]):
-            of_maps = own[start : (start := start + len(maps[0]))]
-            yield maps, torch.from_numpy(of_maps.astype(np.int64)).to(maps[0].device)
 
 
 def vectors_of(
@@ -217,17 +63,32 @@ def make_guidance(
         settings: of the teacher, to be noted.
         photographs: what it sees; the vectors of images that it does not look at are 0.
         accelerator: the processes.
+
+    Raises:
+        UserError: if the folder holds something else, or another process is filling it.
     """
+    refusal = f"{folder}: another process is filling this folder; wait for it, or give another --guidance_path"
+    with locked(folder / ".lock", refusal) if accelerator.is_main_process else nullcontext():
+        accelerator.wait_for_everyone()  # nobody begins before the folder is held
+        return _made(folder, teacher, settings, photographs, accelerator)
+
+
+def _made(
+    folder: Path, teacher: Teacher, settings: TeacherSettings, photographs: Photographs, accelerator: Accelerator
+) -> tuple[np.ndarray, Basis]:
+    """`make_guidance` in a folder that is held."""
     table, rank, n_processes = photographs.table, accelerator.process_index, accelerator.num_processes
     inputs = hashlib.sha256(f"{teacher.inputs} {table.fingerprint} {photographs.few}".encode()).hexdigest()
     device = accelerator.device
     _check_place(folder, settings, inputs)
     if (basis := Basis.load(folder / BASIS, inputs, device)) is None:
-        basis = fit(teacher, photographs)
+        notes = Notes(folder, inputs, accelerator.is_main_process)
+        basis = fit(teacher, photographs, notes)
         if accelerator.is_main_process:
             basis.save(folder / BASIS, inputs)
+            notes.remove()
     rows = photographs.rows
-    of_processes = [np.concatenate([rows[:0], *_blocks(rows)[r::n_processes]]) for r in range(n_processes)]
+    of_processes = [np.concatenate([rows[:0], *blocks_of(rows)[r::n_processes]]) for r in range(n_processes)]
     own = of_processes[rank]
 
     def look(array: np.memmap, at: np.ndarray) -> None:
@@ -239,7 +100,7 @@ def make_guidance(
     parts = [path.with_name(f"{path.stem}_{r}of{n_processes}.npy") for r in range(n_processes)]
     if len(own) == len(table):
         parts = [path]
-    fill(parts[rank], (len(own), *shape), np.float16, inputs, _blocks(np.arange(len(own))), look, "features")
+    fill(parts[rank], (len(own), *shape), np.float16, inputs, blocks_of(np.arange(len(own))), look, "features")
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         if parts != [path]:
@@ -265,10 +126,6 @@ def _check_place(folder: Path, settings: TeacherSettings, inputs: str) -> None:
         f"{folder} holds features that were made with {', '.join(others) or 'other images or weights'}; "
         "give another --guidance_path, or remove that folder"
     )
-
-
-def _blocks(rows: np.ndarray) -> list[np.ndarray]:
-    return np.split(rows, np.arange(_IMAGES, len(rows), _IMAGES))
 
 
 def _merge(path: Path, shape: tuple[int, ...], parts: Mapping[Path, np.ndarray]) -> None:
@@ -323,6 +180,8 @@ def read_guidance(folder: Path, table: Table, shortened: bool) -> Guidance:
         guidance = Guidance(folder, about, features, np.asarray(positive, np.int64))
         fits = features.shape == (len(positive), features.shape[1], sum(about["sizes"]))
         few, made_for = about["few"], about["table"]
+        if about["sha256"] != file_digest(folder / FEATURES):
+            raise ValueError(f"{FEATURES} is not as it was written")
         if not fits or not isinstance(guidance.settings.features, str):
             raise ValueError("its files do not belong together")
     except (OSError, ValueError, EOFError, KeyError, TypeError, IndexError) as error:

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.teacher.guidance import BASIS, STAGE, Basis, Photographs, read_guidance, vectors_of
+from models.teacher.basis import Basis, Photographs
+from models.teacher.guidance import BASIS, STAGE, read_guidance, vectors_of
 from models.teacher.teachers import DIFFUSION, DiffusionTeacher
 from utils.errors import UserError
 from utils.streams import generator

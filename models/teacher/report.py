@@ -9,7 +9,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from datasets.task_data import evenly
-from models.teacher.guidance import Basis, Photographs
+from models.teacher.basis import Basis, Photographs
 from models.teacher.teachers import Teacher
 from utils import plots
 

@@ -11,6 +11,7 @@ import pytest
 from models.teacher.guidance import ABOUT, FEATURES, POSITIVE
 from models.teacher.teachers import TeacherSettings
 from utils.files import write_array, write_json
+from utils.versions import file_digest
 
 SETTINGS = TeacherSettings(
     features="diffusion", diffusion_model="", diffusion_size=32, timestep=150, layers=(2, 3, 4), prompts="class",
@@ -33,6 +34,7 @@ def save_guidance(
     write_array(folder / FEATURES, (drawn if vectors is None else vectors).astype(np.float16))
     write_array(folder / POSITIVE, chosen if positive is None else positive)
     about = {"settings": asdict(SETTINGS), "sizes": [size], "table": fingerprint, "inputs": "", "few": None}
+    about["sha256"] = file_digest(folder / FEATURES)
     write_json(folder / ABOUT, about)
     return folder
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +16,12 @@ from accelerate import Accelerator
 from sklearn.decomposition import PCA
 
 from datasets.table import Table
-from models.teacher import guidance as g
-from models.teacher.guidance import Basis, Guidance, Photographs, fit, make_guidance, read_guidance, shares, vectors_of
+from models.teacher import basis as g
+from models.teacher.basis import Basis, Notes, Photographs, fit, shares
+from models.teacher.guidance import Guidance, make_guidance, read_guidance, vectors_of
 from models.teacher.report import cosines, neighbours, report_guidance
 from models.teacher.teachers import DiffusionTeacher, Teacher, TeacherSettings, build_teacher
-from tests.conftest import start_spread
+from tests.conftest import ROOT, start_spread
 from utils.errors import UserError
 
 CPU = torch.device("cpu")
@@ -55,8 +58,10 @@ def made(
 # Components
 
 
-def test_components_are_those_of_a_full_decomposition(teacher: Teacher, photographs: Photographs) -> None:
-    basis = fit(teacher, photographs)
+def test_components_are_those_of_a_full_decomposition(
+    teacher: Teacher, photographs: Photographs, tmp_path: Path
+) -> None:
+    basis = fit(teacher, photographs, Notes(tmp_path, ""))
     assert basis.sizes == [32, 16, 8] == shares([32, 16, 8])
     rows, last = photographs.train, teacher.columns - 1
     # The fixture has three texts per image, fewer than the sample takes: it sees all of them.
@@ -93,6 +98,31 @@ def test_components_of_rows_by_hand() -> None:
     np.testing.assert_allclose(np.abs(components.numpy() @ exact.components_.T), np.eye(3), atol=1e-5)
     assert (np.take_along_axis(components.numpy(), np.abs(components.numpy()).argmax(1)[:, None], 1) > 0).all()
     np.testing.assert_allclose(mean, exact.mean_, atol=1e-6)
+
+
+def test_components_of_few_points_and_those_of_noise_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    rows = torch.from_numpy(rng.normal(size=(200, 100)))
+    assert len(g._components(rows.sum(0), rows.T @ rows, 200, 100)[1]) == 200 // 4
+    flat = rows * torch.tensor([1.0] * 10 + [1e-4] * 90)
+    assert len(g._components(flat.sum(0), flat.T @ flat, 200, 100)[1]) == 10
+    many, others = (torch.from_numpy(rng.normal(size=(n, 100)) / np.arange(1, 101)) for n in (400, 400))
+    mean, components = g._components(many.sum(0), many.T @ many, 400, 512)
+    inside, outside = (((each - mean) @ components.double().T).std(0) for each in (many, others))
+    assert len(components) == 100 and (outside / inside).min() > 0.75
+
+
+def test_a_basis_of_single_vectors_is_of_all_images(
+    settings: TeacherSettings, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(g, "_SAMPLE", 8)
+    of_images = build_teacher(replace(settings, features="image"), table, CPU, 32)
+    photographs = Photographs(table, 32, CPU)
+    basis = fit(of_images, photographs, Notes(tmp_path, ""))
+    [[pixels]] = of_images.maps(photographs.batch(photographs.train), photographs.train, np.zeros((54, 1), np.int64))
+    exact = PCA(len(basis.components[0]), svd_solver="full").fit(pixels.double().numpy())
+    np.testing.assert_allclose(np.abs(np.diag(basis.components[0] @ exact.components_.T)), 1, atol=1e-3)
+    np.testing.assert_allclose(basis.scale[1], np.sqrt(exact.explained_variance_), rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +165,7 @@ def test_it_is_the_same_in_other_batches(
     np.testing.assert_allclose(found, np.load(made / "features.npy"), atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize("at", [1, 6], ids=["in the basis", "in the features"])
+@pytest.mark.parametrize("at", [1, 2, 4, 6], ids=["at once", "in the basis", "in the scale", "in the features"])
 def test_it_goes_on_where_it_was_stopped(
     made: Path, settings: TeacherSettings, photographs: Photographs, tmp_path: Path, at: int
 ) -> None:
@@ -159,6 +189,31 @@ def test_it_goes_on_where_it_was_stopped(
         assert (tmp_path / name).read_bytes() == (made / name).read_bytes()
 
 
+def test_a_folder_that_another_process_fills_is_left_alone(
+    settings: TeacherSettings, teacher: Teacher, photographs: Photographs, tmp_path: Path
+) -> None:
+    hold = (
+        "import sys; from pathlib import Path; from utils.files import locked\n"
+        "with locked(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(UserError, match="another process is filling this folder; wait for it, or give another --g"):
+            make_guidance(tmp_path, teacher, settings, photographs, Accelerator(cpu=True))
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        other.stdin.close()
+
+
+def test_vectors_that_have_changed_since_are_not_read(made: Path, table: Table, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(made, tmp_path / "changed"))
+    vectors = np.load(folder / "features.npy")
+    vectors[vectors.any(axis=(1, 2)).nonzero()[0][3:]] = 0
+    np.save(folder / "features.npy", vectors)
+    with pytest.raises(UserError, match=r"features.npy is not as it was written\); run extract_diffusion_features"):
+        read_guidance(folder, table, shortened=True)
+
+
 def test_two_processes_write_what_one_writes(own_copy: Path, tmp_path: Path) -> None:
     command = f"extract_diffusion_features.py --features image --data_path {own_copy} --use_accelerator False"
     folders = [tmp_path / str(n) for n in (1, 2)]
@@ -168,7 +223,7 @@ def test_two_processes_write_what_one_writes(own_copy: Path, tmp_path: Path) -> 
             process.join(120)
             assert process.exitcode == 0, (folder / "output.txt").read_text()
     one, two = (np.load(folder / "guidance/features.npy") for folder in folders)
-    assert np.array_equal(one, two) and one.shape == (72, 1, 192) and one.any()
+    assert np.array_equal(one, two) and one.shape == (72, 1, 54 // 4) and one.any()
     assert sorted(path.name for path in (folders[1] / "guidance").iterdir() if path.name[0] != ".") == [
         "basis.safetensors", "features.npy", "guidance.json", "positive.npy",
     ]  # fmt: skip

@@ -14,7 +14,8 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.networks.task_model import ModelConfig, TaskModel
-from models.teacher.guidance import Photographs, make_guidance
+from models.teacher.basis import Photographs
+from models.teacher.guidance import make_guidance
 from models.teacher.guide import Condition, Guide
 from models.teacher.teachers import build_teacher
 from tests.models.teacher.guiding import SETTINGS, save_guidance
