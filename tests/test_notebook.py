@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,7 +51,34 @@ def test_notebook(tmp_path: Path, run_here: Callable[[str], None], monkeypatch: 
                 exec(compile(code, NOTEBOOK.name, "exec"), names)
     assert list(names["comparison"].index) == ["class_based", "embedding_based", "iid"]
     assert names["comparison"]["train_loss_mean"].notna().all()
-    assert isinstance(names["table"], pd.DataFrame) and set(names["table"]["client"]) == {0, 1, 2, 3}
+    table = names["table"]
+    assert isinstance(table, pd.DataFrame) and set(table["client"]) == {-1, 0, 1, 2, 3}
+    held_out = table["part"] == "test"
+    assert held_out.any() and (table["client"][held_out] == -1).all()
+    _flower_hands_out(tmp_path, table[~held_out].reset_index(drop=True))
+
+
+def _flower_hands_out(folder: Path, train: pd.DataFrame) -> None:
+    """Flower's partitioner, on a data set of the training images, gives each client the rows that the column names."""
+    elsewhere = folder / "elsewhere"  # where no folder `datasets` hides Hugging Face's package
+    elsewhere.mkdir()
+    shutil.copy(ROOT / "network/partition/saved_partition.py", elsewhere)
+    train.to_csv(elsewhere / "train.csv", index=False)
+    program = (
+        "import pandas as pd\nfrom datasets import Dataset\nfrom saved_partition import flower_partitioner\n"
+        "train = pd.read_csv('train.csv')\npartitioner = flower_partitioner('../partition')\n"
+        "partitioner.dataset = Dataset.from_pandas(train)\n"
+        "for client in range(partitioner.num_partitions):\n"
+        "    assert set(partitioner.load_partition(client)['client']) == {client}\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", "import datasets.arrow_dataset, flwr_datasets"]
+    if subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, check=False).returncode:
+        return  # flwr-datasets, of requirements-flower.txt, is not installed
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=elsewhere, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_notebook_is_saved_without_outputs() -> None:
