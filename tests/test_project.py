@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -51,3 +52,22 @@ def test_workflow_calls_the_readmes_commands_on_what_the_project_supports() -> N
     assert two == ["bash run_pipeline.sh", "bash run_tests.sh"] and set(two) <= set(steps)
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12"]
     assert (ROOT / job["env"]["PIP_CONSTRAINT"].split("'")[3]).is_file()
+
+
+# Folders whose modules the map speaks of together.
+TOGETHER = {
+    "benchmarks", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources", "models/central",
+    "models/detection", "models/embedding", "models/networks", "models/teacher", "network/algorithms",
+}  # fmt: skip
+
+
+def test_the_map_names_every_module_and_no_other() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where things are")[1]
+    said = set(re.findall(r"\w+\.py", text))
+    paths = [*ROOT.glob("*.py")]
+    for folder in ("benchmarks", "datasets", "models", "network", "reports", "scripts", "sweeps", "utils"):
+        paths += (ROOT / folder).rglob("*.py")
+    modules = [path.relative_to(ROOT) for path in paths if path.name != "__init__.py"]
+    assert [str(m) for m in modules if str(m.parent) not in TOGETHER and m.name not in said] == []
+    assert said <= {path.name for path in ROOT.rglob("*.py")}
+    assert all(f"{Path(name).name}/" in text for name in TOGETHER - {"benchmarks/peer_processes"})
