@@ -34,7 +34,7 @@ def main() -> None:
     from datasets.sources.summary import lines_about
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
-    from utils import plots
+    from reports.figures.charts import class_histogram
     from utils.runs import Run, remember_data_path
     from utils.words import counted
 
@@ -49,7 +49,7 @@ def main() -> None:
     if CLASS in about.classes:
         names = about.classes[CLASS].names
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
-        figure = plots.class_histogram(counts, names, run.figures / "class_histogram.png")
+        figure = class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
         print(f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}")

@@ -33,9 +33,9 @@ def main() -> None:
     from datasets.table import read_table
     from models.teacher.basis import Photographs
     from models.teacher.guidance import ABOUT, make_guidance
-    from models.teacher.report import report_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
     from network.simulation import shared_run
+    from reports.stages.teacher import report_guidance
     from utils.processes import processes
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests, provenance

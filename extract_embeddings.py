@@ -57,14 +57,16 @@ def main() -> None:
     import torch
 
     from datasets.task_data import TaskData
-    from models.central.report import draw_clusters, measure_trivial, report_held_out, report_n_clusters
+    from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
-    from network.partition.explained import report_explained, target_explained
+    from network.partition.explained import target_explained
     from network.partition.groups import save_assignments
+    from reports.stages.central import report_held_out
+    from reports.stages.clusters import draw_clusters, report_explained, report_n_clusters
     from utils.files import write_array
     from utils.processes import processes
     from utils.runs import Run
@@ -103,7 +105,8 @@ def main() -> None:
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)
-        report_held_out(model, data, trivial, accelerator, run.figures)
+        values = mean_values(data, evaluate(model, data, data.test, accelerator))
+        report_held_out(model, data, values, trivial, run.figures)
     if not args.keep_embeddings:
         full.unlink()
         full.with_suffix(".filled.json").unlink()

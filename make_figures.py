@@ -43,37 +43,37 @@ def main() -> None:
 
 def rounds(args: Namespace) -> Iterator[Path]:
     """The loss by round, a figure per method."""
-    from reports import sweep_plots
     from reports.curves import read_rounds
+    from reports.figures import sweeps
 
     table = read_rounds(args.result_path, args.data, args.methods)
     for method in args.methods or dict.fromkeys(table["method"]):
-        yield sweep_plots.rounds(table, args.data, method, args.figure_path / f"rounds_{method}_{args.data}.png")
+        yield sweeps.rounds(table, args.data, method, args.figure_path / f"rounds_{method}_{args.data}.png")
 
 
 def sensitivity(args: Namespace) -> Iterator[Path]:
     """The loss after the last round by the values of an argument."""
-    from reports import sweep_plots
     from reports.curves import read_last
+    from reports.figures import sweeps
 
     table = read_last(args.result_path, args.data, args.argument)
     path = args.figure_path / f"sensitivity_{args.argument}_{args.data}.png"
-    yield sweep_plots.sensitivity(table, args.data, args.argument, path)
+    yield sweeps.sensitivity(table, args.data, args.argument, path)
 
 
 def distributions(args: Namespace) -> Iterator[Path]:
     """What clients have, a figure per task."""
-    from reports import sweep_plots
     from reports.curves import read_dealings
+    from reports.figures import sweeps
 
     for task, dealt in read_dealings(args.result_path).items():
-        yield sweep_plots.distributions(dealt, task, args.figure_path / f"distributions_{task}.png")
+        yield sweeps.distributions(dealt, task, args.figure_path / f"distributions_{task}.png")
 
 
 def progress(args: Namespace) -> Iterator[Path]:
     """A metric by round and by batch."""
-    from reports.budget_plots import learning_curves
     from reports.budgets import read_progress
+    from reports.figures.budgets import learning_curves
 
     table = read_progress(args.result_path, args.metric)
     yield learning_curves(table, args.metric, args.figure_path / f"progress_{args.metric}.png")
@@ -81,8 +81,8 @@ def progress(args: Namespace) -> Iterator[Path]:
 
 def emd(args: Namespace) -> Iterator[Path]:
     """A metric after the last round against the split's earth mover's distance."""
-    from reports.budget_plots import against_emd
     from reports.budgets import read_progress, relative
+    from reports.figures.budgets import against_emd
 
     last = relative(read_progress(args.result_path, args.metric))
     yield against_emd(last, args.metric, args.figure_path / f"emd_{args.metric}.png")

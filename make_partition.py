@@ -49,8 +49,8 @@ def main() -> None:
         sparse_counts,
     )
     from network.partition.rules import WITHOUT_ALPHA
+    from reports.figures.partitions import distribution
     from utils.files import write_json
-    from utils.partition_plots import distribution
 
     arrays = read_arrays(args)
     partition = deal_as_asked(args, arrays.groups, args.partition)

@@ -94,8 +94,8 @@ def main() -> None:
 def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
     """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
     from datasets.tasks import TASKS
-    from reports import sweep_plots
     from reports.console import narrow, wrapped
+    from reports.figures import sweeps
     from reports.files import write_table
     from reports.tables import in_short, increases, readable
     from reports.verdicts import WORDS, alpha_slopes, sentences, verdicts
@@ -108,7 +108,7 @@ def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
         write_table(slopes, folder / "alpha_slopes")
     for heading, table in in_short(comparison):
         print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
-    print(f"({wrapped(WORDS)})\nfigure in {sweep_plots.comparison(comparison, folder / 'comparison.png')}\n")
+    print(f"({wrapped(WORDS)})\nfigure in {sweeps.comparison(comparison, folder / 'comparison.png')}\n")
     print("On clients' own data:", *map(wrapped, sentences(said)), sep="\n")
 
 

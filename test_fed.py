@@ -70,10 +70,10 @@ def main() -> None:
     from network.partition.dispersion import measure
     from network.partition.groups import partition_of, split_label, within
     from network.partition.local_test import deal_held_out
-    from network.report import report_partition, report_run
     from network.settings import LocalSettings, SimulationSettings
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
+    from reports.stages.federated import report_partition, report_run
     from utils.runs import Run
     from utils.tracking import accelerator_of
     from utils.versions import provenance

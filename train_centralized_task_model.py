@@ -30,13 +30,14 @@ def main() -> None:
     args = parse_args()
     from datasets.table import classes_for
     from datasets.task_data import TaskData
-    from models.central.report import measure_trivial, report_held_out
+    from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.settings import TrainSettings
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
     from models.networks.precision import set_precision
     from models.networks.task_model import ModelConfig, init_file, load_model, make_initial_model
     from models.networks.threads import set_threads
-    from utils import plots
+    from reports.figures.charts import loss_curve
+    from reports.stages.central import report_held_out
     from utils.files import locked
     from utils.runs import Run
     from utils.tracking import accelerator_of
@@ -72,9 +73,10 @@ def main() -> None:
 
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
-    values = report_held_out(best, data, trivial, accelerator, run.figures)
+    values = mean_values(data, evaluate(best, data, data.test, accelerator))
+    report_held_out(best, data, values, trivial, run.figures)
     title = f"{model.task.label}: central training, seed {args.rand_seed}"
-    plots.loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
+    loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
     summary = {"test": values, "trivial": trivial, "best_model": best_path, "costs": training.costs()}
     run.write_summary(summary, digests(files, args.result_path))
     accelerator.end_training()

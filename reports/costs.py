@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from reports.figures.style import save
 from reports.finished import finished_runs
 from reports.labels import method_label, task_label
 from utils.files import read_json
-from utils.plots import save
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"

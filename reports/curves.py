@@ -25,9 +25,9 @@ def read_rounds(result_path: Path, split: str, methods: Collection[str] = ()) ->
     """The loss by round of the finished runs of some methods, or of all: a row per run and evaluated round.
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `split` of the data (see
-    `utils.plots.IMAGES`; a mean over clients, of personal models where there are some), `trivial`, the trivial
-    predictor's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they differ in
-    other arguments.
+    `reports.figures.style.IMAGES`; a mean over clients, of personal models where there are some), `trivial`, the
+    trivial predictor's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
+    differ in other arguments.
     """
     runs = _runs(result_path, methods)
     _settings(runs, ())

@@ -20,14 +20,12 @@ from scipy.stats import permutation_test, rankdata
 
 from reports.console import narrow
 from reports.files import write_table
-from reports.tables import MEASURES, NOT_IID, increase, read_runs, settings
+from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, increase, read_runs, settings
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
 _LEAST = 8  # runs: with fewer, a rank correlation says nothing
 _PERMUTATIONS = 9999
-OVER_IID = "over_iid"  # V of a split over that of the IID split with the same seed, whose V is due to chance only
-CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}
 
 
 def split_costs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +126,7 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Read the runs of all result folders, and write the table and its figure."""
     args = parse_args()
-    from reports.sweep_plots import costs_by_measure
+    from reports.figures.sweeps import costs_by_measure
 
     costs = together(args.result_path)
     table = predictors(costs)

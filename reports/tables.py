@@ -29,6 +29,8 @@ SKEW = {
     "gradient_dispersion": "V",
 }  # by the names in heterogeneity.json
 MEASURES = SKEW | {"frechet": "Fréchet distance"}
+OVER_IID = "over_iid"  # V of a split over that of the IID split with the same seed, whose V is due to chance only
+CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a split's cost
 # What deals the data of a split: arguments that a random split does not use.
 NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from network.partition.similarity import similarity_tables
+from reports.figures.partitions import similarity
 from reports.files import write_table
 from reports.labels import in_order, task_label
-from utils import partition_plots
 
 
 def report_similarity(clusterings: Mapping[str, np.ndarray], folder: Path) -> Path:
@@ -31,4 +31,4 @@ def report_similarity(clusterings: Mapping[str, np.ndarray], folder: Path) -> Pa
         )
     }
     title = "How similar the tasks' clusters are to each other and to the classes"
-    return partition_plots.similarity(panels, title, folder / "task_similarity.png")
+    return similarity(panels, title, folder / "task_similarity.png")

@@ -20,6 +20,7 @@ import torch
 from datasets.rooms.make import make_sample_rooms
 from datasets.sources.taskonomy import available_tasks
 from datasets.table import Table
+from reports.figures.contact_sheet import draw_contact_sheet
 from tests.datasets.tables import select_views
 from utils import interrupt
 
@@ -60,7 +61,9 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
     path = tmp_path_factory.mktemp("rooms") / "data"
     # In this process: others would take longer to start than these few views to render.
-    make_sample_rooms(path, n_buildings=2, views_per_building=36, image_size=32, seed=3, n_workers=1)
+    make_sample_rooms(
+        path, n_buildings=2, views_per_building=36, image_size=32, seed=3, n_workers=1, draw=draw_contact_sheet
+    )
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_workflow_calls_the_readmes_commands_on_what_the_project_supports() -> N
 # Folders whose modules the map speaks of together.
 TOGETHER = {
     "benchmarks", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources", "models/central",
-    "models/detection", "models/embedding", "models/networks", "models/teacher", "network/algorithms",
+    "models/detection", "models/embedding", "models/networks", "models/teacher", "network/algorithms", "reports/figures", "reports/stages",
 }  # fmt: skip
 
 
@@ -71,3 +72,19 @@ def test_the_map_names_every_module_and_no_other() -> None:
     assert [str(m) for m in modules if str(m.parent) not in TOGETHER and m.name not in said] == []
     assert said <= {path.name for path in ROOT.rglob("*.py")}
     assert all(f"{Path(name).name}/" in text for name in TOGETHER - {"benchmarks/peer_processes"})
+
+
+@pytest.mark.parametrize("room", ["datasets", "models", "network", "sweeps", "utils"])
+def test_what_computes_knows_no_reports(room: str) -> None:
+    """Nothing but a script's `main` calls them: what is computed must not depend on what is drawn."""
+    for path in (ROOT / room).rglob("*.py"):
+        tree = ast.parse(path.read_bytes())
+        scripts = {node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"}
+        inside = {each for script in scripts for each in ast.walk(script)}
+        imported = [
+            name
+            for node in set(ast.walk(tree)) - inside
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+        ]
+        assert not [name for name in imported if name.split(".")[0] == "reports"], path

@@ -14,32 +14,20 @@ import multiprocessing
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from PIL import Image
 
 from datasets.captures import encode
-from datasets.packed import class_numbers, read_image, surface
 from datasets.rooms.kinds import KINDS, Style
 from datasets.rooms.layout import Room, make_room
 from datasets.rooms.rendering import Camera, RayCaster, render
-from datasets.sources.taskonomy import (
-    INSTANCES,
-    N_PLACES,
-    SEGMENTED,
-    SEGMENTS,
-    View,
-    read_class_names,
-    read_scene_class,
-)
-from datasets.tasks import TASKS, Encoding, Task
-from utils import plots, progress
+from datasets.sources.taskonomy import INSTANCES, N_PLACES, View, read_class_names
+from utils import progress
 from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.files import json_in
@@ -56,7 +44,6 @@ DOMAINS = (
 MANIFEST = "sample_rooms.json"
 CLASS_NAMES = "places_class_names.txt"
 BUILDING_LIST = "rooms.csv"
-CONTACT_SHEET = "contact_sheet.png"
 VIEWS_PER_ROOM = 6  # on average
 NEAREST = 0.3  # metres between camera and what it looks at
 
@@ -83,10 +70,12 @@ def make_sample_rooms(
     image_size: int = 96,
     seed: int = 0,
     n_workers: int | None = None,
+    draw: Callable[[Path], object] | None = None,
 ) -> Path:
     """Render the data set into `data_path`, unless the same one is there; returns the building list's path.
 
-    The folder appears whole or not at all. `n_workers` (default: one per core) does not change the files.
+    The folder appears whole or not at all. `n_workers` (default: one per core) does not change the files. `draw` is
+    called with the folder when all views are in it, to add a picture of them.
     """
     data_path = Path(data_path).resolve()
     arguments = {
@@ -105,6 +94,9 @@ def make_sample_rooms(
             target = Path(folder, "rooms")
             target.mkdir()
             _fill(target, arguments, n_workers or os.cpu_count() or 1)
+            if draw is not None:
+                draw(target)
+            _write_manifest(target, arguments)
             target.rename(data_path)
     except OSError as error:
         raise UserError(f"{data_path}: cannot write the sample rooms ({error}); see --data_path") from error
@@ -145,7 +137,7 @@ def _is_there(data_path: Path, arguments: dict[str, int]) -> bool:
 
 
 def _fill(target: Path, arguments: dict[str, int], n_workers: int) -> None:
-    """Render all rooms into the empty folder `target`, then write the lists and, last, the manifest."""
+    """Render all rooms into the empty folder `target`, then write the lists."""
     names_source = Path(__file__).parents[1] / CLASS_NAMES
     shutil.copyfile(names_source, target / CLASS_NAMES)
     size, seed = arguments["image_size"], arguments["seed"]
@@ -163,7 +155,9 @@ def _fill(target: Path, arguments: dict[str, int], n_workers: int) -> None:
     # The official split files end their lines with a bare carriage return.
     rows = ["id,train,val,test", *(f"{name},1,0,0" for name in BUILDINGS[: arguments["n_buildings"]])]
     (target / BUILDING_LIST).write_bytes("".join(row + "\r" for row in rows).encode())
-    draw_contact_sheet(target)
+
+
+def _write_manifest(target: Path, arguments: dict[str, int]) -> None:
     (target / MANIFEST).write_text(json.dumps({**arguments, "version": VERSION}, indent=2) + "\n", encoding="utf-8")
 
 
@@ -273,54 +267,6 @@ def draw_logits(kind: str, names: list[str], rng: np.random.Generator) -> np.nda
     return logits.astype(np.float32)
 
 
-# The contact sheet
-
-
-def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
-    """Draw one view of each of `n_rows` scene classes in all domains to `contact_sheet.png`, from the files."""
-    names = read_class_names(data_path / CLASS_NAMES)
-    examples: dict[int, list[View]] = {}
-    for path in sorted((data_path / "class_scene").rglob("*.npy")):
-        examples.setdefault(read_scene_class(path), []).append(View.parse(path))
-    commonest = sorted(examples.items(), key=lambda item: -len(item[1]))[:n_rows]
-    rows = [(scene_class, most_typical(data_path, views)) for scene_class, views in commonest]
-    bound = [task.with_classes(SEGMENTS) if task.labelled_by == SEGMENTED else task for task in TASKS.values()]
-    tasks = [(task, task.encoding) for task in bound if task.encoding is not None and task.encoding.domain in DOMAINS]
-    figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
-    axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
-    for axis, title in zip(axes[0], ["View", *(task.label for task, _ in tasks)], strict=True):
-        axis.set_title(title, fontsize=9)
-    for row, (scene_class, view) in zip(axes, rows, strict=True):
-        row[0].set_ylabel(names[scene_class].replace("_", " "), fontsize=9)
-        row[0].set(xticks=[], yticks=[])
-        row[0].imshow(Image.open(data_path / view.path("rgb")))
-        for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
-            _draw_target(axis, task, encoding, data_path, str(view.path(encoding.domain)))
-    plots.save(figure, data_path / CONTACT_SHEET)
-
-
-def most_typical(data_path: Path, views: Sequence[View]) -> View:
-    """The view that shows the kinds of objects most like all others do: the medoid of their shares of the pixels."""
-    shown = np.zeros((len(views), len(SEGMENTS.names)))
-    for row, view in zip(shown, views, strict=True):
-        ids = np.asarray(Image.open(data_path / view.path("segment_semantic")))
-        row += np.bincount(ids.ravel(), minlength=len(row)) / ids.size
-    shown[:, SEGMENTS.names.index("background")] = 0.0  # walls and floors say little, and would outweigh all else
-    distances = np.linalg.norm(shown[:, None] - shown, axis=2).sum(axis=1)
-    return views[int(distances.argmin())]
-
-
-def _draw_target(axis: Any, task: Task, encoding: Encoding, data_path: Path, cell: str) -> None:
-    """The values of a file as they are stored, without those that stand for no surface."""
-    values = read_image(data_path, cell, encoding)
-    values = class_numbers(values, task.classes) if task.classes else values
-    valid = surface(values, encoding)
-    counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
-    if task.classes:
-        values = np.where(valid, values[0], 0)
-    plots.draw_target(axis, task, values, valid if task.classes else valid[None], (counted.min(), counted.max()))
-
-
 def main() -> None:
     """Command line."""
     parser = Parser(__doc__.split("\n")[0])
@@ -330,7 +276,10 @@ def main() -> None:
     parser.add_argument("--image_size", type=int, default=96, help="pixels")
     parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
     parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one per core")
-    make_sample_rooms(**vars(parser.parse_args()))
+    args = parser.parse_args()
+    from reports.figures.contact_sheet import draw_contact_sheet
+
+    make_sample_rooms(**vars(args), draw=draw_contact_sheet)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from datasets.task_data import Batch, TaskData
 from losses import LOSSES
 from models.central.metrics import image_statistics, summarise, widths
 from models.detection.output import mean_detections
+from utils.errors import UserError
 
 _CHUNK = 64
 
@@ -61,6 +62,23 @@ def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerato
         return output.expand(len(batch.images), *output.shape[1:])
 
     return [mean_values(data, _statistics(data, part, predict, accelerator)) for part in parts]
+
+
+def measure_trivial(
+    data: TaskData, parts: Mapping[str, np.ndarray], accelerator: Accelerator
+) -> list[dict[str, float]]:
+    """Loss and metrics of the trivial predictor on parts of the images; UserError where nothing counts in one of them.
+
+    Every loss would be nan there, and no model better than another.
+    """
+    values = evaluate_trivial(data, *parts.values(), accelerator=accelerator)
+    for (name, positions), of_part in zip(parts.items(), values, strict=True):
+        if np.isnan(of_part["loss"]):
+            raise UserError(
+                f"{data.task.name}: its trivial loss is nan, because nothing counts in the {len(positions)} {name} "
+                f"images; look into the files of {data.task.labelled_by}, or select other images"
+            )
+    return values
 
 
 def mean_values(data: TaskData, statistics: Tensor) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,11 +11,8 @@ from scipy.sparse import csr_matrix
 from datasets.task_data import TaskData, evenly
 from models.embedding.features import shrunk_target
 from network.partition.heterogeneity import beyond_chance, variance_share
-from utils.plots import shares
 
 CLUSTERS, CLASSES, CEILING = "clusters", "classes", "ceiling"
-# Clusters that explain less than this share of the ceiling say little about the task.
-ENOUGH = 0.5
 _CHUNK, _MOST = 256, 10_000
 
 
@@ -95,17 +91,3 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
         found[CLASSES] = share_explained(targets, labels)
     most = min(n_clusters, len(np.unique(targets, axis=0)))
     return found | {CEILING: share_explained(targets, fit_kmeans(targets, most, seed).labels_)}
-
-
-def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:
-    """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
-    clusters, ceiling = found[CLUSTERS], found[CEILING]
-    beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
-    print(
-        f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
-        f"{ceiling:.2f}"
-    )
-    if clusters < ENOUGH * ceiling:
-        print("The clusters explain less than half of what is possible, so a split by them hardly follows the task.\n"
-              "Train the central model longer, or cluster --features target.")  # fmt: skip
-    shares(found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png")

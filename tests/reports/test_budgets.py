@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reports import budget_plots
 from reports.budgets import at_budgets, budget_tables, read_progress, relative, rounds_to
-from tests.utils.figures import check_picture
+from reports.figures import budgets as drawn
+from tests.reports.figures.pictures import check_picture
 from utils.errors import UserError
 
 Write = Callable[..., None]
@@ -116,5 +116,5 @@ def test_without_the_metric_there_is_nothing(tmp_path: Path, runs: Path) -> None
 def test_figures(runs: Path, write: Write) -> None:
     write([0.1, NAN, 0.7], 10, emd=0.2, alpha=10.0, virtual_client_size=None)
     progress = read_progress(runs)
-    check_picture(budget_plots.learning_curves(progress, "accuracy", runs / "figures" / "progress.png"))
-    check_picture(budget_plots.against_emd(relative(progress), "accuracy", runs / "figures" / "emd.png"))
+    check_picture(drawn.learning_curves(progress, "accuracy", runs / "figures" / "progress.png"))
+    check_picture(drawn.against_emd(relative(progress), "accuracy", runs / "figures" / "emd.png"))

@@ -14,10 +14,10 @@ import pytest
 import make_tables
 from datasets.tasks import TASKS, get_task
 from models.central.metrics import metric_names
-from models.central.report import print_values
 from network.partition.heterogeneity import report, report_text
-from network.report import _COLUMNS
 from reports.console import WIDTH, narrow, wrapped
+from reports.stages.central import print_values
+from reports.stages.federated import _COLUMNS
 from utils.runs import SPLITS
 
 
@@ -91,7 +91,7 @@ def test_all_that_make_tables_prints(
     write_sweep(tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["make_tables.py"])
-    monkeypatch.setattr("reports.sweep_plots.comparison", lambda table, path: path)
+    monkeypatch.setattr("reports.figures.sweeps.comparison", lambda table, path: path)
     make_tables.main()
     text = capsys.readouterr().out
     assert fits(text)

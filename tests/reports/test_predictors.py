@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from reports.predictors import CANDIDATES, permuted, predictors, rank_correlation, split_costs, together
-from reports.sweep_plots import costs_by_measure
-from tests.utils.figures import check_figure
+from reports.figures.sweeps import costs_by_measure
+from reports.predictors import permuted, predictors, rank_correlation, split_costs, together
+from reports.tables import CANDIDATES
+from tests.reports.figures.pictures import check_figure
 from utils.errors import UserError
 
 

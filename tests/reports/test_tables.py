@@ -379,7 +379,7 @@ def test_alpha_of_zero_beside_another(
 ) -> None:
     for seed, alpha in product(range(2), (0.0, 0.1, 10.0)):
         write_three(write_run, seed, (1.0, 1.1 + alpha / 100, 1.5 - alpha / 100), alpha=alpha)
-    monkeypatch.setattr("reports.sweep_plots.comparison", lambda table, path: path)
+    monkeypatch.setattr("reports.figures.sweeps.comparison", lambda table, path: path)
     monkeypatch.setattr(sys, "argv", ["make_tables.py", "--result_path", str(tmp_path)])
     monkeypatch.chdir(tmp_path)
     make_tables.main()

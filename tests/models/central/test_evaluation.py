@@ -18,8 +18,7 @@ from torchmetrics.regression import MeanAbsoluteError, MeanAbsolutePercentageErr
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS, Task, get_task
-from models.central.evaluation import evaluate, evaluate_trivial, mean_values, trivial_output
-from models.central.report import measure_trivial
+from models.central.evaluation import evaluate, evaluate_trivial, mean_values, measure_trivial, trivial_output
 from models.networks.task_model import ModelConfig, TaskModel
 from tests.datasets.tables import table_of
 from utils.errors import UserError

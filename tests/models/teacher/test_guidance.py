@@ -19,8 +19,9 @@ from datasets.table import Table
 from models.teacher import basis as g
 from models.teacher.basis import Basis, Notes, Photographs, fit, shares
 from models.teacher.guidance import Guidance, make_guidance, read_guidance, vectors_of
-from models.teacher.report import cosines, neighbours, report_guidance
+from models.teacher.measures import cosines, neighbours
 from models.teacher.teachers import DiffusionTeacher, Teacher, TeacherSettings, build_teacher
+from reports.stages.teacher import report_guidance
 from tests.conftest import ROOT, start_spread
 from utils.errors import UserError
 

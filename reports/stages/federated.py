@@ -9,13 +9,14 @@ import numpy as np
 
 from datasets.task_data import TaskData
 from models.central.metrics import metric_names
-from models.central.report import print_values
 from models.networks.task_model import TaskModel, save_model
 from network.partition.dealing import Partition
 from network.partition.groups import described_by
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.simulation import Simulation
-from utils import partition_plots, plots
+from reports.figures.charts import federated_rounds
+from reports.figures.partitions import distribution
+from reports.stages.central import print_values
 from utils.files import write_json
 from utils.runs import SPLITS, Run
 
@@ -51,7 +52,7 @@ def report_partition(
     if draw:
         groups, name, names = described_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
-        partition_plots.distribution(counts, title, name, run.figures / "distribution.png", names)
+        distribution(counts, title, name, run.figures / "distribution.png", names)
 
 
 def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, float]) -> None:
@@ -72,7 +73,7 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
     task = simulation.data.images.task
     for name, measure in {"loss": task.loss_label, **task.drawn}.items():
         of_trivial = {split: values[name] for split, values in trivial.items()}
-        plots.federated_rounds(rows, name, of_trivial, title, measure, run.figures / f"{name}.png")
+        federated_rounds(rows, name, of_trivial, title, measure, run.figures / f"{name}.png")
     run.write_summary(summary)  # last, because it marks the run as finished
     names = metric_names(task)
     values = {

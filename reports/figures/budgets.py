@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from reports.figures.style import IMAGES, palette, save
 from reports.labels import task_label
 from reports.statistics import interval
-from utils.plots import IMAGES, palette, save
 
 _PANEL = (4.2, 3.2)  # inches
 _LETTERS_AN_INCH = 14  # at least, in a legend

@@ -20,12 +20,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from reports.curves import Dealt
+from reports.figures.partitions import stack
+from reports.figures.style import COLOURS, IMAGES, palette, save
 from reports.labels import in_order, method_label, task_label
-from reports.predictors import CANDIDATES
 from reports.statistics import change_interval, interval, mean_change
-from reports.tables import increase
-from utils.partition_plots import stack
-from utils.plots import COLOURS, IMAGES, palette, save
+from reports.tables import CANDIDATES, increase
 
 # By split: label, colour, line style and marker.
 _KINDS = {

@@ -14,9 +14,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import stats
 
-from reports import sweep_plots
 from reports.curves import read_dealings, read_last, read_rounds
-from tests.utils.figures import check_figure, check_picture
+from reports.figures import sweeps
+from tests.reports.figures.pictures import check_figure, check_picture
 from utils.errors import UserError
 
 Write = Callable[..., Path]
@@ -50,7 +50,7 @@ def write(tmp_path: Path) -> Write:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that are drawn, in place of files."""
     figures: list[Figure] = []
-    monkeypatch.setattr(sweep_plots, "save", lambda figure, path, **_: figures.append(figure) or path)
+    monkeypatch.setattr(sweeps, "save", lambda figure, path, **_: figures.append(figure) or path)
     return figures
 
 
@@ -112,7 +112,7 @@ KINDS = ("iid", "class_based", "embedding_based")
 @pytest.mark.parametrize("seeds, kinds", [(1, ("iid",)), (3, KINDS), (2, KINDS[1:])])
 def test_figure_of_rounds(tmp_path: Path, write: Write, seeds: int, kinds: tuple[str, ...]) -> None:
     write_grid(write, seeds, kinds=kinds)
-    path = sweep_plots.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
+    path = sweeps.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
     check(path)
 
 
@@ -122,7 +122,7 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
     write_grid(write, 2, kinds=KINDS)
     table = read_rounds(tmp_path, "train")
     table.loc[table["round"] == 0, "loss"] = 50.0
-    sweep_plots.rounds(table, "train", "fedavg", tmp_path / "figure.png")
+    sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
     for axis in drawn[0].axes:
         levels = [list(line.get_ydata()) for line in axis.lines if line.get_label() == "trivial predictor"]
         assert [3.0, 3.0] in levels
@@ -135,7 +135,7 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
 def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: tuple[float, ...]) -> None:
     write_grid(write, seeds, rates, KINDS)
     table = read_last(tmp_path, "train", "init_lr")
-    check(sweep_plots.sensitivity(table, "train", "init_lr", tmp_path / "figure.png"))
+    check(sweeps.sensitivity(table, "train", "init_lr", tmp_path / "figure.png"))
 
 
 def lines_of(figure: Figure, label: str) -> list[dict[float, float]]:
@@ -152,10 +152,10 @@ def test_error_bars_are_the_t_interval_over_seeds(tmp_path: Path, write: Write, 
     for seed, loss in enumerate(losses):
         write("class_based", loss + 0.2, rand_seed=seed)
     low, high = stats.t.interval(0.95, len(losses) - 1, np.mean(losses), stats.sem(losses))
-    sweep_plots.sensitivity(read_last(tmp_path, "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(tmp_path, "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
     [bars] = [each[2][0] for each in drawn[0].axes[0].containers if each.get_label() == "class-based split"]
     assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([low, high])
-    sweep_plots.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
+    sweeps.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
     [band] = drawn[1].axes[0].collections
     at_last = band.get_paths()[0].vertices
     assert sorted({round(y, 6) for x, y in at_last if x == 2}) == pytest.approx([low, high])
@@ -176,7 +176,7 @@ def test_sensitivity_to_alpha_has_a_panel_a_method_and_a_level_line_of_iid(
             write("class_based", loss, method=method, alpha=alpha)
     table = read_last(tmp_path, "train", "alpha")
     assert sorted(table["alpha"]) == [0.1] * 4 + [10.0] * 2
-    sweep_plots.sensitivity(table, "train", "alpha", tmp_path / "figure.png")
+    sweeps.sensitivity(table, "train", "alpha", tmp_path / "figure.png")
     assert [axis.get_ylabel() for axis in drawn[0].axes] == ["FedAvg\nL1 loss", "FedProx\nL1 loss"]
     assert ticks_of(drawn[0]) == ["0.1", "10"] and drawn[0].axes[0].get_xscale() == "log"
     assert lines_of(drawn[0], "class-based split") == [{0.1: 2.8, 10: 3.8}] * 2
@@ -199,7 +199,7 @@ def test_values_without_a_logarithm_have_a_categorical_axis(
     for place, value in reversed([*enumerate(values.values())]):
         for kind in KINDS:
             write(kind, 2.2 + place, **{argument: value})
-    sweep_plots.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
     assert ticks_of(drawn[0]) == list(values) and drawn[0].axes[0].get_xscale() == "linear"
     assert lines_of(drawn[0], "class-based split") == [{place: 2.0 + place for place in range(len(values))}]
 
@@ -208,7 +208,7 @@ def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: W
     for method, loss in (("scaffold", 3.0), ("fedavg", 2.0)):
         for kind, alpha in product(KINDS, (0.1, 10.0)):
             write(kind, loss, method=method, alpha=alpha)
-    sweep_plots.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
     assert [axis.get_ylabel() for axis in drawn[0].axes] == ["α = 0.1\nL1 loss", "α = 10\nL1 loss"]
     assert ticks_of(drawn[0]) == ["FedAvg", "SCAFFOLD"]
     assert lines_of(drawn[0], "embedding-based split") == [{0.08: 1.8, 1.08: 2.8}] * 2
@@ -220,10 +220,10 @@ def test_every_argument_can_be_drawn(
     tmp_path: Path, write: Write, drawn: list[Figure], argument: str, kinds: tuple[str, ...]
 ) -> None:
     write_grid(write, 2, kinds=kinds)
-    sweep_plots.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
     assert [axis.get_title() for axis in drawn[0].axes[:2]] == ["Surface normals", "Reshading"]
     shown = {name for line in drawn[0].axes[0].containers if len(line[0].get_xdata()) for name in [line.get_label()]}
-    assert shown == {sweep_plots._KINDS[kind][0] for kind in kinds}
+    assert shown == {sweeps._KINDS[kind][0] for kind in kinds}
 
 
 def test_places_of_files_are_no_argument_to_compare(tmp_path: Path, write: Write) -> None:
@@ -237,9 +237,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
     for value in (1, 2):
         write("iid", 2.0, **{argument: value})
         write("class_based", 2.0, **{argument: value})
-    sweep_plots.sensitivity(
-        read_last(tmp_path, "local_test", argument), "local_test", argument, tmp_path / "figure.png"
-    )
+    sweeps.sensitivity(read_last(tmp_path, "local_test", argument), "local_test", argument, tmp_path / "figure.png")
     FigureCanvasAgg(drawn[0]).draw()
     [title] = drawn[0].texts
     assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= drawn[0].bbox.x1
@@ -247,7 +245,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
 
 def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
     write_grid(write, 1, kinds=KINDS)
-    check(sweep_plots.distributions(read_dealings(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
+    check(sweeps.distributions(read_dealings(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
 
 
 def check(path: Path) -> None:
@@ -267,7 +265,7 @@ def test_comparison_of_many_methods_with_and_without_a_global_model(tmp_path: Pa
         }
         for i in range(n_settings) for split in ("train", "local_test", "test")[: 2 + i % 2]
     ]  # fmt: skip
-    check_figure(path, sweep_plots.comparison(pd.DataFrame(rows), path))
+    check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
 
 
 @pytest.mark.parametrize("n_seeds", [1, 3])
@@ -283,17 +281,17 @@ def test_comparison(tmp_path: Path, tasks: list[str], alphas: list[float], with_
         }
         for task in tasks for alpha in alphas for split in ("train", "test")
     ]  # fmt: skip
-    check_figure(path, sweep_plots.comparison(pd.DataFrame(rows), path))
+    check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
 
 
 def test_comparison_of_one_task_has_room_for_its_title_and_legend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Figure] = []
-    monkeypatch.setattr(sweep_plots, "save", lambda figure, path: drawn.append(figure) or path)
+    monkeypatch.setattr(sweeps, "save", lambda figure, path: drawn.append(figure) or path)
     losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
     row = {"task": "classification", "method": "fedavg", "alpha": 0.1, "split": "train"} | losses
-    sweep_plots.comparison(pd.DataFrame([row]), tmp_path / "comparison.png")
+    sweeps.comparison(pd.DataFrame([row]), tmp_path / "comparison.png")
     FigureCanvasAgg(drawn[0]).draw()
     for part in (*drawn[0].texts, *drawn[0].legends):
         assert part.get_window_extent().x0 >= 0 and part.get_window_extent().x1 <= drawn[0].bbox.x1

@@ -10,9 +10,9 @@ import torch
 
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from models.central import report
+from reports.figures import charts
+from reports.stages import clusters as report
 from tests.datasets.sources.finding import select
-from utils import plots
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def test_samples_of_a_cluster_are_not_of_the_first_class_alone(
     data: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[list[np.ndarray]] = []
-    monkeypatch.setattr(plots, "cluster_samples", lambda images, *_: shown.append(images))
-    monkeypatch.setattr(plots, "tsne", lambda *_: None)
+    monkeypatch.setattr(report, "cluster_samples", lambda images, *_: shown.append(images))
+    monkeypatch.setattr(charts, "tsne", lambda *_: None)
     monkeypatch.setattr(report, "tsne", lambda points, seed: points)
     report.draw_clusters(data, np.zeros((122, 2)), np.arange(122) % 2, 0, tmp_path)
     for samples in shown[0]:
@@ -42,8 +42,8 @@ def test_samples_of_a_cluster_are_not_of_the_first_class_alone(
 def test_of_many_images_tsne_is_of_some(data: TaskData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[tuple] = []
     monkeypatch.setattr(report, "_POINTS", 30)
-    monkeypatch.setattr(plots, "tsne", lambda points, ids, labels, *_: drawn.append((points, ids, labels)))
-    monkeypatch.setattr(plots, "cluster_samples", lambda *_: None)
+    monkeypatch.setattr(charts, "tsne", lambda points, ids, labels, *_: drawn.append((points, ids, labels)))
+    monkeypatch.setattr(report, "cluster_samples", lambda *_: None)
     monkeypatch.setattr(report, "tsne", lambda points, seed: points)
     numbers = np.arange(122)
     report.draw_clusters(data, numbers[:, None], numbers % 3, 0, tmp_path)
@@ -51,3 +51,15 @@ def test_of_many_images_tsne_is_of_some(data: TaskData, tmp_path: Path, monkeypa
     assert len(points) == 30 and set(classes) == set(range(10)) and len(of_classes) == 10
     assert (clusters == points[:, 0] % 3).all() and (classes == data.table.labels[points[:, 0]]).all()
     assert names == ["0", "1", "2"]
+
+
+def test_clusters_that_explain_little_are_named(
+    data: TaskData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"clusters": 0.1, "classes": 0.5, "ceiling": 0.3}
+    report.report_explained(data, found, tmp_path)
+    text = capsys.readouterr().out
+    assert "clusters 0.10, classes 0.50, K-means on the target itself 0.30" in text
+    assert "less than half of what is possible" in text
+    report.report_explained(data, found | {"clusters": 0.16}, tmp_path)
+    assert "less than half" not in capsys.readouterr().out and (tmp_path / "target_explained.png").stat().st_size

@@ -1,0 +1,52 @@
+"""Whether a teacher's vectors know what they should, before anything is trained with them."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
+
+from datasets.task_data import evenly
+from models.teacher.basis import Basis, Photographs
+from models.teacher.teachers import Teacher
+
+JUDGED, NEIGHBOURS = 2000, 5  # training and held-out images at most, and neighbours that decide
+
+
+def cosines(features: np.ndarray, positive: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines of images' own vectors with that of their positive text, (n,), and with those of all others."""
+    rows = rows[positive[rows] >= 0]
+    vectors = features[rows].astype(np.float32)
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=2, keepdims=True), 1e-12)
+    found = np.einsum("npd,nd->np", vectors[:, :-1], vectors[:, -1])
+    right = np.arange(found.shape[1]) == positive[rows, None]
+    return found[right], found[~right]
+
+
+def neighbours(
+    features: np.ndarray, basis: Basis, teacher: Teacher, photographs: Photographs
+) -> dict[str, dict[str, float]]:
+    """How often the nearest training images name a held-out image's class, by kind of vector and layer.
+
+    An image's own vector may have been made with the text of its class, and then contains the answer; the vector with
+    the first text, where that is the same for all images, tells what the teacher sees in the image itself.
+    """
+    labels = photographs.table.labels
+    train, test = (evenly(part[labels[part] >= 0], JUDGED) for part in (photographs.train, photographs.test))
+    if not len(train) or not len(test):
+        return {}
+    kinds = {"own": teacher.columns - 1}
+    if teacher.columns > 1 and teacher.same_texts:
+        kinds = {"one text for all": 0, **kinds}
+    ends = np.cumsum(basis.sizes)
+    parts = {name: slice(end - n, end) for name, end, n in zip(teacher.layers, ends, basis.sizes, strict=True)}
+    if len(parts) > 1:
+        parts["all"] = slice(None)
+    found: dict[str, dict[str, float]] = {}
+    for kind, column in kinds.items():
+        fitted, asked = (np.asarray(features[rows, column], np.float32) for rows in (train, test))
+        found[kind] = {}
+        for layer, part in parts.items():
+            model = KNeighborsClassifier(min(NEIGHBOURS, len(train)), metric="cosine", algorithm="brute")
+            model.fit(fitted[:, part], labels[train])
+            found[kind][layer] = float(model.score(asked[:, part], labels[test]))
+    return found

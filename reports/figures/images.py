@@ -1,0 +1,178 @@
+"""Figures of pictures: what a model sees, should say and says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from reports.figures.style import palette, save
+
+if TYPE_CHECKING:
+    from datasets.tasks import ClassSet, Task
+
+_NO_VALUE = to_rgba("#c8c8d8")
+
+
+def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
+    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
+
+    Where the task shows none of these, they look as any others. Three channels are a picture, of two the first is
+    shown; `limits` are the values of the ends of the colours.
+    """
+    axes.set(xticks=[], yticks=[])
+    if task.categorical:
+        return axes.imshow(np.where(valid[..., None], _colours_of(task)[values], _NO_VALUE[:3]))
+    low, high = limits
+    if len(values) == 3:
+        picture = ((values.transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
+        return axes.imshow(np.where(valid[0][..., None], picture, _NO_VALUE[:3]))
+    colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)
+    shown = valid[0] | (not task.show_uncounted)
+    return axes.imshow(np.where(shown, values[0], np.nan), cmap=colours, vmin=low, vmax=high)
+
+
+def _colours_of(task: Task) -> np.ndarray:
+    """The colours of the classes of a task, (classes, 3) in [0, 1]."""
+    return np.array([to_rgb(colour) for colour in _classes_of(task).colours or palette(task.out_channels)])
+
+
+def _classes_of(task: Task) -> ClassSet:
+    if task.classes is None:
+        raise ValueError(f"{task.name} has no classes to draw; see Task.with_classes")
+    return task.classes
+
+
+def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
+    """A colour range for values without a natural one: from the lowest, or 0, to nearly the highest that counts."""
+    counted = targets[:, : valid.shape[1]][valid] if targets.ndim == valid.ndim else targets[:0]
+    low, high = np.quantile(counted, (0.01, 0.99)) if counted.size else (0.0, 1.0)
+    return min(0.0, float(low)), max(float(high), float(low) + 1e-6)
+
+
+def predictions(
+    task: Task, images: np.ndarray, targets: np.ndarray, valid: np.ndarray, outputs: np.ndarray, title: str, path: Path
+) -> Path:
+    """Input, target and prediction of each image, one image per column.
+
+    Args:
+        task: of the targets.
+        images: (n, 3, S, S) in [0, 1].
+        targets: (n, C, S, S) in the task's unit, or ids (n, S, S).
+        valid: which pixels count, broadcastable to one channel of the targets.
+        outputs: like `targets`.
+        title: of the figure.
+        path: where to save.
+    """
+    n = len(images)
+    figure = Figure((1.6 * n + 1.4, 5.6), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(3, n, squeeze=False)
+    shown = np.broadcast_to(valid, targets.shape if task.categorical else targets[:, :1].shape)
+    limits = task.value_range or _limits(targets, shown)
+    for column in range(n):
+        axes[0, column].imshow(images[column].transpose(1, 2, 0))
+        axes[0, column].set(xticks=[], yticks=[])
+        image = draw_target(axes[1, column], task, targets[column], shown[column], limits)
+        draw_target(axes[2, column], task, outputs[column], np.ones_like(shown[column]), limits)
+    for row, label in enumerate(("input", "target", "prediction")):
+        axes[row, 0].set_ylabel(label)
+    if task.categorical:
+        named = zip(_colours_of(task), _classes_of(task).names, strict=True)
+        handles = [Patch(facecolor=colour, edgecolor="gray", lw=0.5, label=name) for colour, name in named]
+        figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize="small")
+    elif targets.shape[1] != 3:
+        figure.colorbar(image, ax=axes[1:, :], label=task.unit, shrink=0.8)
+    return save(figure, path)
+
+
+def detections(
+    task: Task,
+    images: np.ndarray,
+    targets: Sequence[np.ndarray],
+    found: Sequence[np.ndarray],
+    title: str,
+    path: Path,
+    least_score: float = 0.3,
+) -> Path:
+    """Images with their true boxes, and below them with the detected ones as well, one image per column.
+
+    Args:
+        task: with classes.
+        images: (n, 3, S, S) in [0, 1].
+        targets: of each image (m, 5), left, top, right, bottom in pixels and class.
+        found: of each image (k, 6), class, score and sides.
+        title: of the figure.
+        path: where to save.
+        least_score: of the boxes that are drawn.
+    """
+    names, colours = _classes_of(task).names, _colours_of(task)
+    figure = Figure((2.4 * len(images) + 0.4, 5.6), layout="constrained")
+    figure.suptitle(f"{title}: boxes from a score of {least_score:g} on over the true ones (dotted)")
+    axes = figure.subplots(2, len(images), squeeze=False)
+    for column, (image, there, seen) in enumerate(zip(images, targets, found, strict=True)):
+        for axis in axes[:, column]:
+            axis.imshow(image.transpose(1, 2, 0))
+            axis.set(xticks=[], yticks=[])
+        for *sides, label in there:
+            _draw_box(axes[0, column], sides, colours[int(label)], names[int(label)])
+            _draw_box(axes[1, column], sides, np.ones(3), "", linestyle=":")
+        for label, score, *sides in seen[seen[:, 1] >= least_score][::-1]:
+            _draw_box(axes[1, column], sides, colours[int(label)], f"{names[int(label)]} {score:.2f}")
+    for row, label in enumerate(("target", "prediction")):
+        axes[row, 0].set_ylabel(label)
+    return save(figure, path)
+
+
+def _draw_box(axes: Any, sides: Sequence[float], colour: np.ndarray, text: str, linestyle: str = "-") -> None:
+    """A box between sides in pixels, whose edges imshow puts half a pixel up and left."""
+    left, top, right, bottom = (side - 0.5 for side in sides)
+    box = Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour, lw=1.5, ls=linestyle)
+    axes.add_patch(box)
+    light = colour @ (0.3, 0.6, 0.1) > 0.6
+    label = {"facecolor": colour, "edgecolor": "none", "pad": 0.8}
+    if text:
+        axes.text(
+            left, top, text, fontsize=6, va="bottom", color="black" if light else "white", bbox=label, clip_on=True
+        )
+
+
+def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:
+    """Some images of each cluster, a row per cluster; `images[k]` is (n, 3, S, S) in [0, 1]."""
+    columns = max(len(row) for row in images)
+    figure = Figure((columns * 0.9 + 0.9, len(images) * 0.9 + 0.5), layout="constrained")
+    figure.suptitle(title)
+    figure.supylabel("cluster")
+    axes = figure.subplots(len(images), columns, squeeze=False)
+    for k, row in enumerate(images):
+        axes[k, 0].set_ylabel(k, rotation=0, ha="right", va="center")
+        for column in range(columns):
+            axes[k, column].set(xticks=[], yticks=[])
+            if column < len(row):
+                axes[k, column].imshow(row[column].transpose(1, 2, 0))
+            elif column:
+                axes[k, column].axis("off")
+    return save(figure, path)
+
+
+def coloured_maps(images: np.ndarray, layers: Mapping[str, np.ndarray], path: Path) -> Path:
+    """Images (n, 3, S, S) in [0, 1], and below them maps (n, 3, H, W) of any range as colours, a row per layer."""
+    n = len(images)
+    figure = Figure((1.5 * n + 0.6, 1.5 * (1 + len(layers)) + 0.4), layout="constrained")
+    figure.suptitle("The three leading components of each layer as colours")
+    axes = figure.subplots(1 + len(layers), n, squeeze=False)
+    for row, (name, maps) in enumerate([("image", images), *layers.items()]):
+        if row:
+            low, high = (np.quantile(maps, q, axis=(0, 2, 3), keepdims=True) for q in (0.02, 0.98))
+            maps = ((maps - low) / np.maximum(high - low, 1e-12)).clip(0, 1)
+        axes[row, 0].set_ylabel(name)
+        for column in range(n):
+            axes[row, column].imshow(maps[column].transpose(1, 2, 0))
+            axes[row, column].set(xticks=[], yticks=[])
+    return save(figure, path)

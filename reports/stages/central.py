@@ -1,0 +1,62 @@
+"""What central training shows when it is done: values on the console, and the model's predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from datasets.task_data import TaskData, evenly
+from models.detection.output import detect
+from models.networks.task_model import TaskModel
+from reports.figures.charts import confusion_matrix
+from reports.figures.images import detections, predictions
+
+_SHOWN = 8  # images in a figure
+
+
+def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
+    """A small table, a row of metrics for each name."""
+    columns = list(next(iter(values.values())))
+    width = max(len(name) for name in values)
+    print(f"{title}\n{'':{width}} " + " ".join(f"{column:>12}" for column in columns))
+    for name, row in values.items():
+        print(f"{name:{width}} " + " ".join(f"{row[column]:12.4f}" for column in columns))
+
+
+def report_held_out(
+    model: TaskModel, data: TaskData, values: Mapping[str, float], trivial: Mapping[str, float], folder: Path
+) -> None:
+    """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
+    print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
+    draw_predictions(model, data, folder)
+
+
+@torch.no_grad()
+def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
+    """Predictions on held-out images: beside the targets, boxes over them, or a confusion matrix for classes."""
+    model.eval()
+    title = f"{data.task.label}, held-out images"
+    if data.task.boxes:
+        batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
+        boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
+        found = [each.rows.cpu().numpy() for each in detect(model(batch.images).output)]
+        detections(data.task, batch.images.cpu().numpy(), boxes, found, title, folder / "predictions.png")
+        return
+    if data.task.dense:
+        positions = torch.from_numpy(evenly(data.test, _SHOWN))
+        batch = data.batch(positions)
+        output = model(batch.images).output
+        output = output.argmax(1) if data.task.categorical else output
+        target, output = data.in_physical_units(positions, batch.target, output)
+        images, targets, valid, outputs = (x.cpu().numpy() for x in (batch.images, target, batch.valid, output))
+        predictions(data.task, images, targets, valid, outputs, title, folder / "predictions.png")
+        return
+    chunks = torch.from_numpy(data.test).split(64)
+    predicted = torch.cat([model(data.batch(at).images).output.argmax(1) for at in chunks]).cpu().numpy()
+    names = data.table.class_names
+    matrix = np.zeros((len(names), len(names)), np.int64)
+    np.add.at(matrix, (data.table.labels[data.test], predicted), 1)
+    confusion_matrix(matrix, names, title, folder / "confusion_matrix.png")

@@ -1,0 +1,68 @@
+"""What there is to see of clusters: their images, what they explain of the target, and other numbers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from datasets.task_data import TaskData, evenly
+from models.embedding.embeddings import tsne
+from network.partition.explained import CEILING, CLASSES, CLUSTERS
+from reports.figures import charts
+from reports.figures.images import cluster_samples
+from reports.figures.partitions import cluster_numbers
+
+# Clusters that explain less than this share of the ceiling say little about the task.
+ENOUGH = 0.5
+_OF_A_CLUSTER = 12  # images in a figure
+_POINTS = 5000  # of t-SNE, which takes many minutes for tens of thousands
+
+
+def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, seed: int, folder: Path) -> None:
+    """t-SNE of the training images by cluster and, where they have classes, by class; sample images of each cluster.
+
+    Of many images t-SNE is of 5000, evenly spaced.
+    """
+    used = data.train[assignments[data.train] >= 0]
+    drawn, clusters = evenly(used, _POINTS), np.unique(assignments[used])
+    points = tsne(reduced[drawn], seed)
+    by_cluster = np.searchsorted(clusters, assignments[drawn])
+    title = f"{data.task.label}: embeddings of the training images"
+    charts.tsne(points, by_cluster, [str(k) for k in clusters], "cluster", title, folder / "tsne_clusters.png")
+    classes = data.table.labels[drawn]
+    if (classes >= 0).all():
+        charts.tsne(points, classes, data.table.class_names, "class", title, folder / "tsne_classes.png")
+    samples = []
+    for k in clusters:
+        # The table may have its images in the order of their classes.
+        members = torch.from_numpy(evenly(used[assignments[used] == k], _OF_A_CLUSTER))
+        samples.append(data.batch(members).images.cpu().numpy())
+    cluster_samples(samples, f"{data.task.label}: training images of each cluster", folder / "cluster_samples.png")
+
+
+def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: Path) -> None:
+    """Print the rows of `compare_n_clusters`, and save them as `n_clusters.csv` and as a figure."""
+    table = pd.DataFrame(rows)
+    table.to_csv(folder / "n_clusters.csv", index=False)
+    print(table.to_string(index=False, float_format="%.3f"))
+    cluster_numbers(rows, title, folder / "figures" / "n_clusters.png")
+
+
+def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:
+    """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
+    clusters, ceiling = found[CLUSTERS], found[CEILING]
+    beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
+    print(
+        f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
+        f"{ceiling:.2f}"
+    )
+    if clusters < ENOUGH * ceiling:
+        print("The clusters explain less than half of what is possible, so a split by them hardly follows the task.\n"
+              "Train the central model longer, or cluster --features target.")  # fmt: skip
+    charts.shares(
+        found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
+    )
