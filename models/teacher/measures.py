@@ -31,7 +31,7 @@ def neighbours(
     the first text, where that is the same for all images, tells what the teacher sees in the image itself.
     """
     labels = photographs.table.labels
-    train, test = (evenly(part[labels[part] >= 0], JUDGED) for part in (photographs.train, photographs.test))
+    train, test = _judged(photographs)
     if not len(train) or not len(test):
         return {}
     kinds = {"own": teacher.columns - 1}
@@ -50,3 +50,19 @@ def neighbours(
             model.fit(fitted[:, part], labels[train])
             found[kind][layer] = float(model.score(asked[:, part], labels[test]))
     return found
+
+
+def commonest_class(photographs: Photographs) -> float:
+    """How often a held-out image is of the commonest class of the training images that `neighbours` takes.
+
+    nan without such images.
+    """
+    train, test = (photographs.table.labels[rows] for rows in _judged(photographs))
+    return float((test == np.bincount(train).argmax()).mean()) if len(train) and len(test) else float("nan")
+
+
+def _judged(photographs: Photographs) -> tuple[np.ndarray, np.ndarray]:
+    """The training and the held-out images with a class that are taken, evenly spaced where there are many."""
+    labels = photographs.table.labels
+    train, test = (evenly(part[labels[part] >= 0], JUDGED) for part in (photographs.train, photographs.test))
+    return train, test

@@ -17,7 +17,7 @@ import numpy as np
 from datasets.table import TABLE_FILE
 from datasets.tasks import BOXES, CLASS
 from network.partition.dealing import Partition, deal_as_asked, digest, read_partition
-from network.partition.objects import commonest_objects
+from network.partition.objects import commonest_objects, names_of_groups
 from network.partition.rules import PARTITIONERS
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -64,11 +64,16 @@ def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndar
         return partition.groups, "image", ()
     column = kind.removesuffix(_BASED)
     names: Sequence[str] = ()
-    if kind == OBJECTS and BOXES in table.about.classes:
-        names = table.about.classes[BOXES].names
-    elif column in table.groups:
+    if column in table.groups:
         names = np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
     return partition.groups, column, names
+
+
+def shown_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
+    """The same for a figure of what clients have, which shows objects where objects are dealt, and not the classes."""
+    if kind == OBJECTS and BOXES in table.about.classes:
+        return partition.groups, "images with", names_of_groups(table, partition.groups)
+    return described_by(partition, kind, table)
 
 
 def split_label(kind: str) -> str:

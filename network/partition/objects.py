@@ -44,6 +44,28 @@ def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
     return groups
 
 
+def names_of_groups(table: Table, groups: np.ndarray) -> list[str]:
+    """The category of each of `commonest_objects` (N,) by number, and "nothing" of the images without objects."""
+    names = [*table.about.classes[BOXES].names, "nothing"]
+    return [names[category] for category in claimed(box_counts(table) > 0, groups)]
+
+
+def claimed(shows: np.ndarray, groups: np.ndarray) -> list[int]:
+    """The category by which each group of `claim_by_category` was made; -1 for the last, which shows none.
+
+    It is the first that all images of the group show, and no image of a later one.
+
+    >>> shows = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], bool)
+    >>> claimed(shows, np.array([0, 1, 0, 0, 1, 2]))
+    [0, 2, -1]
+    """
+    found = []
+    for group in range(groups.max() + 1):
+        candidates = np.flatnonzero(shows[groups == group].all(axis=0) & ~shows[groups > group].any(axis=0))
+        found.append(int(candidates[0]) if len(candidates) and (groups == group).any() else -1)
+    return found
+
+
 def box_counts(table: Table) -> np.ndarray:
     """The number of boxes of each category in each image, (N, C) int64; UserError where the table has no boxes."""
     boxes = read_boxes(table)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import IMAGES, palette, save
+from reports.figures.style import IMAGES, mark_cut, palette, save
 from reports.labels import task_label
 from reports.statistics import interval
 
@@ -59,16 +59,20 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
     figure = Figure((_PANEL[0] * len(tasks) + 0.6, _PANEL[1] + 1.0), layout="constrained")
     colours = _colours(last, ["setting"])
     for axis, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
+        reached: list[tuple[float, float, float]] = []
         for setting, part in last[last["task"] == task].groupby("setting", sort=False):
             points = part.groupby("alpha", dropna=False).agg(emd=("emd", "mean"), mean=(column, "mean"))
             points["half"] = part.groupby("alpha", dropna=False)[column].agg(lambda of: np.diff(interval(of))[0] / 2)
             points = points.sort_values("emd")
+            reached += zip(points["emd"], points["mean"] - points["half"], points["mean"] + points["half"], strict=True)
             axis.errorbar(points["emd"], points["mean"], points["half"], marker="o", ms=3.5, capsize=2, lw=1.2,
                           color=colours[setting], label=setting)  # fmt: skip
         if column == "relative":
             axis.axhline(1.0, color="#555555", ls="--", lw=1.0)
         axis.set(title=task_label(task), xlabel="earth mover's distance to the population", ylim=(0, None),
                  ylabel=f"{metric} over central training's" if column == "relative" else metric)  # fmt: skip
+        for place, low, high in reached:
+            mark_cut(axis, "y", place, low, high)
         axis.grid(alpha=0.3)
     _legend(figure, *figure.axes[0].get_legend_handles_labels())
     return save(figure, path)

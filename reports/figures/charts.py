@@ -155,8 +155,11 @@ def cosines(positive: np.ndarray, negative: np.ndarray, title: str, path: Path) 
     return save(figure, path)
 
 
-def neighbours(accuracy: Mapping[str, Mapping[str, float]], title: str, path: Path) -> Path:
-    """Bars of accuracies in [0, 1], a group per layer and a bar per kind of vector."""
+def neighbours(accuracy: Mapping[str, Mapping[str, float]], commonest: float, title: str, path: Path) -> Path:
+    """Bars of accuracies in [0, 1], a group per layer and a bar per kind of vector.
+
+    A line shows `commonest`, the accuracy of who always says the commonest class.
+    """
     figure = Figure((7, 4), layout="constrained")
     axes = figure.subplots()
     width = 0.8 / max(len(accuracy), 1)
@@ -164,6 +167,7 @@ def neighbours(accuracy: Mapping[str, Mapping[str, float]], title: str, path: Pa
     for i, (kind, row) in enumerate(accuracy.items()):
         bars = axes.bar(np.arange(len(layers)) + i * width, list(row.values()), width, label=kind)
         axes.bar_label(bars, fmt="%.2f", fontsize="small")
+    axes.axhline(commonest, color="gray", ls=":", label="none: the commonest class")
     axes.set(ylabel="accuracy", ylim=(0, 1.05), title=title)
     axes.set_xticks(np.arange(len(layers)) + (len(accuracy) - 1) * width / 2, layers)
     axes.legend(title="vector")

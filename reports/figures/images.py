@@ -17,6 +17,7 @@ from reports.figures.style import palette, save
 if TYPE_CHECKING:
     from datasets.tasks import ClassSet, Task
 
+_LABELLED = 8  # boxes of a picture that have room for their labels
 _NO_VALUE = to_rgba("#c8c8d8")
 
 
@@ -103,6 +104,9 @@ def detections(
 ) -> Path:
     """Images with their true boxes, and below them with the detected ones as well, one image per column.
 
+    A legend has the colours of the classes in them. The boxes of a picture have their names and scores beside them only
+    where they are few, because on crowded ones labels would bury the boxes.
+
     Args:
         task: with classes.
         images: (n, 3, S, S) in [0, 1].
@@ -116,17 +120,25 @@ def detections(
     figure = Figure((2.4 * len(images) + 0.4, 5.6), layout="constrained")
     figure.suptitle(f"{title}: boxes from a score of {least_score:g} on over the true ones (dotted)")
     axes = figure.subplots(2, len(images), squeeze=False)
+    shown: set[int] = set()
     for column, (image, there, seen) in enumerate(zip(images, targets, found, strict=True)):
         for axis in axes[:, column]:
             axis.imshow(image.transpose(1, 2, 0))
             axis.set(xticks=[], yticks=[])
+        drawn = seen[seen[:, 1] >= least_score][::-1]
+        shown.update(int(label) for label in (*there[:, 4], *drawn[:, 0]))
         for *sides, label in there:
-            _draw_box(axes[0, column], sides, colours[int(label)], names[int(label)])
+            name = names[int(label)] if len(there) <= _LABELLED else ""
+            _draw_box(axes[0, column], sides, colours[int(label)], name)
             _draw_box(axes[1, column], sides, np.ones(3), "", linestyle=":")
-        for label, score, *sides in seen[seen[:, 1] >= least_score][::-1]:
-            _draw_box(axes[1, column], sides, colours[int(label)], f"{names[int(label)]} {score:.2f}")
+        for label, score, *sides in drawn:
+            name = f"{names[int(label)]} {score:.2f}" if len(drawn) <= _LABELLED else ""
+            _draw_box(axes[1, column], sides, colours[int(label)], name)
     for row, label in enumerate(("target", "prediction")):
         axes[row, 0].set_ylabel(label)
+    handles = [Patch(facecolor=colours[label], label=names[label]) for label in sorted(shown)]
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(images), fontsize="small")
     return save(figure, path)
 
 

@@ -112,7 +112,7 @@ def _merged(values: np.ndarray, most: int) -> np.ndarray:
 def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], title: str, path: Path) -> Path:
     """Square tables of how alike clusterings are, each with its measure and colour map, as annotated matrices.
 
-    Colours go from the lowest to the highest value off the diagonal, which would say nothing.
+    Colours go from the lowest to the highest value off the diagonal; that beyond it has the colour of the nearer end.
     """
     n = len(next(iter(tables.values()))[0])
     figure = Figure((len(tables) * (2.6 + 0.55 * n), 2.0 + 0.5 * n), layout="constrained")
@@ -122,15 +122,16 @@ def similarity(tables: Mapping[str, tuple[pd.DataFrame, str]], title: str, path:
     ):
         values = table.to_numpy()
         off = values[~np.eye(n, dtype=bool)]
-        image = axes.imshow(np.where(np.eye(n, dtype=bool), np.nan, values), cmap=colours, vmin=off.min(),
-                            vmax=max(off.max(), off.min() + 1e-6))  # fmt: skip
+        low, high = off.min(), max(off.max(), off.min() + 1e-6)
+        image = axes.imshow(values, cmap=colours, vmin=low, vmax=high)
         for row, column in np.ndindex(n, n):
             darkness = 1 - np.mean(image.cmap(image.norm(values[row, column]))[:3])
-            colour = "white" if row != column and darkness > 0.5 else "black"
+            colour = "white" if darkness > 0.5 else "black"
             axes.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
         axes.set_xticks(range(n), table.columns, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(n), table.index)
-        figure.colorbar(image, ax=axes, shrink=0.8, label=measure)
+        beyond = ("neither", "min", "max", "both")[(values.min() < low) + 2 * (values.max() > high)]
+        figure.colorbar(image, ax=axes, shrink=0.8, label=measure, extend=beyond)
     return save(figure, path)
 
 

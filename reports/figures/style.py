@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
+from typing import Any, Literal
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
@@ -11,6 +14,7 @@ from utils.files import write_atomically
 
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
+_NO_GLYPH = re.compile(r"Glyph (\d+) ")  # how matplotlib's warning of a character that a font lacks begins
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures.
 IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",
           "test": "all held-out images"}  # fmt: skip
@@ -18,10 +22,29 @@ IMAGES = {"train": "clients' own training images", "local_test": "clients' held-
 
 def save(figure: Figure, path: Path) -> Path:
     """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path."""
-    for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file
-        with write_atomically(path.with_suffix(f".{kind}")) as temporary:
-            figure.savefig(temporary, dpi=150, format=kind, metadata=metadata)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.filterwarnings("always", _NO_GLYPH.pattern)
+        for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file
+            with write_atomically(path.with_suffix(f".{kind}")) as temporary:
+                figure.savefig(temporary, dpi=150, format=kind, metadata=metadata)
+    lacking = {match[1]: None for each in said if (match := _NO_GLYPH.match(str(each.message)))}
+    if lacking:
+        letters = "".join(chr(int(number)) for number in lacking)
+        print(f"{path}: the font has no {letters}; boxes stand in their place")
     return path
+
+
+def mark_cut(axis: Any, along: Literal["x", "y"], place: float, low: float, high: float) -> None:
+    """Mark where an interval of values along x or y, at `place` on the other axis, is cut off: by an arrow head.
+
+    The axis' limits must be final.
+    """
+    least, most = axis.get_xlim() if along == "x" else axis.get_ylim()
+    markers = "<>" if along == "x" else "v^"
+    for end, marker, beyond in zip((least, most), markers, (low < least, high > most), strict=True):
+        if beyond:
+            at = (end, place) if along == "x" else (place, end)
+            axis.plot(*at, marker, color="black", ms=5, clip_on=False, label="_cut")
 
 
 def palette(n: int) -> list[tuple[float, float, float, float]]:

@@ -5,7 +5,7 @@ Error bars and bands always show the 95 % interval of the mean over seeds, by St
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import cycle, product
 from pathlib import Path
 from textwrap import fill
@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from reports.curves import Dealt
 from reports.figures.partitions import stack
-from reports.figures.style import COLOURS, IMAGES, palette, save
+from reports.figures.style import COLOURS, IMAGES, mark_cut, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import change_interval, interval, mean_change
 from reports.tables import CANDIDATES, increase
@@ -235,8 +235,8 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
 
     A panel per task (columns) and part of the data (rows), with a bar for the class-based and one for the
     embedding-based split for each method and alpha, a dot per seed, and the interval of the mean. The panels of a row
-    share their axis, which shows all seeds; intervals that reach further are cut off. `table` comes from
-    `reports.tables.compare`.
+    share their axis, which shows all seeds; intervals that reach further are cut off and end in an arrow head. `table`
+    comes from `reports.tables.compare`.
     """
     tasks, splits = in_order(table["task"]), [name for name in IMAGES if name in set(table["split"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
@@ -245,12 +245,14 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     figure = Figure((width, height * len(splits) + 1.0), layout="constrained")
     axes = figure.subplots(len(splits), len(tasks), squeeze=False, sharey=True, sharex="row")
     for row, split in enumerate(splits):
-        seen = [0.0]
+        seen, intervals = [0.0], []
         for axis, task in zip(axes[row], tasks, strict=True):
             part = table[(table["split"] == split) & (table["task"] == task)]
             for y, (method, alpha) in enumerate(settings):
                 for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
-                    seen.extend(_increase_bars(axis, y, record))
+                    for place, values, (low, high) in _increase_bars(axis, y, record):
+                        seen.extend(values)
+                        intervals.append((axis, place, low, high))
             axis.axvline(0, color="black", lw=0.8)
             axis.set_yticks(range(len(settings)), [f"{method_label(name)}, α = {alpha:g}" for name, alpha in settings])
             axis.set(ylim=(len(settings) - 0.4, -0.6), title=task_label(task) if row == 0 else "")
@@ -260,6 +262,8 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
         axes[row, 0].set(xlim=(min(seen) - margin, max(seen) + margin), ylabel=fill(IMAGES[split], 18))
         for axis in axes[row]:
             axis.set_xlabel("increase, %" if row == len(splits) - 1 else "")
+        for axis, place, low, high in intervals:
+            mark_cut(axis, "x", place, low, high)
     n_seeds = max(map(len, table["iid"]))
     figure.suptitle(f"Increase of the loss over the IID split, mean over {n_seeds} seed{'s' * (n_seeds > 1)}")
     handles: list[Artist] = [Patch(color=colour, label=f"{kind}-based split") for kind, colour in COLOURS.items()]
@@ -271,9 +275,10 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     return save(figure, path)
 
 
-def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float]:
-    """Draw the two bars of one setting around height `y`; returns the seeds' values."""
-    seen: list[float] = []
+def _increase_bars(
+    axis: Any, y: float, record: Mapping[str, Any]
+) -> Iterator[tuple[float, np.ndarray, tuple[float, float]]]:
+    """Draw the two bars of one setting around height `y`; yields the place of each, the seeds' values and interval."""
     for offset, (kind, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
         values = increase(record[kind], record["iid"])
         values = values[np.isfinite(values)]  # without seeds that have no IID run
@@ -282,8 +287,7 @@ def _increase_bars(axis: Any, y: float, record: Mapping[str, Any]) -> list[float
             error = np.nan_to_num([[mean - low], [high - mean]])
             axis.barh(y + offset, mean, 0.34, xerr=error, capsize=2, color=colour, error_kw={"lw": 1})
             axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=3)
-            seen.extend(values)
-    return seen
+            yield y + offset, values, (low, high)
 
 
 def costs_by_measure(costs: pd.DataFrame, path: Path) -> Path:

@@ -11,7 +11,7 @@ from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
 from network.partition.dealing import Partition
-from network.partition.groups import described_by
+from network.partition.groups import shown_by
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.simulation import Simulation
 from reports.figures.charts import federated_rounds
@@ -50,7 +50,7 @@ def report_partition(
     if not any(map(len, held_out)):
         print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
     if draw:
-        groups, name, names = described_by(partition, kind, data.table)
+        groups, name, names = shown_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         distribution(counts, title, name, run.figures / "distribution.png", names)
 

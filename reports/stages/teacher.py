@@ -9,7 +9,7 @@ import torch
 
 from datasets.task_data import evenly
 from models.teacher.basis import Basis, Photographs
-from models.teacher.measures import JUDGED, NEIGHBOURS, cosines, neighbours
+from models.teacher.measures import JUDGED, NEIGHBOURS, commonest_class, cosines, neighbours
 from models.teacher.teachers import Teacher
 from reports.figures import charts
 from reports.figures.images import coloured_maps
@@ -39,8 +39,10 @@ def report_guidance(
             values |= {"cosine of own and other text": float(negative.mean())}
             charts.cosines(positive, negative, "cosine with the image's own vector", folder / "cosines.png")
     if (photographs.table.labels >= 0).any():
-        accuracy = neighbours(features, basis, teacher, photographs)
-        charts.neighbours(accuracy, f"{NEIGHBOURS} nearest neighbours, held-out images", folder / "neighbours.png")
+        accuracy, commonest = neighbours(features, basis, teacher, photographs), commonest_class(photographs)
+        title = f"{NEIGHBOURS} nearest neighbours, held-out images"
+        charts.neighbours(accuracy, commonest, title, folder / "neighbours.png")
+        values |= {"commonest class": commonest}
         values |= {f"knn {kind}, {layer}": value for kind, row in accuracy.items() for layer, value in row.items()}
     for name, value in values.items():
         print(f"{name:40} {value:.3f}")

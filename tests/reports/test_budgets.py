@@ -9,10 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from scipy import stats
 
 from reports.budgets import at_budgets, budget_tables, read_progress, relative, rounds_to
-from reports.figures import budgets as drawn
-from tests.reports.figures.pictures import check_picture
+from reports.figures.budgets import against_emd, learning_curves
+from reports.figures.style import palette
+from tests.reports.figures.pictures import band_at, check_picture, interval_of, legend_of, line_of, points_of, words
 from utils.errors import UserError
 
 Write = Callable[..., None]
@@ -116,5 +120,48 @@ def test_without_the_metric_there_is_nothing(tmp_path: Path, runs: Path) -> None
 def test_figures(runs: Path, write: Write) -> None:
     write([0.1, NAN, 0.7], 10, emd=0.2, alpha=10.0, virtual_client_size=None)
     progress = read_progress(runs)
-    check_picture(drawn.learning_curves(progress, "accuracy", runs / "figures" / "progress.png"))
-    check_picture(drawn.against_emd(relative(progress), "accuracy", runs / "figures" / "emd.png"))
+    check_picture(learning_curves(progress, "accuracy", runs / "figures" / "progress.png"))
+    check_picture(against_emd(relative(progress), "accuracy", runs / "figures" / "emd.png"))
+
+
+def t_interval(values: list[float]) -> list[float]:
+    return list(stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values)))
+
+
+def test_curves_go_through_the_means_over_seeds(runs: Path, drawn: list[Figure]) -> None:
+    learning_curves(read_progress(runs), "accuracy", runs / "progress.png")
+    by_round, by_batch = drawn[0].axes
+    for name, rounds, steps, seeds in (
+        (PLAIN, [0, 2, 4], 10, [[0.1] * 2, [0.2, 0.4], [0.4, 0.6]]),
+        (VIRTUAL, [0, 1, 2], 4, [[0.1] * 2, [0.3] * 2, [0.5, 0.7]]),
+    ):
+        label = f"{name}, α = 0.1"
+        means = pytest.approx([np.mean(of) for of in seeds])
+        assert line_of(by_round, label) == [rounds, means]
+        assert line_of(by_batch, label) == [[steps * at for at in rounds], means]
+        for axes, at in ((by_round, rounds[-1]), (by_batch, steps * rounds[-1])):
+            assert band_at(axes, name == VIRTUAL, at) == pytest.approx(t_interval(seeds[-1]))
+    assert [points_of(axes.lines[0])[1] for axes in (by_round, by_batch)] == [[0.8, 0.8]] * 2  # central training
+    assert by_round.get_xlabel() == "round" and by_batch.get_xlabel().startswith("batches")
+    assert legend_of(drawn[0]) == {
+        f"{name}, α = 0.1": to_hex(colour) for name, colour in zip((PLAIN, VIRTUAL), palette(2), strict=True)
+    }
+
+
+def test_points_over_emd_are_shares_of_central_training(runs: Path, write: Write, drawn: list[Figure]) -> None:
+    for seed in (0, 1):
+        write([0.1, NAN, 0.7 + seed / 10], 10, emd=0.2, alpha=10.0, virtual_client_size=None, rand_seed=seed)
+    against_emd(relative(read_progress(runs)), "accuracy", runs / "emd.png")
+    [axes] = drawn[0].axes
+    plain, virtual = axes.containers
+    assert points_of(plain[0]) == [[0.2, 1.0], [0.9375, 0.625]]  # 0.75 and 0.5, of 0.8
+    assert points_of(virtual[0]) == [[1.0], [0.75]]
+    ends = [t_interval([0.7 / 0.8, 0.8 / 0.8]), t_interval([0.4 / 0.8, 0.6 / 0.8])]
+    assert [[y for _, y in points] for points in interval_of(plain)] == [pytest.approx(of) for of in ends]
+    assert [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"] == [1.0]
+    assert axes.get_ylabel() == "accuracy over central training's" and words(drawn[0].legends[0].get_texts()) == [
+        PLAIN,
+        VIRTUAL,
+    ]
+    cut = [(*line.get_xydata()[0], line.get_marker()) for line in axes.lines if line.get_label() == "_cut"]
+    assert cut == [(1.0, 0.0, "v")] * 2  # both intervals at an EMD of 1 reach below 0

@@ -6,7 +6,10 @@ import json
 import os
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from reports.costs import costs_table, memory_by_batch, read_costs
+from tests.reports.figures.pictures import line_of
 
 
 def write(folder: Path, stage: str, args: dict, costs: dict | None) -> None:
@@ -52,6 +55,15 @@ def test_memory_is_drawn_where_a_gpu_had_several_batch_sizes(tmp_path: Path) -> 
     assert len(costs_table(table)) == 5 and "device" in costs_table(table)
     assert memory_by_batch(table, tmp_path / "memory.png") == tmp_path / "memory.png"
     assert (tmp_path / "memory.png").stat().st_size > 1000
+
+
+def test_memory_is_the_mean_over_the_runs_of_a_size(tmp_path: Path, drawn: list[Figure]) -> None:
+    for size, memory in ((32, 700), (16, 400), (16, 600)):
+        write(tmp_path, "test_federated", {"method": "fedavg", "batch_size": size}, costs("NVIDIA H200", memory))
+    memory_by_batch(read_costs(tmp_path), tmp_path / "memory.png")
+    [axes] = drawn[0].axes
+    assert line_of(axes, "Surface normals, FedAvg: tiny, taskonomy, 32 px") == [[16, 32], [500, 700]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("batch size", "peak memory, MiB")
 
 
 def test_nothing_without_runs(tmp_path: Path) -> None:

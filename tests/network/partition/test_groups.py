@@ -13,7 +13,7 @@ import torch
 from datasets.sources.taskonomy import View
 from datasets.table import TABLE_FILE, Table, read_table
 from datasets.task_data import TaskData
-from datasets.tasks import BOXES, ClassSet, get_task
+from datasets.tasks import get_task
 from network.partition.dealing import deal
 from network.partition.groups import (
     described_by,
@@ -146,8 +146,6 @@ def test_classes_objects_and_natural_groups_have_names_and_clusters_have_none(ta
     assert [buildings[number] for number in numbers] == table.groups["building"].tolist()
     for kind in ("embedding_based", "iid"):
         assert not described_by(partition, kind, bare)[2]
-    boxes = replace(bare, about=replace(bare.about, classes={BOXES: ClassSet(("lamp", "sofa"))}))
-    assert described_by(partition, "object_based", boxes)[2] == ("lamp", "sofa")
 
 
 def test_columns_may_be_called_as_groups_are(table: Table) -> None:

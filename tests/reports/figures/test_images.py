@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from datasets.tasks import TASKS, get_task
+from datasets.tasks import TASKS, ClassSet, get_task
 from reports.figures import images
 from tests.datasets.tables import bound
-from tests.reports.figures.pictures import check_figure
+from tests.reports.figures.pictures import check_figure, legend_of, words
 
 DENSE = [name for name, task in TASKS.items() if task.dense]
 
@@ -75,3 +77,89 @@ def test_where_zero_is_a_value_it_looks_like_one(task: str, shown: bool) -> None
 def test_cluster_samples(path: Path, sizes: list[int]) -> None:
     rng = np.random.default_rng(0)
     check_figure(path, images.cluster_samples([rng.random((n, 3, 8, 8)) for n in sizes], "Clusters", path))
+
+
+# What is drawn
+
+
+def array_of(axes: Axes) -> np.ndarray:
+    return np.ma.filled(np.ma.asarray(axes.images[0].get_array(), float), np.nan)
+
+
+def test_rows_are_input_target_and_prediction(drawn: list[Figure]) -> None:
+    task, rng = get_task("depth_euclidean", "metric"), np.random.default_rng(0)
+    inputs, targets, outputs = rng.random((2, 3, 4, 4)), 5 * rng.random((2, 1, 4, 4)), 5 * rng.random((2, 1, 4, 4))
+    valid = rng.random((2, 1, 4, 4)) < 0.7
+    images.predictions(task, inputs, targets, valid, outputs, "title", Path())
+    panels = np.array(drawn[0].axes[:6]).reshape(3, 2)
+    for n in range(2):
+        np.testing.assert_array_equal(array_of(panels[0, n]), inputs[n].transpose(1, 2, 0))
+        np.testing.assert_array_equal(array_of(panels[1, n]), np.where(valid[n], targets[n], np.nan)[0])
+        np.testing.assert_array_equal(array_of(panels[2, n]), outputs[n, 0])
+    limits = (0.0, np.quantile(targets[valid], 0.99))
+    assert all(axes.images[0].get_clim() == pytest.approx(limits) for axes in panels[1:].flat)
+    assert [axes.get_ylabel() for axes in panels[:, 0]] == ["input", "target", "prediction"]
+    assert drawn[0].axes[6].get_ylabel() == task.unit
+
+
+def test_classes_have_the_colours_of_the_legend(drawn: list[Figure]) -> None:
+    task = get_task("segmentation").with_classes(ClassSet(("road", "sky"), colours=("#804080", "#4682b4")))
+    ids = np.array([[[0, 1], [1, 0]]])
+    images.predictions(task, np.zeros((1, 3, 2, 2)), ids, ids == 0, 1 - ids, "title", Path())
+    shown = [[to_hex(pixel) for pixel in array_of(axes).reshape(-1, 3)] for axes in drawn[0].axes[1:]]
+    assert shown == [["#804080", "#c8c8d8", "#c8c8d8", "#804080"], ["#4682b4", "#804080", "#804080", "#4682b4"]]
+    assert legend_of(drawn[0]) == {"road": "#804080", "sky": "#4682b4"}
+
+
+def boxes_of(axes: Axes) -> list[tuple[float, ...]]:
+    """Left, top, right and bottom in pixels."""
+    return [
+        (x + 0.5, y + 0.5, x + w + 0.5, y + h + 0.5) for x, y, w, h in (box.get_bbox().bounds for box in axes.patches)
+    ]
+
+
+CELLS = get_task("detection").with_classes(ClassSet(("red", "platelet"), colours=("#ff0000", "#0000ff")))
+
+
+def test_boxes_have_the_sides_classes_and_scores_of_the_table(drawn: list[Figure]) -> None:
+    there, found = (
+        np.array([[1, 2, 5, 8, 1.0]]),
+        np.array([[0, 0.9, 2, 2, 6, 7], [1, 0.31, 0, 0, 3, 3], [1, 0.2, 0, 0, 9, 9]]),
+    )
+    images.detections(CELLS, np.zeros((1, 3, 10, 10)), [there], [found], "title", Path())
+    above, below = drawn[0].axes
+    assert boxes_of(above) == [(1, 2, 5, 8)] and words(above.texts) == ["platelet"]
+    assert boxes_of(below) == [(1, 2, 5, 8), (0, 0, 3, 3), (2, 2, 6, 7)]  # the best on top, the true one dotted
+    assert words(below.texts) == ["platelet 0.31", "red 0.90"]
+    assert [to_hex(box.get_edgecolor()) for box in below.patches] == ["#ffffff", "#0000ff", "#ff0000"]
+    assert below.patches[0].get_linestyle() == ":" and above.texts[0].get_position() == (0.5, 1.5)
+    assert legend_of(drawn[0]) == {"red": "#ff0000", "platelet": "#0000ff"}
+
+
+def test_on_crowded_images_no_label_buries_a_box(drawn: list[Figure]) -> None:
+    corner = np.arange(9.0)
+    many = np.stack([corner, corner, corner + 1, corner + 1, 0 * corner], axis=1)
+    found = np.concatenate([0 * many[:, :1], 0 * many[:, :1] + 0.5, many[:, :4]], axis=1)
+    images.detections(CELLS, np.zeros((2, 3, 10, 10)), [many, many[:8]], [found[:8], found], "title", Path())
+    assert [len(axes.texts) for axes in drawn[0].axes] == [0, 8, 8, 0]  # row by row
+    assert [len(axes.patches) for axes in drawn[0].axes] == [9, 8, 17, 17]
+    assert list(legend_of(drawn[0])) == ["red"]
+
+
+def test_a_row_has_the_images_of_its_cluster(drawn: list[Figure]) -> None:
+    samples = [np.full((n, 3, 2, 2), k / 4) for k, n in enumerate((2, 3))]
+    images.cluster_samples(samples, "title", Path())
+    panels = np.array(drawn[0].axes).reshape(2, 3)
+    assert [[array_of(axes).max() for axes in row if axes.images] for row in panels] == [[0, 0], [0.25] * 3]
+    assert [row[0].get_ylabel() for row in panels] == ["0", "1"]
+
+
+def test_components_are_stretched_by_layer_and_channel(drawn: list[Figure]) -> None:
+    maps = np.random.default_rng(0).normal(size=(2, 3, 8, 8)) * np.array([1, 10, 100])[:, None, None]
+    images.coloured_maps(np.zeros((2, 3, 4, 4)), {"low": maps, "high": -maps}, Path())
+    panels = np.array(drawn[0].axes).reshape(3, 2)
+    low, high = np.quantile(maps, (0.02, 0.98), axis=(0, 2, 3))
+    expected = ((maps[1].transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
+    np.testing.assert_allclose(array_of(panels[1, 1]), expected)
+    np.testing.assert_allclose(array_of(panels[2, 1]), 1 - expected, atol=1e-9)
+    assert [row[0].get_ylabel() for row in panels] == ["image", "low", "high"]

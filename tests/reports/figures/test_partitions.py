@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.sparse import coo_array
 
 from reports.figures import partitions
-from tests.reports.figures.pictures import check_figure
+from reports.figures.style import palette
+from tests.reports.figures.pictures import band_at, bars_of, check_figure, interval_of, legend_of, points_of, words
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 10), (25, 16), (40, 24), (41, 16), (10, 60), (2000, 500)])
@@ -85,3 +88,66 @@ def test_cluster_numbers(tmp_path: Path, numbers: list[int]) -> None:
     path = tmp_path / "numbers.png"
     rows = [{"n_clusters": n, **measured} for n in numbers]
     check_figure(path, partitions.cluster_numbers(rows, "normal", path))
+
+
+# What is drawn
+
+
+def test_a_client_is_a_bar_of_its_groups_one_upon_the_other(drawn: list[Figure]) -> None:
+    partitions.distribution(np.array([[3, 0, 2], [1, 4, 0]]), "title", "class", Path(), ["hall", "bed_room", "attic"])
+    [axes] = drawn[0].axes
+    heights = {name: [height for *_, height in of] for name, of in bars_of(axes).items()}
+    assert heights == {"hall": [3, 1], "bed room": [0, 4], "attic": [2, 0]}
+    assert {name: [bottom for _, bottom, *_ in of] for name, of in bars_of(axes).items()} == {
+        "hall": [0, 0], "bed room": [3, 1], "attic": [3, 5],
+    }  # fmt: skip
+    assert [x + width / 2 for x, _, width, _ in bars_of(axes)["attic"]] == pytest.approx([0, 1])
+    assert axes.get_ylim() == (0, pytest.approx(1.04 * 5)) and axes.get_ylabel() == "images"
+    assert list(legend_of(drawn[0]).values()) == [to_hex(colour) for colour in palette(3)]
+    assert [to_hex(container.patches[0].get_facecolor()) for container in axes.containers] == [
+        *legend_of(drawn[0]).values()
+    ]
+
+
+def test_a_map_has_shares_of_the_largest_group_first_and_sizes_above(drawn: list[Figure]) -> None:
+    counts = np.zeros((60, 3), int)
+    counts[:20, 2], counts[20:40, 0], counts[40:, 2], counts[40:, 0] = 10, 4, 6, 2
+    partitions.distribution(counts, "title", "class", Path(), ["a", "b", "c"])
+    above, below, _ = drawn[0].axes
+    shares = np.asarray(below.images[0].get_array())  # clients by their largest group: 20 of c alone, 20 more, 20 of a
+    assert [np.round(shares[:, at], 6).tolist() for at in (0, 30, 50)] == [[1, 0], [0.75, 0.25], [0, 1]]
+    assert [band_at(above, 0, at - 0.5)[1] for at in (5, 30, 50)] == [10, 8, 4]
+    assert words(below.get_yticklabels()) == ["c", "a"]
+    assert below.get_xlabel() == "60 clients, by their largest class" and below.get_ylim() == (1.5, -0.5)
+
+
+def test_what_is_most_alike_is_darkest_the_diagonal_with_it(drawn: list[Figure]) -> None:
+    names = ["normal", "depth", "edges"]
+    alike = pd.DataFrame([[1, 0.6, 0.2], [0.6, 1, 0.3], [0.2, 0.3, 1]], names, names)
+    partitions.similarity({"information": (alike, "Blues"), "distance": (1 - alike, "Blues_r")}, "title", Path())
+    for axes, table, bar in zip(drawn[0].axes[:2], (alike, 1 - alike), drawn[0].axes[2:], strict=True):
+        image = axes.images[0]
+        darkness = 1 - image.cmap(image.norm(image.get_array()))[..., :3].mean(axis=2)
+        order = alike.to_numpy().ravel().argsort(kind="stable")
+        assert (np.diff(darkness.ravel()[order]) >= 0).all() and darkness[0, 0] > 0.5 > darkness[0, 2]
+        shown = {text.get_position(): text.get_text() for text in axes.texts}
+        assert shown == {(j, i): f"{table.iloc[i, j]:.2f}" for i in range(3) for j in range(3)}
+        colours = {text.get_position(): text.get_color() for text in axes.texts}
+        assert (colours[0, 0], colours[2, 0]) == ("white", "black")
+        assert words(axes.get_xticklabels()) == words(axes.get_yticklabels()) == names
+        assert image.get_clim() == pytest.approx(sorted([table.iloc[0, 1], table.iloc[0, 2]]))
+        assert bar.get_ylabel() == ("information" if table is alike else "distance")
+
+
+def test_numbers_of_clusters_stand_under_their_measures(drawn: list[Figure]) -> None:
+    rows = [
+        {"n_clusters": n, "inertia": 1 / n, "silhouette": n / 100, "stability": n / 10, "stability_std": n / 20}
+        for n in (2, 8)
+    ]
+    partitions.cluster_numbers(rows, "title", Path())
+    points = [[points_of(line) for line in axes.lines[:1]] for axes in drawn[0].axes]
+    assert points == [[[[2, 8], [0.5, 0.125]]], [[[2, 8], [0.02, 0.08]]], [[[2, 8], [0.2, 0.8]]]]
+    stability = drawn[0].axes[2]
+    assert interval_of(stability.containers[0]) == [[(2, 0.1), (2, 0.3)], [(8, 0.4), (8, 1.2)]]
+    assert words(stability.get_xticklabels()) == ["2", "8"] and stability.get_xscale() == "log"
+    assert [axes.get_ylabel().split()[0] for axes in drawn[0].axes] == ["inertia,", "silhouette", "stability"]

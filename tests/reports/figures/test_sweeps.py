@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy import stats
 
 from reports.curves import read_dealings, read_last, read_rounds
 from reports.figures import sweeps
-from tests.reports.figures.pictures import check_figure, check_picture
+from reports.figures.style import COLOURS, IMAGES
+from reports.tables import CANDIDATES, increases
+from tests.reports.figures.pictures import (
+    band_at,
+    bars_of,
+    check_figure,
+    check_picture,
+    interval_of,
+    legend_of,
+    line_of,
+    points_of,
+    words,
+)
 from utils.errors import UserError
+from utils.runs import SPLITS
 
 Write = Callable[..., Path]
 
@@ -44,14 +59,6 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write_run
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are drawn, in place of files."""
-    figures: list[Figure] = []
-    monkeypatch.setattr(sweeps, "save", lambda figure, path, **_: figures.append(figure) or path)
-    return figures
 
 
 def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write) -> None:
@@ -284,14 +291,143 @@ def test_comparison(tmp_path: Path, tasks: list[str], alphas: list[float], with_
     check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
 
 
-def test_comparison_of_one_task_has_room_for_its_title_and_legend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(sweeps, "save", lambda figure, path: drawn.append(figure) or path)
+def test_comparison_of_one_task_has_room_for_its_title_and_legend(tmp_path: Path, drawn: list[Figure]) -> None:
     losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
     row = {"task": "classification", "method": "fedavg", "alpha": 0.1, "split": "train"} | losses
     sweeps.comparison(pd.DataFrame([row]), tmp_path / "comparison.png")
     FigureCanvasAgg(drawn[0]).draw()
     for part in (*drawn[0].texts, *drawn[0].legends):
         assert part.get_window_extent().x0 >= 0 and part.get_window_extent().x1 <= drawn[0].bbox.x1
+
+
+# What is drawn
+
+
+def test_rounds_have_a_row_a_task_and_a_column_an_alpha(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
+    for (row, task), seed in product(enumerate(("normal", "reshading")), (0, 1)):
+        loss = 2 + row / 10 + seed / 5
+        write("iid", loss, task=task, rand_seed=seed)
+        for alpha, kind in product((0.1, 10.0), KINDS[1:]):
+            write(kind, loss + (alpha == 10) / 2 + (kind == KINDS[2]) / 4, task=task, alpha=alpha, rand_seed=seed)
+    table = read_rounds(tmp_path, "train")
+    sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
+    panels = np.array(drawn[0].axes).reshape(2, 2)
+    for (row, task), (column, alpha) in product(enumerate(("normal", "reshading")), enumerate((0.1, 10.0))):
+        of_task = table[table["task"] == task]
+        for number, kind in enumerate(KINDS):
+            part = of_task[(of_task["type"] == kind) & ((kind == "iid") | (of_task["alpha"] == alpha))]
+            means = part.groupby("round")["loss"].mean()
+            assert line_of(panels[row, column], sweeps._KINDS[kind][0]) == [[0, 1, 2], pytest.approx(means.tolist())]
+            at_last = part.loc[part["round"] == 2, "loss"]
+            low, high = stats.t.interval(0.95, 1, at_last.mean(), stats.sem(at_last))
+            assert band_at(panels[row, column], number, 2) == pytest.approx([low, high])
+    assert [axis.get_title() for axis in panels[0]] == ["α = 0.1", "α = 10"]
+    assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals\nL1 loss", "Reshading\nmean squared error"]
+    assert drawn[0].get_suptitle() == "FedAvg: loss by round\nclients' own training images, mean over 2 seeds"
+    for label, colour in list(legend_of(drawn[0]).items())[:4]:
+        [line] = [line for line in panels[0, 0].lines if line.get_label() == label]
+        assert to_hex(line.get_color()) == colour
+
+
+def test_distributions_are_what_was_dealt(drawn: list[Figure]) -> None:
+    dealt = {
+        "class_based": {0.1: (np.array([[3, 1], [0, 2]]), 0.75), 10.0: (np.array([[2, 1], [1, 2]]), 0.25)},
+        "embedding_based": {10.0: (np.array([[1, 0, 4], [0, 5, 0]]), 0.5)},
+    }
+    sweeps.distributions(dealt, "normal", Path())
+    panels = np.array(drawn[0].axes).reshape(2, 2)
+    assert [[axis.get_title() for axis in row] for row in panels] == [
+        ["α = 0.1, target share 0.75", "α = 10, target share 0.25"], ["", "α = 10, target share 0.50"],
+    ]  # fmt: skip
+    for axis, (counts, _) in zip(
+        panels.flat[[0, 1, 3]], [*dealt["class_based"].values(), *dealt["embedding_based"].values()], strict=True
+    ):
+        heights = [[bar[3] for bar in of] for of in bars_of(axis).values()]
+        assert heights == counts.T.tolist()
+        legend = legend_of(panels[0 if counts.shape[1] == 2 else 1, 1])
+        assert list(legend.items()) == [(str(group), colour) for group, colour in enumerate(bars_of(axis))]
+    assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{name}-based split\nimages" for name in COLOURS]
+
+
+def comparison_of(rows: Mapping[tuple[str, float, str], tuple[list[float], list[float], list[float]]]) -> pd.DataFrame:
+    """Rows as `reports.tables.compare` makes them: losses of a class-based, an embedding-based and an IID split."""
+    return pd.DataFrame([
+        {"task": task, "method": "fedavg", "alpha": alpha, "split": split, "model": "global", "trivial": np.ones(3)}
+        | {name: np.array(of) for name, of in zip(("class", "embedding", "iid"), losses, strict=True)}
+        for (task, alpha, split), losses in rows.items()
+    ])  # fmt: skip
+
+
+def test_comparison_shows_the_numbers_of_its_table(drawn: list[Figure]) -> None:
+    table = comparison_of({
+        ("normal", 0.1, "train"): ([3.0, 3.2, 3.1], [1.0, 1.2, 1.1], [2.0, 2.0, 2.2]),
+        ("normal", 10.0, "train"): ([2.1, 2.5, 2.3], [2.2, 2.2, 2.4], [2.0, 2.1, 2.2]),
+        ("reshading", 0.1, "train"): ([5.0, 5.5, 6.0], [4.0, 4.5, 5.0], [4.0, 4.0, 4.0]),
+        ("reshading", 10.0, "train"): ([4.0, 4.5, 5.0], [4.2, 4.5, 4.0], [4.0, 4.0, 4.0]),
+        ("normal", 0.1, "test"): ([3.0, 3.2, 3.4], [2.5, 2.6, 2.6], [2.0, 2.0, 2.0]),
+    })  # fmt: skip
+    sweeps.comparison(table, Path())
+    said = increases(table).set_index(["task", "data"])
+    panels = np.array(drawn[0].axes).reshape(2, 2)
+    for (row, split), (column, task) in product(enumerate(("train", "test")), enumerate(("normal", "reshading"))):
+        axis = panels[row, column]
+        containers = iter(container for container in axis.containers if hasattr(container, "errorbar"))
+        for place, alpha in enumerate((0.1, 10.0)):
+            part = table[(table["task"] == task) & (table["alpha"] == alpha) & (table["split"] == split)]
+            for record in part.to_dict("records"):
+                for kind, colour, offset in zip(COLOURS, COLOURS.values(), (-0.18, 0.18), strict=True):
+                    bar = next(containers)
+                    (low, _), (high, _) = interval_of(bar)[0]
+                    drawn_words = f"{bar.patches[0].get_width():+.1f} [{low:+.1f}, {high:+.1f}]"
+                    assert drawn_words == said.loc[(task, SPLITS[split]), f"{kind}, α = {alpha:g}"]
+                    assert to_hex(bar.patches[0].get_facecolor()) == colour
+                    assert bar.patches[0].get_y() + 0.17 == pytest.approx(place + offset)
+                    dots = [points_of(line) for line in axis.lines if line.get_marker() == "."]
+                    seeds = np.round(100 * (record[kind] - record["iid"]) / record["iid"], 9).tolist()
+                    assert [seeds, [round(place + offset, 9)] * 3] in dots
+        assert next(containers, None) is None
+    assert words(panels[0, 0].get_yticklabels()) == ["FedAvg, α = 0.1", "FedAvg, α = 10"]
+    assert panels[0, 0].get_ylim() == pytest.approx((1.6, -0.6))  # the first setting above
+    assert [axis.get_title() for axis in panels[0]] == ["Surface normals", "Reshading"]
+    assert [axis.get_ylabel().replace("\n", " ") for axis in panels[:, 0]] == [IMAGES["train"], IMAGES["test"]]
+    named = {f"{kind}-based split": colour for kind, colour in COLOURS.items()}
+    assert list(legend_of(drawn[0]).items())[:2] == list(named.items())
+    assert drawn[0].get_suptitle().endswith("mean over 3 seeds")
+
+
+def cuts_of(axis: Axes) -> list[tuple[float, float, str]]:
+    """Where arrow heads are, and which way they point."""
+    found = [(line.get_xydata()[0].tolist(), line.get_marker()) for line in axis.lines if line.get_label() == "_cut"]
+    return [(round(x, 6), round(y, 6), marker) for (x, y), marker in found]
+
+
+def test_an_interval_that_leaves_the_axis_ends_in_an_arrow_head(drawn: list[Figure]) -> None:
+    table = comparison_of({
+        ("normal", 0.1, "train"): ([2.0, 3.0], [2.2, 2.2], [2.0, 2.0]),  # 25 % with an interval of ± 318
+        ("normal", 10.0, "train"): ([2.0, 2.9], [2.1, 2.1], [2.0, 2.0]),
+    })  # fmt: skip
+    sweeps.comparison(table, Path())
+    [axis] = drawn[0].axes
+    low, high = axis.get_xlim()
+    assert (low, high) == pytest.approx((-3, 53)) and cuts_of(axis) == [
+        (low, -0.18, "<"), (high, -0.18, ">"), (low, 0.82, "<"), (high, 0.82, ">"),
+    ]  # fmt: skip
+
+
+def test_costs_stand_over_their_measures(drawn: list[Figure]) -> None:
+    costs = pd.DataFrame({
+        "task": ["normal", "normal", "rooms: reshading"], "type": ["class_based", "embedding_based", "class_based"],
+        "emd": [0.5, 0.25, 1.0], "gradient_dispersion": [1.0, 40.0, 2.0], "increase": [10.0, -5.0, 120.0],
+    }).reindex(columns=["task", "type", *CANDIDATES, "increase"])  # fmt: skip
+    sweeps.costs_by_measure(costs, Path())
+    first, second = drawn[0].axes
+    assert [axis.get_xlabel() for axis in (first, second)] == ["EMD", "V"]
+    assert (first.get_xscale(), second.get_xscale(), first.get_yscale()) == ("linear", "log", "symlog")
+    for axis, name in ((first, "emd"), (second, "gradient_dispersion")):
+        points = [(*line.get_xydata()[0], line.get_marker()) for line in axis.lines if len(line.get_xydata()) == 1]
+        assert points == list(zip(costs[name], costs["increase"], ("o", "^", "o"), strict=True))
+    colours = [to_hex(line.get_color()) for line in first.lines if len(line.get_xydata()) == 1]
+    legend = legend_of(drawn[0])
+    assert [legend[task] for task in ("Surface normals", "Surface normals", "rooms: Reshading")] == colours
+    assert list(legend)[2:] == ["class-based split", "embedding-based split"]
+    assert first.get_ylabel() == "increase over IID, %"

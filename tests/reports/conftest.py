@@ -1,0 +1,20 @@
+"""Figures are looked at before they are files."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from matplotlib.figure import Figure
+
+_MODULES = (*(f"reports.figures.{name}" for name in ("budgets", "charts", "images", "partitions", "sweeps")),
+            "reports.costs")  # fmt: skip
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are drawn, in place of files."""
+    figures: list[Figure] = []
+    for name in _MODULES:
+        monkeypatch.setattr(importlib.import_module(name), "save", lambda figure, path: figures.append(figure) or path)
+    return figures
