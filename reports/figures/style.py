@@ -27,7 +27,12 @@ def save(figure: Figure, path: Path) -> Path:
         for kind, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file
             with write_atomically(path.with_suffix(f".{kind}")) as temporary:
                 figure.savefig(temporary, dpi=150, format=kind, metadata=metadata)
-    lacking = {match[1]: None for each in said if (match := _NO_GLYPH.match(str(each.message)))}
+    lacking: dict[str, None] = {}
+    for each in said:
+        if match := _NO_GLYPH.match(str(each.message)):
+            lacking[match[1]] = None
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     if lacking:
         letters = "".join(chr(int(number)) for number in lacking)
         print(f"{path}: the font has no {letters}; boxes stand in their place")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image, features
 
 from datasets.stored import file_of, is_inside, read_photograph, read_values
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # pytest sets aside what the module does itself
 RNG = np.random.default_rng(0)
@@ -322,3 +323,14 @@ def test_a_header_that_claims_terabytes_takes_none(tmp_path: Path) -> None:
     for cell in ("x.npy#0", "x.npz#a/0"):
         with pytest.raises(ValueError, match="cannot be read"):
             read_photograph(tmp_path, cell)
+
+
+def test_a_large_photograph_is_read_without_a_word(tmp_path: Path) -> None:
+    """Pillow warns of images above a limit, and refuses twice as large ones; here the limit is 30 pixels."""
+    save(tmp_path, Image.fromarray(COLOURS), "large.png")
+    code = (
+        "import sys; from pathlib import Path; from PIL import Image; from datasets.stored import read_photograph; "
+        "Image.MAX_IMAGE_PIXELS = 30; print(read_photograph(Path(sys.argv[1]), 'large.png').shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("(3, 6, 9)\n", "")

@@ -19,7 +19,7 @@ from datasets.table import Table
 from models.teacher import basis as g
 from models.teacher.basis import Basis, Notes, Photographs, fit, shares
 from models.teacher.guidance import Guidance, make_guidance, read_guidance, vectors_of
-from models.teacher.measures import cosines, neighbours
+from models.teacher.measures import commonest_class, cosines, neighbours
 from models.teacher.teachers import DiffusionTeacher, Teacher, TeacherSettings, build_teacher
 from reports.stages.teacher import report_guidance
 from tests.conftest import ROOT, start_spread
@@ -288,6 +288,8 @@ def test_neighbours_know_the_class_where_vectors_do(teacher: Teacher, table: Tab
     two = type("Two", (), {"columns": 4, "layers": ("low", "high"), "same_texts": False})
     seen = np.isin(table.labels[photographs.test], table.labels[photographs.train]).mean()
     found = neighbours(features, basis, two, photographs)
+    train, test = (table.labels[part].tolist() for part in (photographs.train, photographs.test))
+    assert commonest_class(photographs) == test.count(max(sorted(set(train)), key=train.count)) / len(test)
     assert list(found) == ["own"] and found["own"]["high"] >= 0.7 * seen > found["own"]["low"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from network.partition.objects import box_counts, claim_by_category, commonest_objects, unevenness
+from datasets.tasks import CLASS, ClassSet
+from network.partition.dealing import deal
+from network.partition.groups import described_by, shown_by
+from network.partition.objects import (
+    box_counts,
+    claim_by_category,
+    claimed,
+    commonest_objects,
+    names_of_groups,
+    unevenness,
+)
 from network.partition.without_alpha import commonest_object
 from tests.datasets.tables import table_of
 from tests.datasets.test_boxes import table_of as table_with_boxes
@@ -54,6 +65,32 @@ def test_what_is_held_out_has_no_say_and_gets_a_group() -> None:
     shows = np.array([[0, 1, 0], [0, 1, 0], [1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], bool)
     train = np.arange(8) < 3
     assert claim_by_category(shows, train).tolist() == [0, 0, 1, 0, 1, 1, 2, 3]
+
+
+@given(shows=st.tuples(st.integers(1, 25), st.integers(1, 5)).flatmap(lambda shape: arrays(bool, shape)))
+def test_a_group_has_all_that_is_left_of_the_category_that_it_is_named_by(shows: np.ndarray) -> None:
+    groups = claim_by_category(shows, np.ones(len(shows), bool))
+    left = np.ones(len(shows), bool)
+    for group, category in enumerate(claimed(shows, groups)):
+        of_group = left & (shows[:, category] if category >= 0 else ~shows.any(axis=1))
+        assert np.array_equal(of_group, groups == group)
+        left &= ~of_group
+    assert not left.any() or (groups[left] == groups.max()).all()
+
+
+def test_a_figure_of_objects_shows_what_is_dealt_and_not_the_classes(tmp_path: Path) -> None:
+    dogs, cat = [(1, 0, 0, 32, 32)], [(0, 0, 0, 16, 16)]
+    table = table_with_boxes(tmp_path, "pad", wide1=dogs, wide2=dogs + cat, wide3=dogs, wide4=cat, wide5=[])
+    groups = commonest_objects(table, table.train)
+    assert groups.tolist() == [0, 0, 0, 1, 2, 0] and names_of_groups(table, groups) == ["dog", "cat", "nothing"]
+    classes = ClassSet(("day", "night"))
+    table = replace(table, about=replace(table.about, classes={**table.about.classes, CLASS: classes}),
+                    labels=np.array([0, 1, 0, 1, 0, 1]))  # fmt: skip
+    partition = deal("equal_size", groups, 2, 1.0, 0)
+    assert described_by(partition, "object_based", table)[1:] == (CLASS, classes.names)
+    shown, _, names = shown_by(partition, "object_based", table)
+    assert shown is partition.groups and names == ["dog", "cat", "nothing"]
+    assert shown_by(partition, "class_based", table)[2] == classes.names
 
 
 def test_boxes_of_a_table(tmp_path: Path) -> None:

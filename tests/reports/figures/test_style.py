@@ -1,0 +1,34 @@
+"""What is common to figures: their files, and what is said of letters that the font lacks."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from reports.figures.style import save
+
+
+def test_letters_that_the_font_lacks_are_named_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = Figure((2, 2))
+    figure.suptitle("\u5bb6 of \u72d7 and \u5bb6")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        save(figure, tmp_path / "pets.png")
+    assert (
+        capsys.readouterr().out
+        == f"{tmp_path / 'pets.png'}: the font has no \u5bb6\u72d7; boxes stand in their place\n"
+    )
+    figure.suptitle("dogs")
+    save(figure, tmp_path / "pets.png")
+    assert capsys.readouterr() == ("", "") and (tmp_path / "pets.pdf").is_file()
+
+
+def test_other_warnings_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, path, **_: warnings.warn("too small", UserWarning, stacklevel=1)
+    )
+    with pytest.warns(UserWarning, match="too small"):
+        save(Figure(), tmp_path / "figure.png")
