@@ -162,6 +162,7 @@ def test_error_bars_are_the_t_interval_over_seeds(tmp_path: Path, write: Write, 
     sweeps.sensitivity(read_last(tmp_path, "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
     [bars] = [each[2][0] for each in drawn[0].axes[0].containers if each.get_label() == "class-based split"]
     assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([low, high])
+    assert lines_of(drawn[0], "class-based split") == [{0.1: round(np.mean(losses), 3)}]
     sweeps.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
     [band] = drawn[1].axes[0].collections
     at_last = band.get_paths()[0].vertices
