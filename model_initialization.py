@@ -22,6 +22,8 @@ def parse_args() -> Namespace:
         help=f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32")  # fmt: skip
     add("--decoder", choices=DECODERS, help="what makes the output; default: the encoder's own, mostly taskonomy")
     add("--bottleneck", type=POSITIVE_INT, help="linear: width of a layer before the classes; default: no such layer")
+    add("--decoder_channels", type=POSITIVE_INT, nargs="+",
+        help="unet: channels at each size, the coarsest first; default: what fits the encoder")  # fmt: skip
     add("--image_size", type=POSITIVE_INT, help="side of the image in pixels; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     add("--encoder_weights", type=Path, metavar="FILE",
@@ -44,7 +46,7 @@ def main() -> None:
     config = ModelConfig(
         args.task, args.encoder, args.image_size or encoder_entry(args.encoder).image_size, args.norm, args.use_cbam,
         args.depth_target, args.published_quirks, classes_for(args.task, args.data_path, args.result_path),
-        args.decoder or "", args.bottleneck,
+        args.decoder or "", args.bottleneck, decoder_channels=args.decoder_channels,
     )  # fmt: skip
     path = init_file(args.init_model_dir, args.task, args.use_cbam)
     print(make_initial_model(path, config, args.rand_seed, args.pretrained, args.encoder_weights))

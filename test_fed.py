@@ -63,6 +63,7 @@ def main() -> None:
     args = parse_args()
     from datasets.task_data import TaskData
     from models.central.training import early_file
+    from models.networks.frozen import on_kept_outputs
     from models.networks.threads import set_threads
     from network.algorithms import ALGORITHMS
     from network.federated_data import FederatedData
@@ -101,7 +102,8 @@ def main() -> None:
     if accelerator.is_main_process:
         report_partition(partition, held_out, data, uneven, run, title, args.type, args.plot_distribution)
 
-    federated = FederatedData(data, partition.clients, held_out, partition.groups)
+    model, inputs = on_kept_outputs(model, data, args, accelerator)
+    federated = FederatedData(inputs, partition.clients, held_out, partition.groups)
     settings = LocalSettings.of(args), SimulationSettings.of(args)
     simulation = Simulation(model, federated, method, *settings, accelerator, run)
     if args.resume_training:

@@ -33,6 +33,7 @@ def main() -> None:
     from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.settings import TrainSettings
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
+    from models.networks.frozen import on_kept_outputs
     from models.networks.precision import set_precision
     from models.networks.task_model import ModelConfig, init_file, load_model, make_initial_model
     from models.networks.threads import set_threads
@@ -56,12 +57,13 @@ def main() -> None:
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(model.config.said())  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)
-    set_threads(model, data, args.batch_size)
+    model, inputs = on_kept_outputs(model, data, args, accelerator)
+    set_threads(model, inputs, args.batch_size)
     settings = TrainSettings.of(args)
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]
-    training = CentralTraining(model, data, settings, accelerator, last, best_path, early, args.checkpoint_every)
+    training = CentralTraining(model, inputs, settings, accelerator, last, best_path, early, args.checkpoint_every)
     trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
     made_with = provenance(args, data.version, [start])
     with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):

@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator
 
 from datasets.task_data import TaskData, as_tensor
-from datasets.tasks import RGB, Task
+from datasets.tasks import RGB, ClassSet, Task, get_task
 from models.networks.precision import set_precision
 from models.networks.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
@@ -35,6 +35,8 @@ class Scale:
     task: str = "depth_euclidean"
     momentum: float = 0.9
     lr: float = 0.05
+    decoder: str = ""
+    train: str = "all"
 
 
 class NoiseData(TaskData):
@@ -52,7 +54,10 @@ class NoiseData(TaskData):
             return as_tensor(packed).to(device)
 
         self._images = noise(RGB.dtype, RGB.channels)
-        self._stored = noise(task.encoding.dtype, task.encoding.channels)
+        if task.encoding is None:
+            self._stored = torch.from_numpy(rng.integers(0, task.out_channels, n)).to(device)
+        else:
+            self._stored = noise(task.encoding.dtype, task.encoding.channels)
         self._resident = True
         self.train, self.test = np.arange(n_train), np.arange(n_train, n)
         self.readable = np.ones(n, bool)
@@ -71,14 +76,37 @@ def simulation_of(
     clients_per_batch: int | None = 1,
 ) -> Simulation:
     """FedAvg at this scale as `test_fed.py` makes it, before its first round."""
+    model, data = model_and_data(scale, accelerator, precision)
+    return federation_on(model, data, scale, n_rounds, accelerator, folder, clients_per_batch)
+
+
+def model_and_data(scale: Scale, accelerator: Accelerator, precision: str = "fp32") -> tuple[TaskModel, TaskData]:
+    """The initial model, with random weights, and the images of all clients; tasks with classes have ten."""
     torch.manual_seed(0)
-    model = TaskModel(ModelConfig(scale.task, scale.encoder, scale.image_size, scale.norm))
+    classes = ClassSet(tuple(map(str, range(10)))) if get_task(scale.task).categorical else None
+    config = ModelConfig(
+        scale.task, scale.encoder, scale.image_size, scale.norm, classes=classes, decoder=scale.decoder
+    )
+    model = TaskModel(config)
     set_precision(model, precision, accelerator.device)
     n_train = scale.n_clients * scale.images_a_client
-    data = NoiseData(model.task, n_train, 16, scale.image_size, accelerator.device)
+    return model, NoiseData(model.task, n_train, 16, scale.image_size, accelerator.device)
+
+
+def federation_on(
+    model: TaskModel,
+    data: TaskData,
+    scale: Scale,
+    n_rounds: int,
+    accelerator: Accelerator,
+    folder: Path,
+    clients_per_batch: int | None = 1,
+) -> Simulation:
+    """FedAvg of this model on these data, before its first round."""
     settings = LocalSettings(
         batch_size=scale.batch_size, sgd_per_epoch=scale.n_steps, epoch_per_round=1, n_rounds=n_rounds,
         init_lr=scale.lr, momentum=scale.momentum, lr_schedule="cosine", lr_decay_rate=1.0, no_improvement_tolerance=1,
+        train=scale.train,
     )  # fmt: skip
     clients, held_out = np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data), np.int64))

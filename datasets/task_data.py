@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from argparse import Namespace
 from collections import deque
@@ -29,7 +30,10 @@ _TEST_MODE = (256, 64)  # training and held-out images that --test_mode works on
 
 @dataclass(frozen=True)
 class Batch:
-    """Images (B, 3, S, S) float32 in [0, 1], the task's decoded target, and which of its pixels count (bool)."""
+    """Images (B, 3, S, S) float32 in [0, 1], the task's decoded target, and which of its pixels count (bool).
+
+    Where a frozen encoder's outputs are kept, `images` are those, (B, K): see `TaskData.on_inputs`.
+    """
 
     images: Tensor
     target: Tensor
@@ -66,10 +70,7 @@ class TaskData:
         self.train, self.val, self.test = (part[self.readable[part]] for part in (table.train, table.val, table.test))
         _check_parts(task, self.train, self.test)
         self.labels = torch.from_numpy(table.labels).to(device)
-        size = self._images.nbytes + self._stored.nbytes
-        self._resident = device.type == "cpu" or size < _free_bytes(device) // 2
-        if self._resident:
-            self._images, self._stored = self._images.to(device), self._stored.to(device)
+        self._place()
 
     @classmethod
     def open(cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator) -> TaskData:
@@ -101,6 +102,14 @@ class TaskData:
         self.readable = np.isin(np.arange(len(self)), np.concatenate([self.train, self.val, self.test]))
         self.shortened = True
 
+    def on_inputs(self, inputs: Tensor) -> TaskData:
+        """The same images and targets, whose batches have rows of `inputs` (N, K), as float32, for images."""
+        other = copy.copy(self)
+        vars(other).pop("_decoded", None)
+        other._images = inputs
+        other._place()
+        return other
+
     @property
     def version(self) -> str | None:
         """See `data_version`."""
@@ -111,7 +120,7 @@ class TaskData:
         if self._decoded is None:
             return decode_batch(self.task, *self._read(positions))
         images, target, valid = (tensor.index_select(0, positions) for tensor in self._decoded)
-        return Batch(images.permute(0, 3, 1, 2), target, valid)
+        return Batch(images.movedim(-1, 1), target, valid)
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
         """Yield the batches at these positions (int64), one after the other: the positions on `device`, and the batch.
@@ -143,7 +152,7 @@ class TaskData:
 
     @cached_property
     def _decoded(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """All images (N, S, S, 3), targets and what counts in them, decoded once, if that takes little enough memory.
+        """All images (N, S, S, 3) or inputs (N, K), targets and what counts, decoded once, if they take little memory.
 
         Only on the CPU, where decoding a batch costs several per cent of a small network's step; a GPU has time for it.
         """
@@ -156,15 +165,22 @@ class TaskData:
         parts = [
             decode_batch(self.task, *self._read(at)) for at in torch.arange(len(self._images)).split(_DECODED_AT_ONCE)
         ]
-        images = torch.cat([part.images.permute(0, 2, 3, 1) for part in parts])
+        images = torch.cat([part.images.movedim(1, -1) for part in parts])
         return images, torch.cat([part.target for part in parts]), torch.cat([part.valid for part in parts])
+
+    def _place(self) -> None:
+        """Put the packed arrays on the device, if they fit."""
+        size = self._images.nbytes + self._stored.nbytes
+        self._resident = self.device.type == "cpu" or size < _free_bytes(self.device) // 2
+        if self._resident:
+            self._images, self._stored = self._images.to(self.device), self._stored.to(self.device)
 
     def _read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         return self._take(self._images, positions), self._take(self._stored, positions)
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
         taken = array.index_select(0, positions.to(array.device))  # on a CPU three to five times as fast as array[…]
-        if not self._resident and self.device.type == "cuda":
+        if taken.device.type == "cpu" and self.device.type == "cuda":
             taken = taken.pin_memory()
         return taken.to(self.device, non_blocking=True)
 
@@ -216,9 +232,12 @@ def as_tensor(packed: np.ndarray) -> Tensor:
 
 
 def decode_batch(task: Task, images: Tensor, stored: Tensor) -> Batch:
-    """A batch from packed images (B, 3, S, S) uint8 and packed values of the task, on their device."""
-    images = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
-    return Batch(images, *task.decode(*_values(task, stored)))
+    """A batch from packed images (B, 3, S, S) uint8, or inputs (B, K) of floats, and packed values, on their device."""
+    if images.dtype == torch.uint8:
+        inputs = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
+    else:
+        inputs = images.float()
+    return Batch(inputs, *task.decode(*_values(task, stored)))
 
 
 def _values(task: Task, stored: Tensor) -> tuple[Tensor, Tensor]:

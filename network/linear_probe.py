@@ -42,7 +42,7 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     args = read_json(folder / "args.json", "test_fed.py")
     try:
         settings = [field.name for field in fields(ModelConfig) if field.name != "weights"]  # where it began
-        config = ModelConfig.of({name: args[name] for name in settings})
+        config = ModelConfig.of({name: args[name] for name in settings if name in args})
         table = read_table(data_path or Path(args["data_path"]))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder}: not a run of test_fed.py ({error})") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from datasets.augmentation import AUGMENT
 from models.central.settings import BATCH_SIZE, INIT_LR
-from models.networks.parts import ENCODER_LR_FACTOR, TRAIN
+from models.networks.parts import ENCODER_LR_FACTOR, ENCODER_OUTPUTS, TRAIN
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto
@@ -44,6 +44,7 @@ class LocalSettings:
     weight_decay: float = setting(Argument(0.0, "weight decay of the local optimiser", NON_NEGATIVE))
     use_adam: bool = setting(Argument(False, "Adam as the local optimiser, new in each round, instead of SGD", bool))
     train: str = setting(TRAIN)
+    encoder_outputs: str = setting(ENCODER_OUTPUTS)
     encoder_lr_factor: float = setting(ENCODER_LR_FACTOR)
     augment: str = setting(AUGMENT)
     lr_schedule: str = setting(

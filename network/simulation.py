@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor, nn
 
 from models.networks.costs import model_costs, peak_memory
+from models.networks.kept_outputs import whole
 from models.networks.parts import PARTS, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
@@ -73,10 +74,10 @@ class Simulation:
         self.local_settings, self.settings = local_settings, settings
         self.accelerator, self.run = accelerator, run
         self._working = self.model.state_dict()
-        self.server = {name: tensor.clone() for name, tensor in self._working.items()}
+        self.server = {name: tensor.clone() for name, tensor in whole(self.model).state_dict().items()}
         algorithm.prepare(data.images, data.groups, data.clients)
         self.server |= algorithm.server_state(self.model)
-        kept = batch_norm_tensors(model) if settings.batch_norm == "local" else ()
+        kept = batch_norm_tensors(whole(model)) if settings.batch_norm == "local" else ()
         self._trained = [name for name in self._working if is_within(PARTS[local_settings.train], name)]
         self._shared = frozenset(name for name in self._trained if algorithm.is_shared(name) and name not in kept)
         self.has_global = len(self._shared) == len(self._trained)

@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import dataclass
 
 from datasets.augmentation import AUGMENT
-from models.networks.parts import ENCODER_LR_FACTOR, TRAIN
+from models.networks.parts import ENCODER_LR_FACTOR, ENCODER_OUTPUTS, TRAIN
 from utils.args import POSITIVE, POSITIVE_INT, number
 from utils.arguments import Argument
 from utils.settings import setting, settings_of
@@ -34,6 +34,7 @@ class TrainSettings:
     no_improvement_tolerance: int = setting(Argument(5, "epochs without improvement before the decay", POSITIVE_INT))
     use_adam: bool = setting(Argument(False, "Adam instead of SGD", bool))
     train: str = setting(TRAIN)
+    encoder_outputs: str = setting(ENCODER_OUTPUTS)
     encoder_lr_factor: float = setting(ENCODER_LR_FACTOR)
     augment: str = setting(AUGMENT)
     val_fraction: float = setting(

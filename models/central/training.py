@@ -19,6 +19,7 @@ from losses import LOSSES
 from models.central.evaluation import evaluate, mean_values
 from models.central.settings import TrainSettings
 from models.networks.costs import model_costs, peak_memory
+from models.networks.kept_outputs import load_whole, whole
 from models.networks.parts import PARTS, is_within, lr_factor, train_part
 from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
@@ -176,7 +177,8 @@ class CentralTraining:
             other = "set of images" if state["images"] != self.data.fingerprint else "initial model"
             what = ", ".join(f"--{name}" for name in changed) or other
             raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
-        self.model.load_state_dict(_without_prefix(tensors, "model."))
+        if not load_whole(self.model, _without_prefix(tensors, "model.")):
+            raise UserError(f"{self.checkpoint} was made with another encoder; resume with the same initial model")
         optimizer = state["optimizer"]
         for name, tensor in _without_prefix(tensors, "optimizer.").items():
             index, key = name.split(".", 1)
@@ -240,7 +242,7 @@ class CentralTraining:
 
     def _save(self) -> None:
         state = self.optimizer.state_dict()
-        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors = {f"model.{name}": tensor for name, tensor in whole(self.model).state_dict().items()}
         for index, values in state["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
         save_checkpoint(self.checkpoint, tensors, {

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from datasets.task_data import TaskData
+from models.networks.kept_outputs import kept_flops, whole
 from models.networks.parts import is_within
 
 
@@ -30,12 +31,15 @@ def forward_flops(model: nn.Module, data: TaskData) -> int:
 
 
 def model_costs(model: nn.Module, data: TaskData, part: str) -> dict[str, int]:
-    """Parameters, how many of them belong to the part that is trained, and forward MACs of one image."""
-    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    """Parameters, how many of them belong to the part that is trained, and forward MACs of one image.
+
+    All are of the whole model, also where an encoder's outputs are kept.
+    """
+    sizes = {name: parameter.numel() for name, parameter in whole(model).named_parameters()}
     return {
         "parameters": sum(sizes.values()),
         "parameters_trained": sum(size for name, size in sizes.items() if is_within(part, name)),
-        "forward_macs": forward_flops(model, data) // 2,
+        "forward_macs": (forward_flops(model, data) + kept_flops(model)) // 2,
     }
 
 

@@ -75,7 +75,10 @@ def _linear(config: ModelConfig, task: Task, encoder: Encoder) -> Decoder:
 def _unet(config: ModelConfig, task: Task, encoder: Encoder) -> Decoder:
     from models.networks.segmentation import UNet
 
-    return UNet(encoder.map_channels, task.out_channels, config.image_size, config.norm, task.activation)
+    return UNet(
+        encoder.map_channels, task.out_channels, config.image_size, config.norm, task.activation,
+        config.decoder_channels,
+    )  # fmt: skip
 
 
 def _deeplabv3plus(config: ModelConfig, task: Task, encoder: Encoder) -> Decoder:
@@ -111,7 +114,7 @@ def _is_boxes(task: Task) -> bool:
 DECODERS: dict[str, DecoderEntry] = {
     "taskonomy": DecoderEntry(_taskonomy, "maps and classes", _is_map_or_class, options=("use_cbam",)),
     "linear": DecoderEntry(_linear, "classes", _is_class, options=("bottleneck",)),
-    "unet": DecoderEntry(_unet, "maps", _is_map, most_stride=32),
+    "unet": DecoderEntry(_unet, "maps", _is_map, most_stride=32, options=("decoder_channels",)),
     "deeplabv3plus": DecoderEntry(_deeplabv3plus, "maps", _is_map, most_stride=16),
     "fcos": DecoderEntry(_fcos, "boxes", _is_boxes, most_stride=32),
 }
@@ -122,6 +125,14 @@ def default_decoder(encoder: str, task: Task) -> str:
     from models.networks.encoders import encoder_entry
 
     return next(name for name in (encoder_entry(encoder).decoder, *DECODERS) if DECODERS[name].suits(task))
+
+
+def default_channels(encoder: str, decoder: str) -> tuple[int, ...] | None:
+    """The channels that fit this encoder, of a decoder that has a choice; None where the encoder names none."""
+    from models.networks.encoders import encoder_entry
+
+    takes_them = decoder in DECODERS and "decoder_channels" in DECODERS[decoder].options
+    return encoder_entry(encoder).decoder_channels if takes_them else None
 
 
 def decoder_entry(config: ModelConfig, task: Task) -> DecoderEntry:

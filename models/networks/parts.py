@@ -20,6 +20,12 @@ TRAIN = Argument(
     "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged",
     choices=tuple(PARTS),
 )
+ENCODER_OUTPUTS = Argument(
+    "auto",
+    "a frozen encoder runs once, and its outputs are kept in a file: auto, where they take at most 8 GiB; half, in "
+    "half precision, whatever they take; never",
+    choices=("auto", "half", "never"),
+)
 ENCODER_LR_FACTOR = Argument(1.0, "learning rate of the encoder over that of the rest", POSITIVE)
 
 

@@ -59,12 +59,22 @@ class MapDecoder(nn.Module):
 
 
 class UNet(MapDecoder):
-    """The U-Net decoder on as many maps as the encoder has; the embedding is (B, 16, S, S)."""
+    """The U-Net decoder on as many maps as the encoder has; the embedding is (B, channels[-1], S, S).
+
+    `channels` are those after each doubling, the coarsest first, by default smp's: 16 at the image's size. UserError
+    where there is not one for each map. Other arguments as for `MapDecoder`.
+    """
 
     def __init__(
-        self, map_channels: Sequence[int], out_channels: int, image_size: int, norm: str, activation: str
-    ) -> None:
-        widths = _UNET[-len(map_channels) :]
+        self, map_channels: Sequence[int], out_channels: int, image_size: int, norm: str, activation: str,
+        channels: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        widths = tuple(channels or _UNET[-len(map_channels) :])
+        if len(widths) != len(map_channels):
+            raise UserError(
+                f"--decoder_channels needs {len(map_channels)} numbers, one for each of this encoder's maps, "
+                f"not {len(widths)}"
+            )
         decoder = UnetDecoder((3, *map_channels), widths, len(widths))
         super().__init__(decoder, (widths[-1], image_size, image_size), out_channels, image_size, 3, norm, activation)
 

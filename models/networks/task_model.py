@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,14 +16,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from datasets.tasks import ClassSet, Task, get_task
-from models.networks.decoders import Decoder, decoder_entry, default_decoder
+from models.networks.decoders import Decoder, decoder_entry, default_channels, default_decoder
 from models.networks.encoders import Wanted, build_encoder, weights_for
+from models.networks.kept_outputs import whole
 from models.networks.weights import EncoderWeights
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
 from utils.versions import tensors_digest
 
+_OPTIONAL = ("weights", "decoder_channels")
 _SCALE = 16  # of the smallest map that most networks come to
 
 
@@ -33,6 +35,7 @@ class ModelConfig:
 
     `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
     the table of the images that the model is for. `weights` says which file the encoder started from, if any.
+    `decoder_channels` are a U-Net's, by default those that fit its encoder, or smp's where it names none.
     """
 
     task: str
@@ -46,9 +49,12 @@ class ModelConfig:
     decoder: str = ""
     bottleneck: int | None = None
     weights: dict[str, Any] | None = field(default=None, hash=False)
+    decoder_channels: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
+        channels = self.decoder_channels or default_channels(self.encoder, self.decoder)
+        object.__setattr__(self, "decoder_channels", channels and tuple(channels))
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> ModelConfig:
@@ -57,8 +63,8 @@ class ModelConfig:
         return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
 
     def said(self) -> dict[str, Any]:
-        """What `of` takes; models that started from no file say nothing of one."""
-        return {name: value for name, value in asdict(self).items() if name != "weights" or value}
+        """What `of` takes, without the start from a file and the width of decoders where there is none."""
+        return {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}
 
 
 class Outputs(NamedTuple):
@@ -104,9 +110,13 @@ class TaskModel(nn.Module):
         """Numbers an image in the embedding, whatever its shape."""
         return math.prod(self.decoder.embedding_shape)
 
+    def arithmetic(self, device: torch.device) -> AbstractContextManager:
+        """The precision in which the model computes on a device."""
+        return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
+
     def forward(self, images: Tensor) -> Outputs:
         """Features, embedding and output of images (B, 3, S, S) in [0, 1], as float32."""
-        with torch.autocast(images.device.type, torch.bfloat16) if self.bf16 else nullcontext():
+        with self.arithmetic(images.device):
             features, maps = self.encoder(images)
             embedding, output = self.decoder(features, maps)
         return Outputs(features.float(), embedding.float(), output.float())
@@ -118,8 +128,8 @@ def init_file(folder: Path, task: str, use_cbam: bool) -> Path:
 
 
 def save_model(model: TaskModel, path: Path) -> None:
-    """Write weights and settings into one safetensors file, atomically."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    """Write weights, all of the whole model's, and settings into one safetensors file, atomically."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()}
     with write_atomically(path) as temporary:
         save_tensors(tensors, temporary, {"config": json.dumps(model.config.said())})
 

@@ -56,5 +56,9 @@ def test_a_run_is_probed(own_copy: Path, run_here: Callable, tmp_path: Path, cap
     assert 0 <= values["untrained"] <= 1 and 0 <= values["accuracy"] <= 1 and values["n_test"] > 0
     assert "untrained" in capsys.readouterr().out
     assert probe_run(summary.parent, own_copy, 1.0) == values
+    said = json.loads((summary.parent / "args.json").read_text())
+    said.pop("decoder_channels")  # as in runs that were made before models had it
+    (summary.parent / "args.json").write_text(json.dumps(said))
+    assert probe_run(summary.parent, own_copy, 1.0) == values
     with pytest.raises(UserError, match=r"args\.json is missing"):
         probe_run(tmp_path / "nowhere", None, 1.0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import segmentation_models_pytorch as smp
 import torch
 import torch.nn.functional as F
+from segmentation_models_pytorch import Unet
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import get_model
@@ -17,7 +19,7 @@ from datasets.tasks import TASKS, ClassSet
 from models.networks.decoders import DECODERS
 from models.networks.encoders import ENCODERS
 from models.networks.linear import LinearDecoder
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
 from network.workspace import OneCopy, Workspace, workspace
 from tests.datasets.tables import bound, classes_of
 from tests.models.small_networks import n_parameters
@@ -216,6 +218,16 @@ def test_unet_upsamples_what_the_encoder_gives() -> None:
             {"use_cbam": True, "decoder": "unet"},
             "--use_cbam is not an argument of --decoder unet but of taskonomy",
         ),
+        (
+            "normal",
+            {"decoder_channels": (8, 8), "decoder": "deeplabv3plus"},
+            "--decoder_channels is not an argument of --decoder deeplabv3plus but of unet",
+        ),
+        (
+            "normal",
+            {"decoder_channels": (8, 8), "decoder": "unet"},
+            "--decoder_channels needs 4 numbers, one for each of this encoder's maps, not 2",
+        ),
         ("normal", {"encoder": "lenet", "decoder": "deeplabv3plus"}, "deeplabv3plus needs maps at strides 2, 4 and 8"),
         ("normal", {"encoder": "timm:test_vit", "decoder": "unet"}, "this encoder has no maps for --decoder to take"),
     ],
@@ -224,6 +236,25 @@ def test_what_cannot_be_built_is_one_line(task: str, settings: dict, message: st
     with pytest.raises(UserError, match=message) as raised:
         TaskModel(ModelConfig(task, image_size=32, classes=classes_of(task), **settings))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("channels", [None, (64, 48, 32, 16, 8)])
+def test_the_width_of_a_unet_is_smps_and_stays_with_the_model(channels: tuple | None, tmp_path: Path) -> None:
+    expected = Unet("resnet18", encoder_weights=None, classes=3, **({"decoder_channels": channels} if channels else {}))
+    model = TaskModel(ModelConfig("normal", "resnet18", 32, decoder="unet", decoder_channels=channels))
+    assert n_parameters(model.decoder.decoder) == n_parameters(expected.decoder)
+    assert n_parameters(model) == n_parameters(expected)
+    assert model.decoder.embedding_shape == ((channels or (16,))[-1], 32, 32)
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors", "normal", "nobody")
+    assert loaded.config == model.config and loaded.config.decoder_channels == channels
+
+
+def test_encoders_may_name_the_width_that_fits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENCODERS, "tiny", replace(ENCODERS["tiny"], decoder_channels=(32, 16, 16, 8)))
+    assert ModelConfig("normal", "tiny", decoder="unet").decoder_channels == (32, 16, 16, 8)
+    assert ModelConfig("normal", "tiny", decoder="unet", decoder_channels=[8] * 4).decoder_channels == (8, 8, 8, 8)
+    assert ModelConfig("normal", "tiny").decoder_channels is None
 
 
 def test_the_decoder_is_by_default_the_encoders_own() -> None:
