@@ -161,6 +161,7 @@ class EncoderOutputs:
             return self._whole.encoder(images)
 
 
+@torch.enable_grad()
 def _taken(model: TaskModel, features: Tensor, maps: Sequence[Tensor]) -> list[bool]:
     """Which of the maps the decoder's results depend on."""
     vector, *levels = (each.float().requires_grad_() for each in (features, *maps))
