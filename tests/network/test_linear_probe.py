@@ -57,7 +57,7 @@ def test_a_run_is_probed(own_copy: Path, run_here: Callable, tmp_path: Path, cap
     assert "untrained" in capsys.readouterr().out
     assert probe_run(summary.parent, own_copy, 1.0) == values
     said = json.loads((summary.parent / "args.json").read_text())
-    said.pop("decoder_channels")  # as in runs that were made before models had it
+    said.pop("bottleneck")  # as in runs that were made before models had it
     (summary.parent / "args.json").write_text(json.dumps(said))
     assert probe_run(summary.parent, own_copy, 1.0) == values
     with pytest.raises(UserError, match=r"args\.json is missing"):
