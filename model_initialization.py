@@ -23,7 +23,7 @@ def parse_args() -> Namespace:
     add("--decoder", choices=DECODERS, help="what makes the output; default: the encoder's own, mostly taskonomy")
     add("--bottleneck", type=POSITIVE_INT, help="linear: width of a layer before the classes; default: no such layer")
     add("--decoder_channels", type=POSITIVE_INT, nargs="+",
-        help="unet: channels at each size, the coarsest first; default: what fits the encoder")  # fmt: skip
+        help="unet: channels at each size, the coarsest first; default: 256 128 64 32 16")  # fmt: skip
     add("--image_size", type=POSITIVE_INT, help="side of the image in pixels; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     add("--encoder_weights", type=Path, metavar="FILE",

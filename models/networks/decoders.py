@@ -127,14 +127,6 @@ def default_decoder(encoder: str, task: Task) -> str:
     return next(name for name in (encoder_entry(encoder).decoder, *DECODERS) if DECODERS[name].suits(task))
 
 
-def default_channels(encoder: str, decoder: str) -> tuple[int, ...] | None:
-    """The channels that fit this encoder, of a decoder that has a choice; None where the encoder names none."""
-    from models.networks.encoders import encoder_entry
-
-    takes_them = decoder in DECODERS and "decoder_channels" in DECODERS[decoder].options
-    return encoder_entry(encoder).decoder_channels if takes_them else None
-
-
 def decoder_entry(config: ModelConfig, task: Task) -> DecoderEntry:
     """The entry of a model's decoder.
 

@@ -57,8 +57,8 @@ class EncoderEntry:
 
     `has_weights` says whether there are published ones. `decoder` is its own one. Of the Taskonomy decoder, `stem` and
     `widths` are the channels, by default the paper's, and `n_skips` how many of the maps it takes, from the finest on;
-    `pyramid` are the detector's channels, and the convolutions of its towers; `decoder_channels` the U-Net's, smp's
-    where None. `version` is raised by one where the encoder's numbers change.
+    `pyramid` are the detector's channels, and the convolutions of its towers. `version` is raised by one where the
+    encoder's numbers change.
     """
 
     build: Callable[[Wanted], Encoder]
@@ -69,7 +69,6 @@ class EncoderEntry:
     widths: tuple[int, ...] = PAPER_WIDTHS
     n_skips: int = 0
     pyramid: tuple[int, int] = (64, 4)
-    decoder_channels: tuple[int, ...] | None = None
     version: int = 1
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from datasets.tasks import ClassSet, Task, get_task
-from models.networks.decoders import Decoder, decoder_entry, default_channels, default_decoder
+from models.networks.decoders import Decoder, decoder_entry, default_decoder
 from models.networks.encoders import Wanted, build_encoder, weights_for
 from models.networks.kept_outputs import whole
 from models.networks.weights import EncoderWeights
@@ -35,7 +35,7 @@ class ModelConfig:
 
     `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
     the table of the images that the model is for. `weights` says which file the encoder started from, if any.
-    `decoder_channels` are a U-Net's, by default those that fit its encoder, or smp's where it names none.
+    `decoder_channels` are a U-Net's, by default smp's.
     """
 
     task: str
@@ -53,8 +53,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
-        channels = self.decoder_channels or default_channels(self.encoder, self.decoder)
-        object.__setattr__(self, "decoder_channels", channels and tuple(channels))
+        object.__setattr__(self, "decoder_channels", self.decoder_channels and tuple(self.decoder_channels))
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> ModelConfig:

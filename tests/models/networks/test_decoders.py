@@ -250,13 +250,6 @@ def test_the_width_of_a_unet_is_smps_and_stays_with_the_model(channels: tuple | 
     assert loaded.config == model.config and loaded.config.decoder_channels == channels
 
 
-def test_encoders_may_name_the_width_that_fits_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENCODERS, "tiny", replace(ENCODERS["tiny"], decoder_channels=(32, 16, 16, 8)))
-    assert ModelConfig("normal", "tiny", decoder="unet").decoder_channels == (32, 16, 16, 8)
-    assert ModelConfig("normal", "tiny", decoder="unet", decoder_channels=[8] * 4).decoder_channels == (8, 8, 8, 8)
-    assert ModelConfig("normal", "tiny").decoder_channels is None
-
-
 def test_the_decoder_is_by_default_the_encoders_own() -> None:
     assert ModelConfig("class_scene", "lenet").decoder == "linear"
     assert ModelConfig("class_scene", "lenet", decoder="taskonomy").decoder == "taskonomy"
