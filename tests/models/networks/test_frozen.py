@@ -263,7 +263,7 @@ def test_encoding_goes_on_where_it_was_stopped(
     copied: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: type[BaseException]
 ) -> None:
     monkeypatch.setattr(frozen, "_BATCH", 16)
-    monkeypatch.setattr(filling, "_BETWEEN_NOTES", 0)
+    monkeypatch.setattr(filling, "BETWEEN_NOTES", 0)
     data = data_of(copied)
     expected = EncoderOutputs(model_of(), data, half=False).kept_in(tmp_path / "whole" / "images")
     model, folder, encode = model_of(), tmp_path / "stopped" / "images", EncoderOutputs._encode
