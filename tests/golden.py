@@ -36,7 +36,8 @@ from models.embedding.projection import reduce_dimension
 from models.networks.decoders import DECODERS
 from models.networks.encoders import ENCODERS, Wanted, build_encoder
 from models.networks.task_model import ModelConfig, TaskModel
-from models.teacher.guidance import fit, vectors_of
+from models.teacher.basis import Notes, fit
+from models.teacher.guidance import vectors_of
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.partition.rules import PARTITIONERS
@@ -213,9 +214,12 @@ def guidance() -> list[float]:
         yield [nn.functional.avg_pool2d(wide, 8), nn.functional.avg_pool2d(wide[:, :5], 4)]
 
     teacher = SimpleNamespace(columns=3, layers=("a", "b"), maps=maps)
-    photographs = SimpleNamespace(train=np.arange(N), batch=lambda rows: values(N, 3, SIZE, SIZE)[rows] / 2 + 0.5)
+    images = values(N, 3, SIZE, SIZE) / 2 + 0.5
+    photographs = SimpleNamespace(train=np.arange(N), device=images.device, batch=lambda rows: images[rows])
     rows = np.arange(4)
-    found = vectors_of(teacher, fit(teacher, photographs), photographs.batch(rows), rows, np.tile(np.arange(3), (4, 1)))
+    with tempfile.TemporaryDirectory() as folder:
+        basis = fit(teacher, photographs, Notes(Path(folder), "golden"))
+    found = vectors_of(teacher, basis, photographs.batch(rows), rows, np.tile(np.arange(3), (4, 1)))
     return found.square().mean(dim=(0, 2)).tolist()
 
 
