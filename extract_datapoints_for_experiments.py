@@ -1,10 +1,16 @@
 """Stage 1: make the table of images, with their classes and natural groups, and which of them are held out."""
 
+from __future__ import annotations
+
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from utils.args import Parser, add_run, number
 from utils.errors import UserError, run_script
+
+if TYPE_CHECKING:
+    from datasets.table import Found
 
 
 def parse_args() -> Namespace:
@@ -28,9 +34,22 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
+    """Find the images, and keep them as a table."""
     args = parse_args()
+    keep(args, find(args))
+
+
+def find(args: Namespace) -> Found:
+    """The images in the data folder; nothing is written."""
     from datasets.sources import find_images
+
+    if not args.data_path.is_dir():
+        raise UserError(f"{args.data_path}: no such folder; see --data_path")
+    return find_images(args)
+
+
+def keep(args: Namespace, found: Found) -> None:
+    """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
     from datasets.sources.summary import lines_about
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
@@ -38,9 +57,6 @@ def main() -> None:
     from utils.runs import Run, remember_data_path
     from utils.words import counted
 
-    if not args.data_path.is_dir():
-        raise UserError(f"{args.data_path}: no such folder; see --data_path")
-    found = find_images(args)
     run = Run.create(args, "extract_datapoints", args.data_path.resolve().name)
     rows, about = found.rows, found.about
 

@@ -1,6 +1,7 @@
 """Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from utils.args import (
@@ -77,8 +78,9 @@ def main() -> None:
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(model.config.said())  # so that args.json says what was embedded with
-    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
-    emb.check_n_clusters(args.n_clusters, data)
+    check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
+    data = TaskData.open(args, model.task, model.config.image_size, accelerator, check)
+    check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)
     made_with = provenance(args, data.version, [each for each in (path, args.encoder_weights) if each])
     name = f"K{args.n_clusters}_seed{args.rand_seed}"

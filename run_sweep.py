@@ -73,12 +73,13 @@ def main() -> None:
         runner.ask(work.declared_arguments),
     )  # fmt: skip
     jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
+    runner.ask(work.check_commands, jobs)  # before anything is written
     # Always run: only the first stage sees what has been added to a data folder.
     selection = grid.selection(args.client_file_name, args.taskonomy_clients_to_include)
-    runner.ask(work.select, selection, args.data_path / args.client_file_name)
+    tasks = [] if args.until == "selection" else args.tasks
+    runner.ask(work.select, selection, args.data_path / args.client_file_name, tasks)
     if args.until == "selection":
         return
-    runner.ask(work.check_tasks, args.tasks, args.data_path)
     grid.hold_settings()
     outcome = runner.run(jobs, args.type)
     counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"

@@ -1,6 +1,7 @@
 """Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 from utils.args import (
@@ -82,7 +83,8 @@ def main() -> None:
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
     method = ALGORITHMS[args.method](args)
-    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
+    check = partial(method.check_table, task=args.task, shortened=args.test_mode)
+    data = TaskData.open(args, model.task, model.config.image_size, accelerator, check)
     set_threads(model, data, args.batch_size)
     vars(args).update(model.config.said())  # so that args.json says what was trained
     partition = partition_of(args, data)

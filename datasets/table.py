@@ -87,6 +87,11 @@ class About:
         """The columns of the csv file, in order."""
         return [*self.domains, CLASS, *self.groups, PART]
 
+    def serves(self, task: Task) -> bool:
+        """Whether the images have the targets of a task: its files, and where it is categorical, its classes."""
+        has_files = task.encoding is None or task.encoding.files in self.domains
+        return has_files and (not task.categorical or task.labelled_by in self.classes)
+
 
 @dataclass(frozen=True)
 class Found:
@@ -147,9 +152,8 @@ class Table:
         return self.files[domain]
 
     def serves(self, task: Task) -> bool:
-        """Whether the table has the targets of a task: its files, and where it is categorical, its classes."""
-        has_files = task.encoding is None or task.encoding.files in self.files
-        return has_files and (not task.categorical or task.labelled_by in self.about.classes)
+        """See `About.serves`."""
+        return self.about.serves(task)
 
     def class_set(self, task: Task) -> ClassSet:
         """The classes of a categorical task; UserError where the table has none for it."""

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from argparse import Namespace
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,10 +73,17 @@ class TaskData:
         self._place()
 
     @classmethod
-    def open(cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator) -> TaskData:
-        """The data of a script's arguments; fills in `args.data_path` where it was not given."""
+    def open(
+        cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator,
+        check: Callable[[Table], None] = lambda table: None,
+    ) -> TaskData:  # fmt: skip
+        """The data of a script's arguments; fills in `args.data_path` where it was not given.
+
+        `check` raises UserError where the table does not fit the arguments, before images are packed.
+        """
         args.data_path = data_path_or_default(args.data_path, args.result_path)
         table = read_table(args.data_path)
+        check(table)
         with accelerator.main_process_first():  # the other processes find the images packed
             data = cls(table, task, image_size, accelerator.device)
         if args.test_mode:

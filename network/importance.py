@@ -32,6 +32,7 @@ from network.partition.groups import read_assignments
 from utils.errors import UserError
 
 if TYPE_CHECKING:
+    from datasets.table import Table
     from datasets.task_data import TaskData
 
 CLASS, CLUSTER, NONE = "class", "cluster", "none"
@@ -128,6 +129,14 @@ def reweighting(
     ratio = p[kind] / (count / sizes[client])
     weight = ratio if bound is None else ratio / (ratio / bound + (1 - 1 / bound))
     return Reweighting(p, client, kind, count, weight, sizes)
+
+
+def check_kinds(by: str, table: Table, task: str, assignment_folder: Path | None, shortened: bool) -> None:
+    """UserError where images have no class, or the task no clusters of this table, to tell them apart by."""
+    if by == CLUSTER:
+        read_assignments(task, table, assignment_folder or Path(), for_test=shortened)
+    elif by == CLASS and not table.class_names:
+        raise UserError(f"{table.data_path} has no classes to tell images apart by; take cluster in place of class")
 
 
 def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndarray:

@@ -110,13 +110,15 @@ class Grid:
         """Record how central models are made here; UserError if the folder has models that were made otherwise.
 
         Sweeps that share a result path share its models. If one made them again in another way, the others would go on
-        with models that are not theirs.
+        with models that are not theirs. Where no model was made yet, as when making one failed, nothing is held.
         """
         for task in self.tasks:
             path = self.result_path / "settings" / f"{task}.json"
             wanted = {"init": [*self._settings("init", task), *self.init],
                       "train": [*self._settings("train", task), *self.common]}  # fmt: skip
-            if not path.is_file():
+            if not path.is_file() or not any(
+                self.result_path.glob(f"seed*/initial_models/init_model_{task}.safetensors")
+            ):
                 write_json(path, wanted)
             if read_json(path, "run_sweep.py") != wanted:
                 raise UserError(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
+    from datasets.table import About
     from sweeps.grid import Command, Job
     from utils.versions import CodePolicy
 
@@ -40,31 +41,44 @@ def call(command: Command) -> None:
     MODULES[command[0]].main()
 
 
-def select(command: Command, buildings: Path) -> None:
+def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
     """Select the images of a data folder in Taskonomy's layout, by the list `buildings` in it.
 
-    A table that was made there from another source, or from another list, is kept.
+    A table that was made there from another source, or from another list, is kept. UserError, before a table is
+    written, where the images have no targets of one of these tasks.
     """
-    from datasets.table import STAGE, source_of
+    from datasets.table import STAGE, read_table, source_of
+    from sweeps.preload import MODULES
 
-    source = source_of(buildings.parent)
+    source, folder = source_of(buildings.parent), buildings.parent
     if source is None or (source == "taskonomy" and buildings.is_file()):
-        call(command)
+        sys.argv = list(command)
+        stage = MODULES[command[0]]
+        args = stage.parse_args()
+        found = stage.find(args)
+        check_tasks(tasks, found.about, folder)
+        stage.keep(args, found)
     else:
-        print(f"{buildings.parent}: using the images that {STAGE} --source {source} has found")
+        check_tasks(tasks, read_table(folder).about, folder)
+        print(f"{folder}: using the images that {STAGE} --source {source} has found")
 
 
-def check_tasks(tasks: Sequence[str], data_path: Path) -> None:
-    """UserError where the table of images in a data folder has no targets of one of these tasks."""
-    from datasets.table import TABLE_FILE, read_table
+def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
+    """UserError where the images of a data folder have no targets of one of these tasks."""
     from datasets.tasks import TASKS
 
-    table = read_table(data_path)
-    if lacking := [task for task in tasks if not table.serves(TASKS[task])]:
-        served = ", ".join(name for name, task in TASKS.items() if table.serves(task))
-        raise UserError(
-            f"{data_path / TABLE_FILE} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}"
-        )
+    if lacking := [task for task in tasks if not about.serves(TASKS[task])]:
+        served = ", ".join(name for name, task in TASKS.items() if about.serves(task))
+        raise UserError(f"{data_path} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}")
+
+
+def check_commands(jobs: Sequence[Job]) -> None:
+    """UserError for a command that its script refuses."""
+    from sweeps.records import parsed
+
+    for job in jobs:
+        for command in job.commands:
+            parsed(command)
 
 
 def declared_arguments() -> dict[str, dict[str, list[str]]]:
@@ -80,13 +94,11 @@ def declared_arguments() -> dict[str, dict[str, list[str]]]:
 
 
 def done(jobs: Sequence[Job], policy: CodePolicy) -> list[str]:
-    """The jobs that are done, as are all that they need, by name; UserError for a command that its script refuses."""
-    from sweeps.records import State, parsed, state_of
+    """The jobs that are done, as are all that they need, by name."""
+    from sweeps.records import State, state_of
 
     found: set[str] = set()
     for job in jobs:
-        for command in job.commands:
-            parsed(command)
         if found.issuperset(job.needs) and state_of(job.commands[-1], policy) is State.DONE:
             found.add(job.name)
     return sorted(found)

@@ -276,6 +276,35 @@ def test_wrong_argument(
     assert text in refused(work, command, monkeypatch, capfd)
 
 
+# What only the data can refuse is refused before anything is written: no run directory, no packed images.
+LEFT_NOTHING = [
+    (f"{EMBED} --compare_n_clusters 4 1000", "--compare_n_clusters 1000 is more than 80%"),
+    (f"{EMBED} --n_clusters 1000", "--n_clusters 1000 is more than the"),
+    (f"{FED} --method feddifrc", "guidance/guidance.json is missing; run extract_diffusion_features.py first"),
+    (f"{FED} --type class_based --assignment_files_path none --importance_reweighting cluster",
+     "none/assignments_normal.json is missing; run extract_embeddings.py --task normal first"),
+    (f"{FED} --type class_based --assignment_files_path none --method fedproto --kinds cluster",
+     "none/assignments_normal.json is missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "text"), LEFT_NOTHING)
+def test_nothing_is_left_behind(
+    work: Path,
+    tmp_path: Path,
+    command: str,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "work"
+    shutil.copytree(work, folder)
+    shutil.rmtree(folder / "data" / "packed")
+    before = {*folder.rglob("*")}
+    assert text in refused(folder, f"{command} --data_path data", monkeypatch, capfd)
+    assert {*folder.rglob("*")} == before
+
+
 # Files: what is done to them, the command, and what the line must say
 
 

@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.manifold import TSNE
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 
+from datasets.table import Table
 from datasets.task_data import TaskData
 from models.embedding.features import features_of
 from models.embedding.projection import Projection, reduce_dimension
@@ -67,10 +68,13 @@ def extract_embeddings(
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def check_n_clusters(n_clusters: int, data: TaskData) -> None:
-    """UserError if there are fewer training images than clusters."""
-    if n_clusters > len(data.train):
-        raise UserError(f"--n_clusters {n_clusters} is more than the {len(data.train)} training images")
+def check_n_clusters(images: Table | TaskData, n_clusters: int, compared: Sequence[int] | None = None) -> None:
+    """UserError if there are fewer training images than clusters, or than those `compared` need."""
+    n_images = len(images.train)
+    if n_clusters > n_images:
+        raise UserError(f"--n_clusters {n_clusters} is more than the {n_images} training images")
+    if compared and max(compared) > int(_SHARE * n_images):
+        raise UserError(f"--compare_n_clusters {max(compared)} is more than {_SHARE:.0%} of {n_images} training images")
 
 
 def cluster(
@@ -81,7 +85,7 @@ def cluster(
     Returns assignments (N,) int64, -1 for unreadable images and for clusters with a smaller share of the training
     images than `threshold`, and the fitted K-means. UserError if there are fewer training images than clusters.
     """
-    check_n_clusters(n_clusters, data)
+    check_n_clusters(data, n_clusters)
     kmeans = fit_kmeans(reduced[data.train], n_clusters, seed)
     assignments = kmeans.predict(reduced).astype(np.int64)
     assignments[~data.readable] = -1
@@ -130,15 +134,10 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
 
     Args:
         points: (n, D).
-        numbers: numbers of clusters, from 2 to 80 % of the points.
+        numbers: numbers of clusters, from 2 to 80 % of the points, see `check_n_clusters`.
         seed: of all randomness.
-
-    Raises:
-        UserError: if a number is larger than that.
     """
     n_sampled = int(_SHARE * len(points))
-    if max(numbers) > n_sampled:
-        raise UserError(f"--compare_n_clusters {max(numbers)} is more than {_SHARE:.0%} of {len(points)} images")
     rng = generator("stability", seed)
     samples = [rng.choice(len(points), n_sampled, replace=False) for _ in range(_RUNS)]
     total = np.square(points - points.mean(axis=0)).sum()

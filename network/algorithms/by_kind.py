@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
-from network.importance import CLASS, CLUSTER, kinds_of
+from network.importance import CLASS, CLUSTER, check_kinds, kinds_of
 from utils.arguments import Argument
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from datasets.table import Table
     from datasets.task_data import TaskData
 
 
@@ -27,6 +28,11 @@ class ByKind(FedAvg):
         "kinds": Argument(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
     }
     kinds: str
+
+    def check_table(self, table: Table, task: str, shortened: bool) -> None:
+        """Images must have the kinds that are asked for."""
+        super().check_table(table, task, shortened)
+        check_kinds(self.kinds, table, task, self._clusters, shortened)
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Look up the kinds of all images."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.client import ClientContext, ClientRound, Phase
-from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, kinds_of, reweighting
+from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, check_kinds, kinds_of, reweighting
 from network.sampling import SAMPLERS, shuffled_epochs
 from network.settings import LocalSettings
 from network.state import ClientStates, cast_like
@@ -21,6 +21,7 @@ from utils.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from datasets.table import Table
     from datasets.task_data import TaskData
 
 _LEAST = 1e-30  # mean weight that weights are divided by
@@ -121,6 +122,13 @@ class FedAvg:
     def reads(self) -> list[Path]:
         """The files that the method's results depend on, besides the run's data and models."""
         return []
+
+    def check_table(self, table: Table, task: str, shortened: bool) -> None:
+        """Raise UserError where what `prepare` will read is missing or of other images; an override calls this as well.
+
+        Called before anything is written. `shortened` says that only a few of the images are used.
+        """
+        check_kinds(self.importance_reweighting, table, task, self._clusters, shortened)
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Prepare what the rounds need of the data; called once, before all other hooks, in every process.

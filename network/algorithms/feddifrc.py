@@ -19,6 +19,7 @@ from utils.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from datasets.table import Table
     from datasets.task_data import TaskData
     from models.teacher.guide import Condition
 
@@ -84,6 +85,14 @@ class FedDifRC(FedAvg):
         from models.teacher.guidance import ABOUT
 
         return [self.guidance_path / ABOUT] if self.tdcl_weight or self.ndcr_weight else []
+
+    def check_table(self, table: Table, task: str, shortened: bool) -> None:
+        """The teacher's vectors must be there, and of these images."""
+        super().check_table(table, task, shortened)
+        if self.reads():
+            from models.teacher.guidance import read_guidance
+
+            read_guidance(self.guidance_path, table, shortened)
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
         """Read the teacher's vectors, and load the teacher itself if clients ask it again."""

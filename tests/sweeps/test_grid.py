@@ -121,7 +121,11 @@ def test_axes_are_read_as_arguments_are_written() -> None:
 
 
 def test_models_of_one_folder_are_made_in_one_way(tmp_path: Path) -> None:
+    grid(tmp_path, init=("--image_size=33",)).hold_settings()  # of which no model could be made
     grid(tmp_path).hold_settings()
+    for seed in (0, 1):
+        (tmp_path / f"seed{seed}/initial_models").mkdir(parents=True)
+        (tmp_path / f"seed{seed}/initial_models/init_model_normal.safetensors").touch()
     grid(tmp_path, alphas=["7"], tasks=["normal", "reshading"]).hold_settings()
     with pytest.raises(UserError, match=r"settings/normal\.json; give another --result_path"):
         grid(tmp_path, init=("--image_size=64",)).hold_settings()

@@ -97,6 +97,29 @@ def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhe
     assert finished == {"class": 2, "embedding": 1}
 
 
+def paths(folder: Path) -> dict[Path, bytes | None]:
+    """Everything in a folder, files with their content."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize(
+    "more, text",
+    [("--init_lrr 0.1", "unrecognized arguments: --init_lrr, did you mean --init_lr?"),
+     ("--init_arguments encoder=nosuch", "--encoder: 'nosuch' is not one of tiny"),
+     ("--init_lr 0.1 x", "'x' is not a number"), ("--tasks normal segmentation", "no targets of segmentation")],
+)  # fmt: skip
+def test_a_sweep_that_cannot_run_writes_nothing(
+    rendered: Path, run_anywhere: Callable, tmp_path: Path, more: str, text: str
+) -> None:
+    shutil.copytree(rendered, tmp_path / "data")
+    for path in (tmp_path / "data").glob("filtered*"):
+        path.unlink()
+    before = paths(tmp_path)
+    done = run_anywhere(tmp_path, f"{SWEEP} {more}")
+    assert done.returncode == 2 and text in done.stderr and len(done.stderr.splitlines()) == 1
+    assert paths(tmp_path) == before
+
+
 def test_killed_sweep_is_taken_up_where_it_was(swept: tuple, run_anywhere: Callable) -> None:
     folder = swept[0]
     grid = f"{SWEEP} --splits class_based --result_path other --n_rounds 15 --sgd_per_epoch 4 --test_mode False"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from datasets.table import About
 from sweeps import work
+from sweeps.preload import MODULES
 from tests.datasets.sources.finding import save_image, select
 from utils.errors import UserError
 
@@ -38,15 +42,29 @@ def test_tables_that_this_list_has_not_made_stay(
         about.write_text(about.read_text().replace('"source": "folder"', f'"source": "{source}"'))
     if listed:
         (tmp_path / "rooms.csv").write_text("aspen\n")
-    called: list[tuple[str, ...]] = []
-    monkeypatch.setattr(work, "call", called.append)
-    work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv")
-    assert len(called) == (not stays)
+    kept: list[Namespace] = []
+    found = SimpleNamespace(about=About("taskonomy", ("rgb",)))
+    stage = SimpleNamespace(parse_args=Namespace, find=lambda args: found, keep=lambda args, found: kept.append(args))
+    monkeypatch.setitem(MODULES, "extract_datapoints_for_experiments.py", stage)
+    work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv", [])
+    assert len(kept) == (not stays)
     assert (f"--source {source} has found" in capsys.readouterr().out) == stays
 
 
 def test_tasks_without_targets_are_named_before_any_job(tmp_path: Path) -> None:
     save_photographs(tmp_path)
-    work.check_tasks(["classification"], tmp_path)
+    stage, csv = ("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv"
+    work.select(stage, csv, ["classification"])
     with pytest.raises(UserError, match=r"no targets of depth_euclidean, normal; .* are: class_scene, classification$"):
-        work.check_tasks(["depth_euclidean", "normal", "classification"], tmp_path)
+        work.select(stage, csv, ["depth_euclidean", "normal", "classification"])
+
+
+def test_images_without_the_targets_are_not_selected(own_copy: Path, tmp_path: Path) -> None:
+    csv, options = own_copy / "rooms.csv", ("--client_file_name", "rooms.csv", "--data_path", str(own_copy))
+    for path in own_copy.glob("filtered*"):
+        path.unlink()
+    command = ("extract_datapoints_for_experiments.py", *options, "--result_path", str(tmp_path / "out"))
+    before = {*tmp_path.rglob("*")}
+    with pytest.raises(UserError, match="no targets of segmentation"):
+        work.select(command, csv, ["normal", "segmentation"])
+    assert {*tmp_path.rglob("*")} == before

@@ -16,6 +16,7 @@ from datasets.tasks import get_task
 from models.embedding import embeddings as emb
 from models.embedding.embeddings import (
     centres,
+    check_n_clusters,
     cluster,
     cluster_rows,
     compare_n_clusters,
@@ -197,5 +198,9 @@ def test_points_without_clusters_are_unstable() -> None:
 
 
 def test_too_many_clusters_to_compare_are_refused() -> None:
+    ten = SimpleNamespace(train=np.arange(10))
+    check_n_clusters(ten, 10, [2, 8])
     with pytest.raises(UserError, match="--compare_n_clusters 9"):
-        compare_n_clusters(np.zeros((10, 2)), [2, 9], 0)
+        check_n_clusters(ten, 10, [2, 9])
+    with pytest.raises(UserError, match="--n_clusters 11"):
+        check_n_clusters(ten, 11)
