@@ -7,9 +7,5 @@
 #   bash run_pipeline.sh --data nyu    the same on the photographs of NYUv2, or of any folder with a table of images,
 #                                      for the tasks that it has: those of the rooms, or classification, segmentation
 #   bash run_pipeline.sh --test_mode   the same in about a minute, with too little training to mean anything
-usual_tasks="depth_euclidean reshading class_scene" METHODS=${METHODS:-fedavg} ALPHAS=${ALPHAS:-0.1}
 case " $* " in *" --test_mode "*) SEEDS=${SEEDS:-0} ;; esac
-source "$(dirname "${BASH_SOURCE[0]}")/scripts/task_perspective/scale.sh" "$@"
-sweep
-tables
-python make_report.py --result_path "$results"
+source "$(dirname "${BASH_SOURCE[0]}")/scripts/reproduce.sh" task_perspective/pipeline "$@"

@@ -1,9 +1,10 @@
-"""Run a grid of federations and the central models that they need: several at once, and only what is not done yet.
+"""Run an experiment: a grid of federations and the central models that they need, and what is made of the results.
 
-Arguments that are not listed here are passed to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
+Several runs go at once, and only what is not done yet. An experiment is a file, such as those in experiments/, or what
+stands on the command line; both together are the file with these changes. Arguments that are not listed here are passed
+to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
 """
 
-import os
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from utils.args import POSITIVE_INT, Parser, add_code, number
 from utils.errors import run_script
 
-PARTS = ("selection", "clusters", "federated")
+_LISTS = ("tasks", "methods", "splits", "alphas", "seeds", "n_clusters", "features")
 
 
 def parse_args() -> tuple[Namespace, list[str]]:
@@ -20,71 +21,64 @@ def parse_args() -> tuple[Namespace, list[str]]:
     from models.embedding.features import features_kind
     from network.algorithms import ALGORITHMS
     from network.partition.groups import split_type
-    from sweeps.grid import COMPARISON, SCALES, SWEEP_TYPES
+    from sweeps.experiment import KEYS, UNTIL
+    from sweeps.grid import SWEEP_TYPES
+    from sweeps.plan import FORMATS
 
     parser = Parser(__doc__)
+    parser.add_argument("experiment", nargs="?", type=Path, help="file of the experiment, see docs/sweeps.md")
     grid, data, running = (parser.group(title) for title in ("grid", "data", "running"))
     add = grid.add_argument
-    add("--scale", choices=SCALES, default="builtin", help="settings of the stages, a folder of scripts/args")
-    add("--type", choices=SWEEP_TYPES, default=COMPARISON, help="what varies besides the grid: a file of the scale's")
-    add("--tasks", nargs="+", choices=TASKS, default=["depth_euclidean", "normal", "class_scene"],
-        help="tasks, each with its own model")  # fmt: skip
-    add("--methods", nargs="+", choices=ALGORITHMS, default=["fedavg"], help="federated methods")
-    add("--splits", nargs="+", type=split_type, default=["iid", "class_based", "embedding_based"],
-        help="what is dealt to clients, the --type of test_fed.py")  # fmt: skip
-    add("--alphas", nargs="+", default=["0.1", "10"], help="Dirichlet concentrations")
-    add("--seeds", nargs="+", type=number(int, least=0), default=[0, 1, 2, 3, 4],
-        help="seeds of models, clusters and runs")  # fmt: skip
-    add("--n_clusters", nargs="+", type=POSITIVE_INT, default=[16], help="numbers of clusters, each a K of K-means")
-    add("--features", nargs="+", type=features_kind, default=["model"],
-        help="features whose clusters embedding-based splits deal, --features of extract_embeddings.py")  # fmt: skip
-    add("--init_arguments", nargs="+", default=[], metavar="NAME=VALUE",
-        help="further arguments of model_initialization.py")  # fmt: skip
+    default = {name: f"default: the experiment's, or {' '.join(map(str, KEYS[name]))}" for name in _LISTS}
+    add("--scale", help="scale of the experiment; without one, settings of the stages: a folder of scripts/args; "
+        "default: builtin")  # fmt: skip
+    add("--type", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the settings")
+    add("--tasks", nargs="+", choices=TASKS, help=f"tasks, each with its own model; {default['tasks']}")
+    add("--methods", nargs="+", choices=ALGORITHMS, help=f"federated methods; {default['methods']}")
+    add("--splits", nargs="+", type=split_type,
+        help=f"what is dealt to clients, the --type of test_fed.py; {default['splits']}")  # fmt: skip
+    add("--alphas", nargs="+", help=f"Dirichlet concentrations; {default['alphas']}")
+    add("--seeds", nargs="+", type=number(int, least=0),
+        help=f"seeds of models, clusters and runs; {default['seeds']}")  # fmt: skip
+    add("--n_clusters", nargs="+", type=POSITIVE_INT,
+        help=f"numbers of clusters, each a K of K-means; {default['n_clusters']}")  # fmt: skip
+    add("--features", nargs="+", type=features_kind,
+        help=f"features whose clusters embedding-based splits deal; {default['features']}")  # fmt: skip
+    for stage, script in (("init", "model_initialization.py"), ("teacher", "extract_diffusion_features.py")):
+        add(f"--{stage}_arguments", nargs="+", default=[], metavar="NAME=VALUE", help=f"further arguments of {script}")
     add = data.add_argument
-    add("--data_path", type=Path, required=True, help="data folder: Taskonomy's layout, or another source's table")
-    add("--client_file_name", default="rooms.csv",
-        help="csv of the buildings, in the data folder; without this file the table there is kept")  # fmt: skip
-    add("--taskonomy_clients_to_include", type=POSITIVE_INT, default=4, help="how many buildings, the first of the csv")
-    text = "folder for models and run directories"
-    parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
+    add("--data_path", "--data", help="data folder, in Taskonomy's layout or with another source's table; or rooms "
+        "(rooms:1000: so many views a building) or nyu, made first; default: the experiment's")  # fmt: skip
+    add("--client_file_name", help="csv of the buildings, in the data folder; without this file the table there is "
+        "kept; default: rooms.csv")  # fmt: skip
+    add("--taskonomy_clients_to_include", type=POSITIVE_INT,
+        help="how many buildings, the first of the csv; default: 4")  # fmt: skip
+    text = "folder for models and run directories; default: the experiment's, or results"
+    parser.group("output").add_argument("--result_path", type=Path, help=text)
     add = running.add_argument
-    add("--until", choices=PARTS, default="federated", help="the last part to run")
+    add("--until", choices=UNTIL, help="the last part to run")
     add("--jobs", type=POSITIVE_INT, help="processes at once; default: one per GPU of --gpus, or one per core")
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
+    add("--dry_run", nargs="?", const="True", default="False", choices=FORMATS,
+        help="only print every job with its state and command, for a reader or as a table with tabs")  # fmt: skip
     running.add_flag("--test_mode", False, "very short trainings, to see that everything works")
     add_code(parser)
-    return parser.parse_known_args()
+    args, further = parser.parse_known_args()
+    if args.experiment is None and args.data_path is None:
+        parser.error("give an experiment, or --data_path")
+    return args, further
 
 
 def main() -> None:
-    """Select the images, then run the grid; exit code 1 if a job failed."""
+    """Run what is not done, and make tables and figures of it; exit code 1 if a job failed."""
     args, further = parse_args()
-    from sweeps import work
-    from sweeps.grid import Grid, read_axes
-    from sweeps.runner import Runner
-    from utils.versions import CodePolicy
+    from sweeps.sweep import Sweep
 
-    n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
-    runner = Runner(args.result_path / "logs", n_jobs, args.gpus, CodePolicy.of(args))
-    grid = Grid(
-        args.scale, args.data_path, args.result_path, args.tasks, args.methods, args.splits, args.alphas, args.seeds,
-        args.n_clusters, args.type, tuple(f"--{pair}" for pair in args.init_arguments),
-        ("--test_mode", "True") if args.test_mode else (), read_axes(further), args.features,
-        runner.ask(work.declared_arguments),
-    )  # fmt: skip
-    jobs = [*grid.central(), *(grid.federated() if args.until == "federated" else [])]
-    runner.ask(work.check_commands, jobs)  # before anything is written
-    # Always run: only the first stage sees what has been added to a data folder.
-    selection = grid.selection(args.client_file_name, args.taskonomy_clients_to_include)
-    tasks = [] if args.until == "selection" else args.tasks
-    runner.ask(work.select, selection, args.data_path / args.client_file_name, tasks)
-    if args.until == "selection":
-        return
-    grid.hold_settings()
-    outcome = runner.run(jobs, args.type)
-    counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"
-    print(f"{len(jobs)} jobs: {counts}, {len(outcome.left_out)} left out because of these")
-    sys.exit(1 if outcome.failed else 0)
+    sweep = Sweep(args, further)
+    if args.dry_run != "False":
+        print(*sweep.plan(tsv=args.dry_run == "tsv"), sep="\n")
+    else:
+        sys.exit(sweep.run())
 
 
 if __name__ == "__main__":

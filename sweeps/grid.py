@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from utils.files import read_json, write_json
 from utils.versions import ROOT
 
 SETTINGS = ROOT / "scripts" / "args"
-SCALES = tuple(sorted(path.parent.name for path in SETTINGS.glob("*/fed.txt")))
+SCALES = tuple(sorted(str(path.parent.relative_to(SETTINGS)) for path in SETTINGS.rglob("fed.txt")))
 # The types of sweep. The published `--type lr_test` and `--type sgd_test` vary an argument of the whole federation,
 # while `test_fed.py --type` says what one run deals. So they are types of sweeps, each with a file of values to vary.
 COMPARISON = "comparison"
@@ -49,7 +50,9 @@ class Grid:
     `init` and `common` are further arguments for the initial models and for every training; `axes` maps further
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method and each partition rule
     reads, under "method" and "partition"; an argument varies only the runs that read it. `features` are those whose
-    clusters embedding-based splits deal.
+    clusters embedding-based splits deal. `train` and `embed` are further arguments of these two stages. Without
+    `has_central`, runs need an initial model alone. With a `guidance`, the folder for a teacher's vectors, runs whose
+    method reads `--guidance_path` need these, made with the arguments `teacher`.
     """
 
     scale: str
@@ -67,9 +70,17 @@ class Grid:
     axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     features: Sequence[str] = ("model",)
     reads: Mapping[str, Mapping[str, Collection[str]]] = field(default_factory=dict)
+    train: Command = ()
+    embed: Command = ()
+    has_central: bool = True
+    guidance: Path | None = None
+    teacher: Command = ()
 
     def __post_init__(self) -> None:
-        """Raise UserError if neither a file of the scale nor an argument says what this type of sweep varies."""
+        """Raise UserError for an unknown scale, or if nothing says what this type of sweep varies."""
+        if self.scale not in SCALES:
+            near = difflib.get_close_matches(self.scale, SCALES, n=1, cutoff=0) or SCALES
+            raise UserError(f"settings {self.scale!r}: not a folder of scripts/args, did you mean {near[0]}?")
         file = SETTINGS / self.scale / f"{self.sweep_type}.txt"
         if self.sweep_type != COMPARISON and not self.axes and not file.is_file():
             folder = file.parent.relative_to(ROOT)
@@ -77,32 +88,33 @@ class Grid:
                 f"--type {self.sweep_type}: {folder} has no {file.name}; give values to vary, e.g. --init_lr 0.01 0.1"
             )
 
-    def selection(self, buildings: str, n_buildings: int) -> Command:
-        """The command that selects the images."""
-        return (
-            "extract_datapoints_for_experiments.py", "--client_file_name", buildings, "--data_path",
-            str(self.data_path), "--taskonomy_clients_to_include", str(n_buildings), "--result_path",
-            str(self.result_path),
-        )  # fmt: skip
+    @property
+    def runs_path(self) -> Path:
+        """The folder of the federated runs."""
+        return self.result_path if self.sweep_type == COMPARISON else self.result_path / self.sweep_type
 
     def central(self) -> list[Job]:
-        """A training of the central model for each task and seed, and its clusters for each K."""
-        jobs = []
+        """What federated runs need: a teacher; a model for each task and seed, and its clusters for each K."""
+        jobs = [self._guidance()] if self.guidance else []
         for seed, task in product(self.seeds, self.tasks):
-            train = self._training(task, seed)
-            jobs.append(train)
-            jobs += [self._clusters(task, seed, *made, train) for made in product(self.n_clusters, self.features)]
+            model = self._model(task, seed)
+            jobs.append(model)
+            if self.has_central:
+                jobs += [self._clusters(task, seed, *made, model) for made in product(self.n_clusters, self.features)]
         return jobs
 
     def federated(self) -> list[Job]:
         """A run for each combination; the random split does not use alpha, and has one run for all."""
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
-            train = self._training(task, seed)
+            model = self._model(task, seed)
+            taught = self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
+            guided = ("--guidance_path", str(self.guidance)) if taught else ()
             for axis in self._axes_of(task, method):
                 for features, dealt in self._dealings():
-                    needs = (self._clusters(task, seed, k, features, train).name,)
-                    base = self._federation(task, seed, k, features, method) + axis
+                    made = self._clusters(task, seed, k, features, model) if self.has_central else model
+                    needs = (made.name, self._guidance().name) if taught else (made.name,)
+                    base = self._federation(task, seed, k, features, method) + guided + axis
                     jobs.append(_job("test_fed", base + dealt, needs))
         return jobs
 
@@ -115,7 +127,7 @@ class Grid:
         for task in self.tasks:
             path = self.result_path / "settings" / f"{task}.json"
             wanted = {"init": [*self._settings("init", task), *self.init],
-                      "train": [*self._settings("train", task), *self.common]}  # fmt: skip
+                      "train": [*self._settings("train", task), *self.train, *self.common]}  # fmt: skip
             if not path.is_file() or not any(
                 self.result_path.glob(f"seed*/initial_models/init_model_{task}.safetensors")
             ):
@@ -126,13 +138,16 @@ class Grid:
                     "give another --result_path, or remove that file to make them again"
                 )
 
-    def _training(self, task: str, seed: int) -> Job:
+    def _model(self, task: str, seed: int) -> Job:
+        """The job that makes the central model or, where none is needed, the initial one."""
         models = self._models(seed)
         init = ("model_initialization.py", "--task", task, *self._folders(seed, self.result_path), "--init_model_dir",
                 f"{models}/initial_models", *self._settings("init", task), *self.init)  # fmt: skip
+        if not self.has_central:
+            return Job(_name("model_initialization", init), (init,))
         train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
                  "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
-                 *self._settings("train", task), *self.common)  # fmt: skip
+                 *self._settings("train", task), *self.train, *self.common)  # fmt: skip
         return Job(_name("train_centralized", train), (init, train))
 
     def _clusters(self, task: str, seed: int, k: int, features: str, train: Job) -> Job:
@@ -142,8 +157,15 @@ class Grid:
                    *self._folders(seed, self.result_path), "--load_model_dir", f"{models}/trained_models",
                    "--init_model_dir", f"{models}/initial_models",
                    "--assignment_files_path", self._assignments(seed, k, features),
-                   *self._settings("embed", task))  # fmt: skip
+                   *self._settings("embed", task), *self.embed)  # fmt: skip
         return _job("extract_embeddings", command, (train.name,))
+
+    def _guidance(self) -> Job:
+        """The job that asks the teacher; one that was cut off is taken up by the script itself."""
+        command = ("extract_diffusion_features.py", "--data_path", str(self.data_path), "--result_path",
+                   str(self.result_path), "--guidance_path", str(self.guidance), "--resume_training", "True",
+                   *self.teacher, *self.common)  # fmt: skip
+        return Job(_name("extract_diffusion_features", command), (command,))
 
     def _assignments(self, seed: int, k: int, features: str) -> str:
         of = "" if features == MODEL else f"_{re.sub(r'[^A-Za-z0-9._-]', '_', features)}"
@@ -151,9 +173,8 @@ class Grid:
 
     def _federation(self, task: str, seed: int, k: int, features: str, method: str) -> Command:
         models = self._models(seed)
-        runs = self.result_path if self.sweep_type == COMPARISON else self.result_path / self.sweep_type
         return (
-            "--task", task, "--method", method, "--n_clusters", str(k), *self._folders(seed, runs),
+            "--task", task, "--method", method, "--n_clusters", str(k), *self._folders(seed, self.runs_path),
             "--init_model_dir", f"{models}/initial_models", "--trained_model_dir", f"{models}/trained_models",
             "--assignment_files_path", self._assignments(seed, k, features), *self._settings("fed", task, method),
             *self.common,
@@ -231,5 +252,5 @@ def _name(stage: str, command: Command) -> str:
     said = dict(pairwise(command))
     parts = [stage, *(said[f"--{name}"] for name in ("task", "method", "type") if f"--{name}" in said)]
     parts += [f"alpha{said['--alpha']}"] if "--alpha" in said else []
-    digest = hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]
-    return "-".join([*parts, f"seed{said['--rand_seed']}", digest])
+    parts += [f"seed{said['--rand_seed']}"] if "--rand_seed" in said else []
+    return "-".join([*parts, hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]])

@@ -20,6 +20,7 @@ STAGES = {
     "model_initialization.py": "",
     "train_centralized_task_model.py": "train_centralized",
     "extract_embeddings.py": "extract_embeddings",
+    "extract_diffusion_features.py": "extract_diffusion_features",
     "test_fed.py": "test_federated",
 }
 # Modules of libraries that are otherwise imported on first use.

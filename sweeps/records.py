@@ -14,6 +14,7 @@ from datasets.table import read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
+from models.networks.task_model import init_file
 from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
@@ -47,6 +48,9 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     that differs, the policy says whether the run counts, and a warning says what becomes of it.
     """
     args = parsed(command)
+    if not STAGES[command[0]]:  # an initial model, which has no run
+        made = init_file(args.init_model_dir, args.task, args.use_cbam).is_file()
+        return State.DONE if made else State.NEW
     found: dict[tuple[State, bool], set[str]] = {}
     for folder in _runs(command, args):
         if _is_of(folder, args) and (state := _state_in(folder, args)) is not State.NEW:
@@ -95,6 +99,8 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     """Whether an unfinished run has left a checkpoint."""
     if "resume_training" not in args:
         return False
+    if "guidance_path" in args and "method" not in args:
+        return any(args.guidance_path.glob("*"))
     if "checkpoint_path" not in args:
         return Run(folder).has_checkpoint
     path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
@@ -111,6 +117,8 @@ def _of_numbers(arguments: dict[str, Any]) -> dict[str, Any]:
 def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:
     """The present version of the data that a run with these arguments used."""
     try:
+        if "guidance_path" in said and "task" not in said:  # a teacher sees the photographs alone
+            return read_table(data_path).fingerprint
         return _data_version(data_path, *(said[name] for name in _DATA_ARGUMENTS))
     except (KeyError, UserError):
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -21,6 +22,7 @@ from utils.errors import UserError
 from utils.versions import DECLARED, ROOT, CodePolicy
 
 _LAST_LINES = 12
+_DURATIONS = "durations.tsv"  # a line for each finished job: its kinds, the most specific first, and its seconds
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Runner:
         queue = [job for job in jobs if job.name not in done]
         outcome = Outcome(sorted(done), [], [], [])
         running: list[_Running] = []
-        durations: dict[str, list[float]] = {}
+        durations = self.known_durations()
         with progress.bar(total=len(queue), desc=title, unit="job", bar_format=_BAR, shown=bool(queue)) as bar:
             try:
                 self._start(queue, running, set(outcome.before))
@@ -102,7 +104,7 @@ class Runner:
                         log = self._keep_log(each.job)
                         if each.process.exitcode == 0:
                             outcome.finished.append(each.job.name)
-                            _note(durations, each.job, time.monotonic() - each.since)
+                            self._keep_duration(durations, each.job, time.monotonic() - each.since)
                         else:
                             outcome.failed.append(each.job.name)
                             progress.say(self._failure(each, log))
@@ -114,6 +116,22 @@ class Runner:
                 for each in running:
                     each.process.terminate()
         return outcome
+
+    def known_durations(self) -> dict[str, list[float]]:
+        """The seconds that finished jobs took here, by the kinds of these jobs."""
+        durations: dict[str, list[float]] = {}
+        with suppress(OSError, ValueError):  # none yet, or a line that a kill has cut off
+            for line in (self.log_path / _DURATIONS).read_text(encoding="utf-8").splitlines():
+                *kinds, seconds = line.split("\t")
+                _note(durations, kinds, float(seconds))
+        return durations
+
+    def _keep_duration(self, durations: dict[str, list[float]], job: Job, seconds: float) -> None:
+        """Note a job's time for this sweep, and for those that come."""
+        _note(durations, job.kinds, seconds)
+        self.log_path.mkdir(parents=True, exist_ok=True)
+        with (self.log_path / _DURATIONS).open("a", encoding="utf-8") as file:
+            file.write("\t".join((*job.kinds, f"{seconds:.1f}")) + "\n")
 
     def _start(self, queue: list[Job], running: list[_Running], done: set[str]) -> None:
         """Start the jobs that can be started now, in the order of the queue."""
@@ -168,10 +186,15 @@ def _progress(running: Sequence[_Running], queue: Sequence[Job], durations: dict
     return f"{len(running)} running{left}"
 
 
-def _note(durations: dict[str, list[float]], job: Job, seconds: float) -> None:
+def _note(durations: dict[str, list[float]], kinds: Sequence[str], seconds: float) -> None:
     """Add a job's time to those of its kinds."""
-    for kind in job.kinds:
+    for kind in kinds:
         durations.setdefault(kind, []).append(seconds)
+
+
+def expected(job: Job, durations: Mapping[str, Sequence[float]]) -> float | None:
+    """The seconds that a job will take: the mean of the most similar ones that are known; None without any."""
+    return next((fmean(durations[kind]) for kind in job.kinds if kind in durations), None)
 
 
 def _seconds_left(
@@ -183,13 +206,10 @@ def _seconds_left(
     expected to take as long again as it has exceeded it. In the queue, jobs come after those that they need.
     """
 
-    def expected(job: Job) -> float:
-        """The seconds that a job will take: the mean of the most similar ones."""
-        return fmean(next(durations[kind] for kind in job.kinds if kind in durations))
-
     now = time.monotonic()
-    left = {each.job.name: abs(expected(each.job) - (now - each.since)) for each in running}
-    work = sum(left.values()) + sum(map(expected, queue))
+    left = {each.job.name: abs((expected(each.job, durations) or 0.0) - (now - each.since)) for each in running}
+    times = {job.name: expected(job, durations) or 0.0 for job in queue}
+    work = sum(left.values()) + sum(times.values())
     for job in queue:
-        left[job.name] = expected(job) + max((left.get(need, 0.0) for need in job.needs), default=0.0)
+        left[job.name] = times[job.name] + max((left.get(need, 0.0) for need in job.needs), default=0.0)
     return max([work / n_jobs, *left.values()])

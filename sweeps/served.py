@@ -1,4 +1,4 @@
-"""Which tasks to run on a folder: `python -m sweeps.served FOLDER TASK…` prints those of some usual ones that it has.
+"""Which tasks to run on a user's own images.
 
 Its own labels are the tasks of a folder that has none of the usual dense ones: masks for segmentation, classes for
 classification.
@@ -6,13 +6,11 @@ classification.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from datasets.table import TABLE_FILE, Table, read_table
+from datasets.table import TABLE_FILE, Table
 from datasets.tasks import TASKS
-from utils.errors import UserError, run_script
+from utils.errors import UserError
 
 OWN = ("segmentation", "classification")
 
@@ -26,13 +24,3 @@ def served(table: Table, usual: Sequence[str]) -> list[str]:
     if not own:
         raise UserError(f"{table.data_path / TABLE_FILE} has neither masks nor classes; name tasks, see docs/data.md")
     return own
-
-
-def main() -> None:
-    """Read the table of the folder."""
-    folder, *usual = sys.argv[1:]
-    print(*served(read_table(Path(folder)), usual))
-
-
-if __name__ == "__main__":
-    run_script(main)

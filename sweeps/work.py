@@ -72,13 +72,38 @@ def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
         raise UserError(f"{data_path} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}")
 
 
-def check_commands(jobs: Sequence[Job]) -> None:
-    """UserError for a command that its script refuses."""
+def checked(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs without those that say in other words what one before says; UserError for what a script refuses.
+
+    What is left out must not be needed by others.
+    """
     from sweeps.records import parsed
 
+    distinct: dict[str, Job] = {}
     for job in jobs:
-        for command in job.commands:
-            parsed(command)
+        said = [(command[0], sorted(vars(parsed(command)).items())) for command in job.commands]
+        distinct.setdefault(repr(said), job)
+    return list(distinct.values())
+
+
+def served(folder: Path, usual: Sequence[str]) -> list[str]:
+    """The tasks of a folder's table, see `sweeps.served`."""
+    from datasets.table import read_table
+    from sweeps.served import served
+
+    return served(read_table(folder), usual)
+
+
+def states(jobs: Sequence[Job], policy: CodePolicy) -> dict[str, str]:
+    """The state of each job, by its name; a job that needs one that is not done is not done either."""
+    from sweeps.records import State, state_of
+
+    found: dict[str, str] = {}
+    for job in jobs:
+        state = state_of(job.commands[-1], policy)
+        ready = all(found.get(need) == State.DONE.value for need in job.needs)
+        found[job.name] = (state if ready or state is not State.DONE else State.NEW).value
+    return found
 
 
 def declared_arguments() -> dict[str, dict[str, list[str]]]:
@@ -95,13 +120,7 @@ def declared_arguments() -> dict[str, dict[str, list[str]]]:
 
 def done(jobs: Sequence[Job], policy: CodePolicy) -> list[str]:
     """The jobs that are done, as are all that they need, by name."""
-    from sweeps.records import State, state_of
-
-    found: set[str] = set()
-    for job in jobs:
-        if found.issuperset(job.needs) and state_of(job.commands[-1], policy) is State.DONE:
-            found.add(job.name)
-    return sorted(found)
+    return sorted(name for name, state in states(jobs, policy).items() if state == "done")
 
 
 def do(job: Job, lock: Path, output: Path, policy: CodePolicy, gpu: str | None) -> None:

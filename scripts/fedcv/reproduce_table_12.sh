@@ -1,5 +1,2 @@
 #!/usr/bin/env bash
-# MobileNet V3 on CIFAR-100: learning rates, momentum, schedules, fine-tuned or not.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-optimisers mobilenet_v3_large "FT SFL" $by_class
-tables $classes
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" fedcv/table_12 "$@"

@@ -1,5 +1,2 @@
 #!/usr/bin/env bash
-# How many images of each scene class the selection has.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/scale.sh" "$@"
-sweep --until selection
-figures_of "$results/extract_datapoints/*" class_histogram.png
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" task_perspective/class_histogram "$@"

@@ -1,7 +1,2 @@
 #!/usr/bin/env bash
-# How similar the clusters of the tasks are to each other and to the scene classes.   [--scale builtin|paper]
-SEEDS=${SEEDS:-0}
-source "$(dirname "${BASH_SOURCE[0]}")/scale.sh" "$@"
-sweep --until clusters
-tables
-echo "$results/tables/task_similarity.png"
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" task_perspective/task_similarity "$@"

@@ -1,10 +1,4 @@
 #!/usr/bin/env bash
-# What importance reweighting does to FedAvg and FedAvgM, on users and on landmarks.   [--scale builtin|paper]
-#
-# At the paper's scale with --data for iNaturalist, and LANDMARKS for the other folder.
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-reweighted_users
-figure progress
-data=${LANDMARKS:-$data}
-reweighted_landmarks decoder all
-figure progress
+# LANDMARKS, from the environment, is the folder of these, where --data is that of iNaturalist.
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/figure_5_users "$@"
+source scripts/reproduce.sh visual_classification/figure_5_landmarks "$@" ${LANDMARKS:+--data "$LANDMARKS"}

@@ -1,6 +1,2 @@
 #!/usr/bin/env bash
-# Learning curves without and with virtual clients, and accuracy against EMD.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-virtual_clients
-figure progress
-figure emd
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/figure_6 "$@"

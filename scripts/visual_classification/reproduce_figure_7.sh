@@ -1,5 +1,2 @@
 #!/usr/bin/env bash
-# Learning curves on landmarks with and without importance reweighting.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-reweighted_landmarks decoder
-figure progress
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/figure_7 "$@"

@@ -1,5 +1,2 @@
 #!/usr/bin/env bash
-# Accuracy at a round and at a batch without and with virtual clients.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-virtual_clients
-tables $(budgets)
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/table_2 "$@"

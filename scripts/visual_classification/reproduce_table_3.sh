@@ -1,5 +1,2 @@
 #!/usr/bin/env bash
-# Users with and without importance reweighting, accuracy at a round.   [--scale builtin|paper]
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$@"
-reweighted_users
-tables $(budgets)
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/table_3 "$@"

@@ -1,0 +1,14 @@
+# Sourced with the name of an experiment in experiments/ and the arguments of the script that does, which are those of
+# run_sweep.py: goes to the project's root, enters the environment, and runs the experiment.
+#
+# From the environment come TASKS, METHODS, ALPHAS, SEEDS, N_CLUSTERS, JOBS and GPUS, as run_sweep.py takes them;
+# VIEWS_PER_BUILDING of the built-in rooms; and DATA_PATH, the folder of Taskonomy at the paper's scale. Arguments go before.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+case "$1" in feddifrc/*) further=requirements-diffusion.txt ;; *) further= ;; esac
+source scripts/environment.sh requirements.txt $further
+case " $* " in *" --scale paper "*) images=(${DATA_PATH:+--data_path "$DATA_PATH"}) ;;
+    *) images=(${VIEWS_PER_BUILDING:+--data "rooms:$VIEWS_PER_BUILDING"}) ;; esac
+python run_sweep.py "experiments/$1.toml" ${TASKS:+--tasks $TASKS} ${METHODS:+--methods $METHODS} \
+    ${ALPHAS:+--alphas $ALPHAS} ${SEEDS:+--seeds $SEEDS} ${N_CLUSTERS:+--n_clusters $N_CLUSTERS} ${JOBS:+--jobs $JOBS} \
+    ${GPUS:+--gpus $GPUS} ${images[@]+"${images[@]}"} "${@:2}"

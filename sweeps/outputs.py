@@ -1,0 +1,100 @@
+"""What is made of an experiment's results: tables, figures, a report, and probes of encoders."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.grid import Command, Grid
+from sweeps.sources import run
+from utils.errors import UserError
+
+# The keys of `[make]`: arguments of make_tables.py (or true), tables of those of make_figures.py, whether to make the
+# report and to probe encoders, a folder that all grids' records are copied to for one table of all, patterns of the
+# files to name at the end, and what to say where runs failed without which the rest can be made.
+MAKE = ("tables", "figures", "report", "probes", "gather", "show", "without_failed")
+_STAGES = ("train_centralized", "test_federated")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What `[make]` asks for of the runs in some folders.
+
+    `folders` are those of the grids' runs, in order.
+    """
+
+    result_path: Path
+    data_path: Path
+    folders: tuple[Path, ...]
+    grids: tuple[Grid, ...]
+    make: Mapping[str, Any]
+
+    def commands(self) -> Iterator[Command]:
+        """The commands, in order; those of each folder together, or of the one that all are gathered in."""
+        gather = self.make.get("gather")
+        for folder in (self.result_path / gather,) if gather else self.folders:
+            if (given := self.make.get("tables", False)) is not False:
+                where = ("--result_path", str(folder), "--data_path", str(self.data_path))
+                yield ("make_tables.py", *where, *self._words({} if given is True else given))
+            for figure in self.make.get("figures", ()):
+                further = {name: value for name, value in figure.items() if name != "figure"}
+                yield ("make_figures.py", figure["figure"], *self._words(further), "--result_path", str(folder))
+            if self.make.get("report"):
+                yield ("make_report.py", "--result_path", str(folder))
+
+    def run(self) -> None:
+        """Gather, run the commands, probe, and name the files that are asked for; UserError where a command fails."""
+        if gather := self.make.get("gather"):
+            self._gather(self.result_path / gather)
+        probed = [path for folder in self.folders for path in _runs(folder)] if self.make.get("probes") else []
+        for command in (*self.commands(), *(("linear_probe.py", "--run", str(path)) for path in probed)):
+            run(command)
+        for pattern in self.make.get("show", ()):
+            for text in dict.fromkeys(str(each) for task in self._tasks() for each in [self._filled(pattern, task)]):
+                for path in _newest(self.result_path, text):
+                    print(path)
+
+    def _tasks(self) -> list[str]:
+        return list(dict.fromkeys(task for grid in self.grids for task in grid.tasks))
+
+    def _words(self, arguments: Mapping[str, Any]) -> Command:
+        """The words of some arguments, with what stands for values of the grids filled in."""
+        words: list[str] = []
+        for name, value in arguments.items():
+            if value == "{methods}":
+                value = list(dict.fromkeys(method for grid in self.grids for method in grid.methods))
+            words += [f"--{name}", *(self._filled(each) for each in (value if isinstance(value, list) else [value]))]
+        return tuple(words)
+
+    def _filled(self, text: Any, task: str = "") -> str:
+        """A text with the folder, the first seed and number of clusters, and a task, for their names in braces."""
+        first = self.grids[0]
+        known = {"result_path": self.result_path, "seed": first.seeds[0], "n_clusters": first.n_clusters[0]}
+        try:
+            return str(text).format(**known, task=task)
+        except (KeyError, IndexError, ValueError) as error:
+            raise UserError(f"make: in braces of {text!r} there may be {', '.join(known)} and task") from error
+
+    def _gather(self, together: Path) -> None:
+        """Copy the records of all folders' runs, not their models, into one folder, for one table of all."""
+        for folder in self.folders:
+            for stage in _STAGES:
+                for path in sorted((folder / stage).rglob("*")):
+                    if path.suffix == ".json" or path.name == "metrics.csv":
+                        to = together / stage / folder.name / path.relative_to(folder / stage)
+                        to.parent.mkdir(parents=True, exist_ok=True)
+                        shutil.copy2(path, to)
+
+
+def _runs(folder: Path) -> list[Path]:
+    """The finished federated runs in a folder."""
+    return sorted(path.parent for path in (folder / "test_federated").rglob("summary.json"))
+
+
+def _newest(folder: Path, pattern: str) -> list[Path]:
+    """Of the files that fit a pattern, those in the run, or folder of figures, that was written last."""
+    found = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime)
+    return sorted(path for path in found if path.parent == found[-1].parent)

@@ -1,0 +1,100 @@
+"""A sweep: an experiment as a file and the command line say it, planned, prepared and run."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeps import work
+from sweeps.experiment import BUILTIN, KEYS, Experiment, Given, experiment_of, read_experiment
+from sweeps.grid import COMPARISON, Job, read_axes
+from sweeps.plan import lines, preparation
+from sweeps.runner import Runner
+from sweeps.sources import folder_source, source_of
+from utils.errors import UserError
+from utils.versions import CodePolicy
+
+
+class Sweep:
+    """What the arguments of `run_sweep.py` ask for; nothing is written before `run`.
+
+    Raises UserError for an experiment that is not one, and for a command that its script refuses.
+    """
+
+    def __init__(self, args: Namespace, further: Sequence[str]) -> None:
+        self.scale, self.more = args.scale or BUILTIN, said_by(args, further)
+        self.said: dict[str, Any] = {"settings": self.scale}
+        self.name = args.experiment.stem if args.experiment else args.type or COMPARISON
+        if args.experiment:
+            self.said = read_experiment(args.experiment, args.scale)
+        else:
+            self.more.setdefault("result_path", Path("results"))
+        source = None
+        if args.data_path:
+            folder = Path(args.data_path)
+            source = folder_source(folder) if folder.is_dir() else source_of(args.data_path, args.test_mode)
+        self.given = Given(source, self.scale, args.test_mode, self.more)
+        n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
+        self.runner = Runner(Path("logs"), n_jobs, args.gpus, CodePolicy.of(args))
+        self.reads = self.runner.ask(work.declared_arguments)
+        self._expand()
+
+    def _expand(self) -> None:
+        """Make the experiment's jobs, for the tasks that its images have where it asks for these."""
+        self.experiment: Experiment = experiment_of(self.said, self.given, self.reads)
+        if self.experiment.own_tasks and self.experiment.source.has_table:
+            tasks = self.runner.ask(work.served, self.experiment.source.folder, self.experiment.tasks)
+            self.experiment = experiment_of(self.said, self.given, self.reads, tasks)
+        self.jobs: list[Job] = self.runner.ask(work.checked, self.experiment.jobs())
+        self.runner.log_path = self.experiment.result_path / "logs"
+
+    def plan(self, tsv: bool) -> Iterator[str]:
+        """The lines of `--dry_run`: every job, with what prepares the images and what is made of the results."""
+        source, commands = self.experiment.source, list(self.experiment.source.commands)
+        if not source.has_table or self.experiment.buildings.is_file():
+            commands.append(self.experiment.selection())
+        jobs = preparation(commands, self.jobs) if commands else list(self.jobs)
+        states = self.runner.ask(work.states, self.jobs, self.runner.policy) | {"data": "done" if source.has_table else "new"}
+        if made := tuple(self.experiment.outputs.commands()):
+            jobs.append(Job("results", made, tuple(job.name for job in jobs)))
+            states["results"] = "new"
+        yield from lines(jobs, states, self.runner.known_durations(), tsv)
+
+    def run(self) -> int:
+        """Prepare the images, do the jobs that are not done, and make what is asked of them; returns the exit code."""
+        source = self.experiment.source
+        source.check(self.experiment.buildings.name)
+        source.prepare()
+        if self.experiment.own_tasks:  # of images that were not there before
+            self._expand()
+        tasks = [] if self.experiment.until == "selection" else self.experiment.tasks
+        # Always: only the first stage sees what has been added to a data folder.
+        self.runner.ask(work.select, self.experiment.selection(), self.experiment.buildings, tasks)
+        if self.jobs:
+            for grid in self.experiment.grids:
+                grid.hold_settings()
+            outcome = self.runner.run(self.jobs, self.name)
+            counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"
+            print(f"{len(self.jobs)} jobs: {counts}, {len(outcome.left_out)} left out because of these", flush=True)
+            if outcome.failed:
+                if not (note := self.experiment.outputs.make.get("without_failed")):
+                    return 1
+                print(note, flush=True)
+        self.experiment.outputs.run()
+        return 0
+
+
+def said_by(args: Namespace, further: Sequence[str]) -> dict[str, Any]:
+    """The keys of an experiment that the command line has."""
+    said = {name: value for name, value in vars(args).items() if name in KEYS and value is not None}
+    for stage in ("init", "teacher"):
+        pairs = [pair.partition("=") for pair in getattr(args, f"{stage}_arguments")]
+        if broken := [name for name, equals, _ in pairs if not equals]:
+            raise UserError(f"--{stage}_arguments {broken[0]}: must be NAME=VALUE")
+        said |= {stage: {name: value for name, _, value in pairs}} if pairs else {}
+    names = ("client_file_name", "taskonomy_clients_to_include")
+    select = {name: value for name in names if (value := getattr(args, name)) is not None}
+    return said | ({"select": select} if select else {}) | ({"fed": read_axes(further)} if further else {})
