@@ -26,7 +26,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
     from sweeps.plan import FORMATS
 
     parser = Parser(__doc__)
-    parser.add_argument("experiment", nargs="?", type=Path, help="file of the experiment, see docs/sweeps.md")
+    parser.add_argument("--experiment", type=Path, help="file of the experiment, see docs/sweeps.md")
     grid, data, running = (parser.group(title) for title in ("grid", "data", "running"))
     add = grid.add_argument
     default = {name: f"default: the experiment's, or {' '.join(map(str, KEYS[name]))}" for name in _LISTS}
@@ -65,7 +65,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add_code(parser)
     args, further = parser.parse_known_args()
     if args.experiment is None and args.data_path is None:
-        parser.error("give an experiment, or --data_path")
+        parser.error("give --experiment, or --data_path")
     return args, further
 
 

@@ -9,6 +9,6 @@ case "$1" in feddifrc/*) further=requirements-diffusion.txt ;; *) further= ;; es
 source scripts/environment.sh requirements.txt $further
 case " $* " in *" --scale paper "*) images=(${DATA_PATH:+--data_path "$DATA_PATH"}) ;;
     *) images=(${VIEWS_PER_BUILDING:+--data "rooms:$VIEWS_PER_BUILDING"}) ;; esac
-python run_sweep.py "experiments/$1.toml" ${TASKS:+--tasks $TASKS} ${METHODS:+--methods $METHODS} \
+python run_sweep.py --experiment "experiments/$1.toml" ${TASKS:+--tasks $TASKS} ${METHODS:+--methods $METHODS} \
     ${ALPHAS:+--alphas $ALPHAS} ${SEEDS:+--seeds $SEEDS} ${N_CLUSTERS:+--n_clusters $N_CLUSTERS} ${JOBS:+--jobs $JOBS} \
     ${GPUS:+--gpus $GPUS} ${images[@]+"${images[@]}"} "${@:2}"

@@ -38,6 +38,7 @@ _OF_ALL: dict[str, Any] = {
 KEYS = _OF_GRIDS | _OF_ALL
 _CHANGES = {"base": "", "scale": {}, "rooms": {}}
 BUILTIN = "builtin"  # the scale that is taken where none is named
+_KINDS = {dict: "a table", str: "a text", bool: "true or false", object: ""}
 _NAME = "name"  # of a table in `vary`, for `folder` and `guidance`
 
 Spec = Mapping[str, Any]
@@ -182,7 +183,7 @@ def _parts(spec: Spec, given: Given) -> Iterator[tuple[Spec, dict[str, str]]]:
         if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
             raise UserError(f"vary.{axis}: must be a list of tables, [[vary.{axis}]]")
         for each in tables:
-            _check_keys(each, [*_OF_GRIDS, _NAME], f"vary.{axis}")
+            _check_keys(each, {**_OF_GRIDS, _NAME: ""}, f"vary.{axis}")
     for tables in product(*spec["vary"].values()):
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
         of_stages = {stage: given.more[stage] for stage in STAGES if stage in given.more}
@@ -251,12 +252,17 @@ def _filled(template: str, known: Mapping[str, str], key: str) -> str:
         raise UserError(f"{key} = {template!r}: in braces there may be {', '.join(known)}") from error
 
 
-def _check_keys(said: Any, known: Collection[str], where: str) -> None:
-    """UserError, with the nearest name, for a key that is not among the known ones."""
+def _check_keys(said: Any, known: Mapping[str, Any], where: str) -> None:
+    """UserError for a key that is not among the known ones, with the nearest, or whose value is not of its kind."""
     if not isinstance(said, Mapping):
         raise UserError(f"{where}: must be a table")
-    for name in said:
+    for name, value in said.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
             raise UserError(f"{where}: unknown key {name}, {hint}")
+        kind = type(known[name])
+        if kind is list and (value == [] or isinstance(value, Mapping)):
+            raise UserError(f"{where}: {name} must be a value or a list of some")
+        if kind is not list and not isinstance(value, kind):
+            raise UserError(f"{where}: {name} must be {_KINDS[kind]}")

@@ -15,7 +15,9 @@ from utils.errors import UserError
 # The keys of `[make]`: arguments of make_tables.py (or true), tables of those of make_figures.py, whether to make the
 # report and to probe encoders, a folder that all grids' records are copied to for one table of all, patterns of the
 # files to name at the end, and what to say where runs failed without which the rest can be made.
-MAKE = ("tables", "figures", "report", "probes", "gather", "show", "without_failed")
+MAKE: dict[str, Any] = {
+    "tables": object(), "figures": [], "report": False, "probes": False, "gather": "", "show": [], "without_failed": "",
+}  # fmt: skip
 _STAGES = ("train_centralized", "test_federated")
 
 
@@ -31,6 +33,14 @@ class Outputs:
     folders: tuple[Path, ...]
     grids: tuple[Grid, ...]
     make: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Raise UserError for tables and figures that say neither what to draw nor arguments."""
+        if not isinstance(self.make.get("tables", True), bool | Mapping):
+            raise UserError("make: tables must be true or a table of arguments of make_tables.py")
+        for figure in self.make.get("figures", ()):
+            if not isinstance(figure, Mapping) or "figure" not in figure:
+                raise UserError('make: figures must be tables such as { figure = "progress", metric = "accuracy" }')
 
     def commands(self) -> Iterator[Command]:
         """The commands, in order; those of each folder together, or of the one that all are gathered in."""

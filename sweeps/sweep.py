@@ -25,18 +25,8 @@ class Sweep:
     """
 
     def __init__(self, args: Namespace, further: Sequence[str]) -> None:
-        self.scale, self.more = args.scale or BUILTIN, said_by(args, further)
-        self.said: dict[str, Any] = {"settings": self.scale}
+        self.said, self.given = asked(args, further)
         self.name = args.experiment.stem if args.experiment else args.type or COMPARISON
-        if args.experiment:
-            self.said = read_experiment(args.experiment, args.scale)
-        else:
-            self.more.setdefault("result_path", Path("results"))
-        source = None
-        if args.data_path:
-            folder = Path(args.data_path)
-            source = folder_source(folder) if folder.is_dir() else source_of(args.data_path, args.test_mode)
-        self.given = Given(source, self.scale, args.test_mode, self.more)
         n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
         self.runner = Runner(Path("logs"), n_jobs, args.gpus, CodePolicy.of(args))
         self.reads = self.runner.ask(work.declared_arguments)
@@ -85,6 +75,21 @@ class Sweep:
                 print(note, flush=True)
         self.experiment.outputs.run()
         return 0
+
+
+def asked(args: Namespace, further: Sequence[str]) -> tuple[dict[str, Any], Given]:
+    """What the file of an experiment says, if there is one, and what the command line says besides."""
+    scale, more = args.scale or BUILTIN, said_by(args, further)
+    if args.experiment:
+        said = read_experiment(args.experiment, args.scale)
+    else:
+        said = {"settings": scale}
+        more.setdefault("result_path", Path("results"))
+    source = None
+    if args.data_path:
+        folder = Path(args.data_path)
+        source = folder_source(folder) if folder.is_dir() else source_of(args.data_path, args.test_mode)
+    return said, Given(source, scale, args.test_mode, more)
 
 
 def said_by(args: Namespace, further: Sequence[str]) -> dict[str, Any]:

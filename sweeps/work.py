@@ -7,7 +7,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -72,7 +72,7 @@ def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
         raise UserError(f"{data_path} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}")
 
 
-def checked(jobs: Sequence[Job]) -> list[Job]:
+def checked(jobs: Iterable[Job]) -> list[Job]:
     """The jobs without those that say in other words what one before says; UserError for what a script refuses.
 
     What is left out must not be needed by others.

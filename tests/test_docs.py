@@ -8,11 +8,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from sweeps import work
+from sweeps.experiment import Given, experiment_of, read_experiment
+from sweeps.sources import folder_source
+from sweeps.sweep import asked
 from tests.conftest import ROOT
 from utils.args import Parser
 from utils.errors import UserError
@@ -68,7 +73,7 @@ def check_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
             return
         arguments += words[words.index(*arguments) + 1 :]
     if program == "bash":
-        check_shell(*arguments)
+        check_shell(monkeypatch, *arguments)
     elif program in ("python", "python3"):
         if arguments[0] == "-m" and arguments[1] in ("pip", "venv"):
             check_requirements(arguments)
@@ -79,16 +84,29 @@ def check_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         check_requirements(arguments)
 
 
-def check_shell(script: str, *arguments: str) -> None:
-    """Raise unless it is one of the shell scripts, with arguments that it takes."""
+def check_shell(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -> None:
+    """Raise unless it is one of the shell scripts, with arguments that the sweep behind it takes."""
     if "…" in script:
         assert list(ROOT.glob(script.replace("…", "*")))
         return
     assert (ROOT / script).is_file(), f"{script}: no such script"
-    if "scale.sh" in (ROOT / script).read_text():
-        taken = {"--scale", "builtin", "paper", "--test_mode", "--data"}
-        given = {word for before, word in pairwise(("", *arguments)) if before != "--data"}
-        assert given <= taken, f"{script} does not take {given - taken}"
+    experiments = re.findall(r'reproduce\.sh" "?([^"\s]+)', (ROOT / script).read_text())
+    for name in experiments:
+        default = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", name)
+        check_sweep(["--experiment", f"experiments/{default}.toml", *arguments], monkeypatch)
+    assert experiments or script == "run_tests.sh", f"{script}: nobody knows what it takes"  # which hands all to pytest
+
+
+def check_sweep(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise unless run_sweep.py takes these words, and each script the commands that come of them."""
+    shortened = "…" in words
+    monkeypatch.setattr(sys, "argv", ["run_sweep.py", *(word for word in words if word != "…")])
+    args, further = importlib.import_module("run_sweep").parse_args()
+    said, given = asked(args, further)
+    if shortened and given.source is None:
+        given = replace(given, source=folder_source(Path("photos")))
+    jobs = experiment_of(said, given, work.declared_arguments()).jobs()
+    work.checked({job.commands[-1][0]: job for job in jobs}.values())  # one of each script: the words are the same
 
 
 def check_requirements(arguments: list[str]) -> None:
@@ -106,7 +124,9 @@ def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [module, *(word for word in arguments if word not in shortened)])
     script = importlib.import_module(module)
     try:
-        if hasattr(script, "parse_args"):
+        if module == "run_sweep":
+            check_sweep(arguments, monkeypatch)
+        elif hasattr(script, "parse_args"):
             script.parse_args()
         elif path in SCRIPTS:
             monkeypatch.setattr(Parser, "parse_args", parse_and_stop)
@@ -142,6 +162,8 @@ def test_commands_are_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "python test_fed.py --task normal --no_such 1", "python test_fed.py --task no_such", "python no_such.py",
         "bash scripts/no_such.sh", "bash run_pipeline.sh --no_such", "pip install -r no_such.txt", "no_such_program",
+        "bash scripts/fedcv/reproduce_table_2.sh --no_such", "bash scripts/feddifrc/table3_methods.sh --data x --lam y",
+        "python run_sweep.py --data_path data --init_lrr 0.1", "bash scripts/fedcv/reproduce_table_2.sh --scale no",
         "python -m benchmarks.partition --no_such 1", "python -m datasets.download --no_such 1",
     ],
 )  # fmt: skip
@@ -149,6 +171,15 @@ def test_wrong_commands_are_found(command: str, monkeypatch: pytest.MonkeyPatch)
     [words] = commands(f"```bash\n{command}\n```")
     with pytest.raises((AssertionError, UserError)):
         check_command(words, monkeypatch)
+
+
+def test_experiments_in_pages_are_taken(tmp_path: Path) -> None:
+    blocks = [code for name in NAMES for code in code_blocks((ROOT / name).read_text(encoding="utf-8"), "toml")]
+    assert blocks
+    for code in blocks:
+        (tmp_path / "page.toml").write_text(code)
+        keys = read_experiment(tmp_path / "page.toml", None)
+        assert work.checked(experiment_of(keys, Given(), work.declared_arguments()).jobs())
 
 
 def anchors(path: Path) -> set[str]:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = sorted([*ROOT.glob("scripts/*/reproduce_*.sh"), *ROOT.glob("scripts/feddifrc/*.sh"), ROOT / "run_pipeline.sh"])
+SCRIPTS = sorted(
+    [*ROOT.glob("scripts/*/reproduce_*.sh"), *ROOT.glob("scripts/feddifrc/*.sh"), ROOT / "run_pipeline.sh"]
+)
 NAMES = {
     "task_perspective": {
         "class_histogram", "distributions", "tsne", "rounds_fedavg", "rounds_methods", "increase_table",
@@ -40,7 +42,7 @@ def calls(folder: Path, script: Path, *arguments: str, **variables: str) -> list
         ["bash", script, *arguments], env=environment | variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
-    return [line.split()[1:] for line in (folder / "calls").read_text().splitlines()]
+    return [line.split()[2:] for line in (folder / "calls").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("paper", NAMES)
@@ -59,7 +61,7 @@ def test_each_runs_an_experiment_that_is_there(script: Path, tmp_path: Path) -> 
     found = calls(tmp_path, script, "--test_mode", "--data", "photos")
     number = script.stem.removeprefix("reproduce_").split("_")[0].removeprefix("table").removeprefix("figure")
     for experiment, *arguments in found:
-        assert (ROOT / experiment).is_file() and number in experiment
+        assert (ROOT / experiment).is_file() and number.replace("run", "pipeline") in experiment
         assert arguments[-3:] == ["--test_mode", "--data", "photos"]
     assert len(found) == (2 if script.stem == "reproduce_figure_5" and script.parent.name != "fedcv" else 1)
 
@@ -76,14 +78,15 @@ def test_lists_come_from_the_environment_and_arguments_go_before(tmp_path: Path)
         ALPHAS="0.1 1", SEEDS="3", N_CLUSTERS="8", JOBS="2", GPUS="0 1", VIEWS_PER_BUILDING="7",
     )  # fmt: skip
     assert " ".join(found) == (
-        "experiments/task_perspective/pipeline.toml --tasks normal depth_euclidean --methods fedavg moon --alphas 0.1 1 "
-        "--seeds 3 --n_clusters 8 --jobs 2 --gpus 0 1 --data rooms:7 --data photos"
+        "experiments/task_perspective/pipeline.toml --tasks normal depth_euclidean --methods fedavg moon "
+        "--alphas 0.1 1 --seeds 3 --n_clusters 8 --jobs 2 --gpus 0 1 --data rooms:7 --data photos"
     )
 
 
 @pytest.mark.parametrize(
     "arguments, variables, words",
-    [((), {}, []), (("--test_mode",), {}, ["--seeds", "0", "--test_mode"]), (("--scale", "builtin"), {"DATA_PATH": "d"}, ["--scale", "builtin"]),
+    [((), {}, []), (("--test_mode",), {}, ["--seeds", "0", "--test_mode"]),
+     (("--scale", "builtin"), {"DATA_PATH": "d"}, ["--scale", "builtin"]),
      (("--scale", "paper"), {"DATA_PATH": "/d", "VIEWS_PER_BUILDING": "7"}, ["--data_path", "/d", "--scale", "paper"])],
 )  # fmt: skip
 def test_the_pipeline(tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], words: list[str]) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from io import StringIO
 from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,11 @@ def start(folder: Path, command: str) -> subprocess.Popen:
     )  # fmt: skip
 
 
+def paths(folder: Path) -> dict[Path, bytes | None]:
+    """Everything in a folder, files with their content."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
 @pytest.fixture(scope="module")
 def swept(
     rendered: Path, table: object, tmp_path_factory: pytest.TempPathFactory
@@ -65,6 +71,23 @@ def test_two_sweeps_share_the_work_and_a_failure_stops_neither(
     runs = sorted((args["type"], args["init_lr"]) for args in done)
     assert runs == [("class_based", 0.05), ("embedding_based", 0.05)]
     assert len(list(folder.glob("results/logs/*.log"))) == 6
+
+
+def test_dry_run_tells_what_is_done_and_writes_nothing(swept: tuple, run_anywhere: Callable) -> None:
+    folder = swept[0]
+    before = paths(folder)
+    grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 0.06 --dry_run"
+    done = run_anywhere(folder, f"{grid} tsv")
+    assert done.returncode == 0 and paths(folder) == before, done.stderr
+    plan = pd.read_csv(StringIO(done.stdout), sep="\t", keep_default_na=False)
+    assert list(plan) == ["name", "state", "seconds", "needs", "command"] and (plan["seconds"].iloc[1:] != "").all()
+    rate = plan["command"].str.extract(r"test_fed.*--init_lr (0.0[56]) --type")[0].fillna("")
+    assert plan["state"].tolist() == ["new" if each == "0.06" else "done" for each in rate]
+    assert sorted(rate) == ["", "", "", "0.05", "0.05", "0.06", "0.06"]  # the images, a model and clusters, and runs
+    known = set(plan["name"])
+    assert all(known.issuperset(needs.split()) for needs in plan["needs"])
+    words = run_anywhere(folder, grid)
+    assert words.stdout.splitlines()[-1] == "7 jobs: 5 done, 2 new; nothing was written" and paths(folder) == before
 
 
 def test_run_of_a_sweep_is_the_run_of_its_script(swept: tuple, run_anywhere: Callable) -> None:
@@ -95,11 +118,6 @@ def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhe
     # Clusters made again are the same, and so is the run on them; only the other is made again.
     finished = {kind: len(list(folder.glob(f"{RUNS}/{kind}_based/*/summary.json"))) for kind in ("class", "embedding")}
     assert finished == {"class": 2, "embedding": 1}
-
-
-def paths(folder: Path) -> dict[Path, bytes | None]:
-    """Everything in a folder, files with their content."""
-    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +177,7 @@ def job(name: str, script: str, needs: tuple[str, ...] = (), task: str = "", met
 def noted(*times: tuple[Job, float]) -> dict[str, list[float]]:
     durations: dict[str, list[float]] = {}
     for each, seconds in times:
-        _note(durations, each, seconds)
+        _note(durations, each.kinds, seconds)
     return durations
 
 
