@@ -99,8 +99,6 @@ def _can_resume(folder: Path, args: Namespace) -> bool:
     """Whether an unfinished run has left a checkpoint."""
     if "resume_training" not in args:
         return False
-    if "guidance_path" in args and "method" not in args:
-        return any(args.guidance_path.glob("*"))
     if "checkpoint_path" not in args:
         return Run(folder).has_checkpoint
     path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)

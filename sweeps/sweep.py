@@ -47,7 +47,9 @@ class Sweep:
         if not source.has_table or self.experiment.buildings.is_file():
             commands.append(self.experiment.selection())
         jobs = preparation(commands, self.jobs) if commands else list(self.jobs)
-        states = self.runner.ask(work.states, self.jobs, self.runner.policy) | {"data": "done" if source.has_table else "new"}
+        states = self.runner.ask(work.states, self.jobs, self.runner.policy) | {
+            "data": "done" if source.has_table else "new"
+        }
         if made := tuple(self.experiment.outputs.commands()):
             jobs.append(Job("results", made, tuple(job.name for job in jobs)))
             states["results"] = "new"
