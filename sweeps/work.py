@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeps.served import served as tasks_of
 from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
@@ -89,9 +90,8 @@ def checked(jobs: Iterable[Job]) -> list[Job]:
 def served(folder: Path, usual: Sequence[str]) -> list[str]:
     """The tasks of a folder's table, see `sweeps.served`."""
     from datasets.table import read_table
-    from sweeps.served import served
 
-    return served(read_table(folder), usual)
+    return tasks_of(read_table(folder), usual)
 
 
 def states(jobs: Sequence[Job], policy: CodePolicy) -> dict[str, str]:
