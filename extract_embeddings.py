@@ -58,7 +58,7 @@ def main() -> None:
     import torch
 
     from datasets.task_data import TaskData
-    from models.central.evaluation import evaluate, mean_values, measure_trivial
+    from models.central.evaluation import held_out_values
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
@@ -83,8 +83,9 @@ def main() -> None:
     check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)
     made_with = provenance(args, data.version, [each for each in (path, args.encoder_weights) if each])
-    name = f"K{args.n_clusters}_seed{args.rand_seed}"
-    run = Run.take_up(args, "extract_embeddings", args.task, name, origin=made_with)
+    run = Run.take_up(
+        args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}", origin=made_with
+    )
 
     full = run.path / "embeddings.npy"
     embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights)
@@ -97,8 +98,7 @@ def main() -> None:
 
     of_variance = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
     print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image; {of_variance}")
-    of_train = assignments[data.train]
-    print("images per cluster:", *np.bincount(of_train[of_train >= 0]))
+    print("images per cluster:", *np.bincount(assignments[data.train][assignments[data.train] >= 0]))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
     report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
@@ -106,9 +106,7 @@ def main() -> None:
         report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
-        [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)
-        values = mean_values(data, evaluate(model, data, data.test, accelerator))
-        report_held_out(model, data, values, trivial, run.figures)
+        report_held_out(model, data, *held_out_values(model, data, accelerator), run.figures)
     if not args.keep_embeddings:
         full.unlink()
         full.with_suffix(".filled.json").unlink()

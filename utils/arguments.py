@@ -48,6 +48,7 @@ def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], cho
                 )
 
     def narrow(words: Sequence[str]) -> None:
+        """Describe the arguments of the reader that these words choose, and hide the others."""
         chosen = _last_value(words, choice, parser.get_default(choice))
         own = readers[chosen].arguments if chosen in readers else {}
         for name, action in actions.items():

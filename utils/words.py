@@ -6,10 +6,11 @@ from __future__ import annotations
 def plural(noun: str) -> str:
     """The plural of a noun.
 
-    >>> plural("batch")
-    'batches'
+    >>> plural("batch"), plural("epoch")
+    ('batches', 'epochs')
     """
-    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+    hisses = noun.endswith(("s", "x", "ch", "sh")) and noun != "epoch"  # whose ch is a k
+    return f"{noun}es" if hisses else f"{noun}s"
 
 
 def counted(number: int, noun: str) -> str:

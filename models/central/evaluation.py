@@ -81,6 +81,14 @@ def measure_trivial(
     return values
 
 
+def held_out_values(
+    model: nn.Module, data: TaskData, accelerator: Accelerator
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Loss and metrics on the held-out images: of a model, and of the trivial predictor (`measure_trivial`)."""
+    [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)
+    return mean_values(data, evaluate(model, data, data.test, accelerator)), trivial
+
+
 def mean_values(data: TaskData, statistics: Tensor) -> dict[str, float]:
     """Loss and metrics over all rows of `statistics`."""
     values = summarise(data.task, statistics, [np.arange(len(statistics))])

@@ -72,7 +72,7 @@ def test_a_line_says_what_has_been_said_of_the_last_item(clock: Clock) -> None:
     )
 
 
-@pytest.mark.parametrize(("unit", "units"), [("batch", "batches"), ("pass", "passes"), ("image", "images")])
+@pytest.mark.parametrize(("unit", "units"), [("batch", "batches"), ("epoch", "epochs"), ("pass", "passes")])
 def test_units_have_their_plural(unit: str, units: str, clock: Clock) -> None:
     with redirect_stderr(io.StringIO()) as log, progress.bar(total=10, desc="all", unit=unit) as bar:
         clock.now += 100

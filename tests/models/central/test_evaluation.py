@@ -18,7 +18,14 @@ from torchmetrics.regression import MeanAbsoluteError, MeanAbsolutePercentageErr
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS, Task, get_task
-from models.central.evaluation import evaluate, evaluate_trivial, mean_values, measure_trivial, trivial_output
+from models.central.evaluation import (
+    evaluate,
+    evaluate_trivial,
+    held_out_values,
+    mean_values,
+    measure_trivial,
+    trivial_output,
+)
 from models.networks.task_model import ModelConfig, TaskModel
 from tests.datasets.tables import table_of
 from utils.errors import UserError
@@ -215,3 +222,14 @@ def test_a_part_in_which_nothing_counts_is_named(accelerator: Accelerator, tmp_p
         UserError, match=r"segmentation: .* nan, because nothing counts in the 2 validation images; .* mask"
     ):
         measure_trivial(data, parts | {"validation": np.array([2, 3])}, accelerator)
+
+
+def test_held_out_values_are_of_the_held_out_images(
+    data_of: Callable[[str], TaskData], accelerator: Accelerator
+) -> None:
+    data = data_of("normal")
+    values, trivial = held_out_values(model_of(data.task), data, accelerator)
+    output, batch = predictions(data, data.test)
+    batch_errors = zip((output - batch.target).abs(), batch.valid.expand_as(output), strict=True)
+    assert values["loss"] == pytest.approx(np.mean([float(e[c].mean()) for e, c in batch_errors]), rel=1e-5)
+    assert [trivial] == evaluate_trivial(data, data.test, accelerator=accelerator)
