@@ -83,10 +83,8 @@ def main() -> None:
     check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)
     made_with = provenance(args, data.version, [each for each in (path, args.encoder_weights) if each])
-    run = Run.take_up(
-        args, "extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}", origin=made_with
-    )
-
+    parts = ("extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
+    run = Run.take_up(args, *parts, origin=made_with)
     full = run.path / "embeddings.npy"
     embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights)
     reduced, pca, kept = reduce_dimension(embeddings, data.train)
