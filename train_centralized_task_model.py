@@ -11,6 +11,8 @@ def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
     from models.central.settings import TrainSettings
+    from models.networks.parts import TRAINS
+    from utils.arguments import add_arguments_of
     from utils.settings import add_settings
 
     parser = Parser(__doc__)
@@ -19,6 +21,7 @@ def parse_args() -> Namespace:
     text = "folder for the trained models and their checkpoints"
     parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
     add_settings(parser, TrainSettings, "training")
+    add_arguments_of(parser, "training", TRAINS, "train")
     add_data(parser)
     add_progress(parser, "epochs", "continue from the checkpoint")
     add_compute(parser)
@@ -34,6 +37,7 @@ def main() -> None:
     from models.central.settings import TrainSettings
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
     from models.networks.frozen import on_kept_outputs
+    from models.networks.lora import adapt
     from models.networks.precision import set_precision
     from models.networks.task_model import ModelConfig, init_file, load_model, make_initial_model
     from models.networks.threads import set_threads
@@ -54,6 +58,7 @@ def main() -> None:
         made = make_initial_model(start, config, args.rand_seed)
         print(f"made the default initial model, because there was none: {made}")
     model = load_model(start, args.task, "model_initialization.py")
+    adapt(model, args)
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(model.config.said())  # so that args.json says what was trained
     data = TaskData.open(args, model.task, model.config.image_size, accelerator)

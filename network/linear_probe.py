@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
+from models.networks.lora import merged
 from models.networks.task_model import ModelConfig, TaskModel
 from network.state import strip_prefix
 from utils.errors import UserError
@@ -54,7 +55,7 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     if len(np.unique(labels[train])) < 2 or not len(test):
         raise UserError(f"{folder}: a probe needs training images of two classes, and held-out images with a class")
     untrained = probe(model, data, train, test, inverse_penalty)
-    tensors = strip_prefix("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0])
+    tensors = merged(strip_prefix("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0]))
     try:
         model.load_state_dict({name: tensors[name] for name in model.state_dict()})
     except (KeyError, RuntimeError) as error:

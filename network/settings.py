@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from datasets.augmentation import AUGMENT
 from models.central.settings import BATCH_SIZE, INIT_LR
-from models.networks.parts import ENCODER_LR_FACTOR, ENCODER_OUTPUTS, TRAIN
+from models.networks.parts import ENCODER_LR_FACTOR, ENCODER_OUTPUTS, TRAIN, TRAINS
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
 from utils.args import POSITIVE_INT, Parser, number, number_or_auto
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE, Argument, add_arguments_of
 from utils.errors import UserError
 from utils.settings import add_settings, setting, settings_of
 
@@ -96,6 +96,7 @@ class SimulationSettings:
 def add_federation(parser: Parser) -> None:
     """Add the arguments for these settings, except those that all kinds of training have."""
     add_settings(parser, LocalSettings, "local training")
+    add_arguments_of(parser, "local training", TRAINS, "train")
     parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `settle_local_work` knows what was given
     add_settings(parser, SimulationSettings, "running")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from models.central.training import central_model
+from models.networks.lora import adapt
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel, init_file, load_model
 from network.batch_norm import batch_norm_tensors, with_group_norm
@@ -16,8 +17,8 @@ from network.batch_norm import batch_norm_tensors, with_group_norm
 def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Path]:
     """The initial model or, with `--start_warm`, the central one, as the arguments of `test_fed.py` ask; and its file.
 
-    Raises UserError if there is none, if it has no batch norm for `--batch_norm local`, or if the device does not
-    support the `--precision`.
+    With `--train lora` its encoder has adapters. Raises UserError if there is none, if it has no batch norm for
+    `--batch_norm local` or no layers for adapters, or if the device does not support the `--precision`.
     """
     if args.start_warm:
         model, path = central_model(args.trained_model_dir, args.task, args.use_cbam)
@@ -27,5 +28,6 @@ def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Pa
     if args.batch_norm == "local":
         batch_norm_tensors(model)  # raises where there are none
     model = with_group_norm(model) if args.batch_norm == "group" else model
+    adapt(model, args)
     set_precision(model, args.precision, device)
     return model, path

@@ -10,6 +10,7 @@ import numpy as np
 
 Purpose = Literal[
     "initial_model", "validation", "epoch",  # central training
+    "lora",  # adapters, of clients too
     "kmeans", "pca", "stability", "silhouette", "tsne",  # embeddings
     "partition", "held_out",  # who has which images
     "clients", "batches",  # rounds

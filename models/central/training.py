@@ -20,6 +20,7 @@ from models.central.evaluation import evaluate, mean_values
 from models.central.settings import TrainSettings
 from models.networks.costs import model_costs, peak_memory
 from models.networks.kept_outputs import load_whole, whole
+from models.networks.lora import adapters, merged
 from models.networks.parts import PARTS, is_within, lr_factor, train_part
 from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
@@ -56,7 +57,7 @@ def model_from_checkpoint(path: Path, task: str) -> TaskModel:
     if config.task != task:
         raise UserError(f"{path} holds a model for {config.task}, not for --task {task}")
     model = TaskModel(config)
-    model.load_state_dict(_without_prefix(tensors, "model."))
+    model.load_state_dict(merged(_without_prefix(tensors, "model.")))
     return model
 
 
@@ -177,7 +178,13 @@ class CentralTraining:
             other = "set of images" if state["images"] != self.data.fingerprint else "initial model"
             what = ", ".join(f"--{name}" for name in changed) or other
             raise UserError(f"{self.checkpoint} was made with another {what}; resume with the same arguments")
-        if not load_whole(self.model, _without_prefix(tensors, "model.")):
+        saved = _without_prefix(tensors, "model.")
+        if adapters(saved) != adapters(self.model.state_dict()):
+            raise UserError(
+                f"{self.checkpoint} was made with other --lora_rank, --lora_alpha or --lora_targets; resume with the "
+                "same arguments"
+            )
+        if not load_whole(self.model, saved):
             raise UserError(f"{self.checkpoint} was made with another encoder; resume with the same initial model")
         optimizer = state["optimizer"]
         for name, tensor in _without_prefix(tensors, "optimizer.").items():

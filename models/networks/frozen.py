@@ -24,7 +24,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import RGB
 from models.networks.costs import forward_flops
 from models.networks.kept_outputs import Layout, behind
-from models.networks.parts import PARTS, is_within
+from models.networks.parts import FROZEN_ENCODER
 from models.networks.task_model import TaskModel
 from models.networks.threads import threads_for
 from utils.errors import UserError
@@ -46,7 +46,7 @@ def on_kept_outputs(
     images in every step. Runs of `--test_mode` see few images and do without. UserError where outputs in half precision
     are asked for and cannot be had, or the disk is full.
     """
-    possible = not is_within(PARTS[args.train], "encoder.") and args.augment == "none"
+    possible = args.train in FROZEN_ENCODER and args.augment == "none"
     if args.encoder_outputs == "half" and not possible:
         raise UserError(
             "--encoder_outputs half needs a frozen encoder (--train decoder or head) that sees images as they are "

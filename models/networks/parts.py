@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from utils.args import POSITIVE
+from utils.args import POSITIVE, POSITIVE_INT
 from utils.arguments import Argument
 
 if TYPE_CHECKING:
     from torch import nn
 
-# What `--train` trains, by the path of its module.
-PARTS = {"all": "", "decoder": "decoder", "head": "decoder.head"}
+# What `--train` trains, by the path of its module; `lora` are the decoder and the adapters in the encoder.
+LORA = "lora"
+PARTS = {"all": "", "decoder": "decoder", "head": "decoder.head", LORA: LORA}
+FROZEN_ENCODER = ("decoder", "head")  # of these, what train nothing in the encoder
+LORA_A, LORA_B = "lora_A", "lora_B"  # an adapter's parameters
 _ENCODER = "encoder."
 TRAIN = Argument(
     "all",
@@ -27,10 +31,21 @@ ENCODER_OUTPUTS = Argument(
     choices=("auto", "half", "never"),
 )
 ENCODER_LR_FACTOR = Argument(1.0, "learning rate of the encoder over that of the rest", POSITIVE)
+_OF_LORA = {
+    "lora_rank": Argument(8, "rank of the adapters", POSITIVE_INT),
+    "lora_alpha": Argument(8.0, "adapters count this much over their rank", POSITIVE),
+    "lora_targets": Argument(
+        None, "names of the encoder's linear layers with adapters, as qkv; default: all", nargs="+"
+    ),
+}
+# The choices of `--train` with the arguments that only they read.
+TRAINS = {part: SimpleNamespace(arguments=_OF_LORA if part == LORA else {}) for part in PARTS}
 
 
 def is_within(part: str, name: str) -> bool:
-    """Whether a parameter or buffer belongs to the module at this path; all do where the path is empty."""
+    """Whether a parameter or buffer belongs to this value of `PARTS`, or the module at this path."""
+    if part == LORA:
+        return is_within("decoder", name) or name.endswith((f".{LORA_A}", f".{LORA_B}"))
     return not part or name.startswith(f"{part}.")
 
 
@@ -40,9 +55,9 @@ def lr_factor(name: str, of_encoder: float) -> float:
 
 
 def train_part(model: nn.Module, part: str) -> None:
-    """Training mode for the module at this path, eval mode for the rest."""
+    """Training mode for the module at this path, eval mode for the rest; so for an encoder with adapters, too."""
     model.eval()
-    model.get_submodule(part).train()
+    model.get_submodule("decoder" if part == LORA else part).train()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from datasets.tasks import ClassSet, Task, get_task
 from models.networks.decoders import Decoder, decoder_entry, default_decoder
 from models.networks.encoders import Wanted, build_encoder, weights_for
 from models.networks.kept_outputs import whole
+from models.networks.lora import merged
 from models.networks.weights import EncoderWeights
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
@@ -127,8 +128,8 @@ def init_file(folder: Path, task: str, use_cbam: bool) -> Path:
 
 
 def save_model(model: TaskModel, path: Path) -> None:
-    """Write weights, all of the whole model's, and settings into one safetensors file, atomically."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()}
+    """Write settings and all weights of the whole model, adapters merged, into a safetensors file, atomically."""
+    tensors = merged({name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()})
     with write_atomically(path) as temporary:
         save_tensors(tensors, temporary, {"config": json.dumps(model.config.said())})
 
