@@ -21,7 +21,7 @@ def parse_args() -> Namespace:
     text = "folder for the trained models and their checkpoints"
     parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
     add_settings(parser, TrainSettings, "training")
-    add_arguments_of(parser, "training", TRAINS, "train")
+    add_arguments_of(parser, "adapters", TRAINS, "train")
     add_data(parser)
     add_progress(parser, "epochs", "continue from the checkpoint")
     add_compute(parser)

@@ -96,7 +96,7 @@ class SimulationSettings:
 def add_federation(parser: Parser) -> None:
     """Add the arguments for these settings, except those that all kinds of training have."""
     add_settings(parser, LocalSettings, "local training")
-    add_arguments_of(parser, "local training", TRAINS, "train")
+    add_arguments_of(parser, "adapters", TRAINS, "train")
     parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `settle_local_work` knows what was given
     add_settings(parser, SimulationSettings, "running")
 

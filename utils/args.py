@@ -25,8 +25,8 @@ PRECISIONS = ("auto", "fp32", "bf16")
 TRACKERS = ("tensorboard", "wandb")
 # What `--help` puts arguments under, in this order.
 _HEADINGS = (
-    "grid", "data", "source", "model", "clusters", "partition", "training", "local training", "method", "output",
-    "running",
+    "grid", "data", "source", "model", "clusters", "partition", "training", "local training", "adapters", "method",
+    "output", "running",
 )  # fmt: skip
 
 
