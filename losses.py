@@ -13,12 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from datasets.instances import CENTRES
 from datasets.pyramid import Points, match
 from datasets.tasks import get_task
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 _IGNORED = -100  # no class has this id
 _EPSILON = 1e-7  # torchvision's, in GIoU
+_HEAT_WEIGHT, _WAY_WEIGHT = 200.0, 0.01 * 641  # Panoptic-DeepLab's; the second is per pixel there, and here per side
 
 
 def masked_mean(values: Tensor, valid: Tensor) -> Tensor:
@@ -84,7 +86,27 @@ def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
     return 1 - inner / (union + _EPSILON) + (outer - union) / (outer + _EPSILON)
 
 
-LOSSES: dict[str, Loss] = {"l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos}
+def panoptic_deeplab(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Cross-entropy of the classes, 200 times the heat map's MSE, and the L1 error of the ways to the centres: (B,).
+
+    Cheng et al. 2020 (arXiv 1911.10194), equation 1, without its weights of small objects and hard pixels. Output
+    (B, C + 4, S, S): logits of the background and the C classes, heat map, x and y; target (B, 5, S, S) as in
+    `datasets/instances.py`. Ways count in pixels of objects, and in shares of the side: so their weight is the paper's
+    in its images of 641 pixels, whatever the size.
+    """
+    logits, heat, ways = output.split([output.shape[1] - CENTRES, 1, CENTRES - 1], dim=1)
+    classes, numbers, true_heat, true_ways = target.split([1, 1, 1, CENTRES - 1], dim=1)
+    apart = (ways - true_ways).abs() / output.shape[-1]
+    return (
+        cross_entropy(logits, classes[:, 0].long(), valid[:, 0])
+        + _HEAT_WEIGHT * mse(heat, true_heat, valid)
+        + _WAY_WEIGHT * masked_mean(apart, valid & (numbers > 0))
+    )
+
+
+LOSSES: dict[str, Loss] = {
+    "l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos, "panoptic_deeplab": panoptic_deeplab,
+}  # fmt: skip
 
 
 def return_task_loss(task: str) -> Loss:

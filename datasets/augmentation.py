@@ -65,7 +65,7 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
     """A batch as its frames (B, 5) show it, at the same size; images bilinearly, maps from the nearest pixel.
 
     Boxes are cut off at the frame, and count as long as a pixel of each side is left. Targets whose values know left
-    from right are mirrored as the task says.
+    from right are mirrored as the task says, and what follows from where objects lie is made anew.
     """
     import torch
     from torch.nn.functional import affine_grid, grid_sample
@@ -93,6 +93,8 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
     target = nearest(batch.target)
     if task.mirror is not None:
         target = task.mirror(target).where(mirrored.view(-1, 1, 1, 1), target)
+    if task.remade is not None:
+        target = task.remade(target)
     return Batch(images, target, nearest(batch.valid))
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from datasets.sources.taskonomy import INSTANCES
-from datasets.tasks import DEPTH_METRE, FLAT, NO_DEPTH, NO_NORMAL
+from datasets.tasks import DEPTH_METRE, FLAT, INSTANCES, NO_DEPTH, NO_NORMAL
 
 NO_SHADING = 13
 

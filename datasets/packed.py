@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from datasets.boxes import BoxPacker
+from datasets.instances import classes_and_objects, numbered
 from datasets.stored import file_of, forget_members, read_photograph, read_values
 from datasets.table import Table
 from datasets.tasks import VOID, ClassSet, Encoding
@@ -158,6 +159,13 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     return resized
 
 
+def pack_instances(table: Table, row: int, encoding: Encoding, size: int) -> np.ndarray:
+    """One image's packed map of objects, (2, size, size) uint8; ValueError names an unreadable file's fault."""
+    values = read_values(table.data_path, table.cells(encoding.domain)[row], _MODES_OF_IDS)
+    maps = classes_and_objects(values, table.about.classes[encoding.labelled_by])
+    return numbered(*resize(*square(maps, table.about.fit), size, categorical=True))
+
+
 def _check_limit(counted: np.ndarray, limit: float | None, encoding: Encoding) -> None:
     """ValueError where the median of the values that count is above what the table allows, or many of them are 0.
 
@@ -265,15 +273,16 @@ def _packer(
     if encoding.boxes:
         boxes = BoxPacker(table, size)
         return boxes.shape, boxes.pack, boxes
+    pack = pack_instances if encoding.instances else pack_image
     channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
-    return (channels, size, size), lambda row: pack_image(table, row, encoding, size), None
+    return (channels, size, size), lambda row: pack(table, row, encoding, size), None
 
 
 def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
     about, parts = table.about, [part for part in (encoding, encoding.mask) if part is not None]
     said = (TRANSFORM_VERSION, encoding, size, about.fit, about.limits.get(encoding.domain))
-    digest = hashlib.sha256(f"{said} {about.classes.get(encoding.domain)}".encode())
+    digest = hashlib.sha256(f"{said} {about.classes.get(encoding.labelled_by)}".encode())
     if encoding.boxes:
         digest.update(table.fingerprint.encode())
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
 CLASS = "class"  # the table's column of classes
 MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
-BOXES = "boxes"  # what the classes of its file of boxes are called
+BOXES = "boxes"  # what the classes of its file of boxes are called, and of its maps of instances
+# Its column of these maps. Those of 16 bits have 1000 times the class and a number that counts the class's objects in
+# the image, as Cityscapes has them; the others have three channels, see `datasets/instances.py`.
+INSTANCES, INSTANCES_OF_A_CLASS = "instances", 1000
 MOST_BOXES = 100  # of an image; COCO's have at most 93
 GRID = 8  # cells per side of a target, or an image, that is made small
 VOID = 255  # the packed id of pixels that are of no class
 
 _LOSS_LABELS = {"l1": "L1 loss", "mse": "mean squared error", "cross_entropy": "cross-entropy, nats",
-                "fcos": "FCOS loss"}  # fmt: skip
+                "fcos": "FCOS loss", "panoptic_deeplab": "Panoptic-DeepLab loss"}  # fmt: skip
 
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
 Decode = Callable[["Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
@@ -72,7 +75,8 @@ class Encoding:
     `nothing` is the value (a number per channel) of pixels that show no surface; where the domain has no such value,
     `mask` is one that has it for the same view. `categorical` images hold ids, which are never averaged; packed, they
     are the numbers of the table's classes, and `VOID`. A `photograph` may be stored in any mode. `boxes` stand in the
-    table's own file, and are packed as (M, 5) per image: left, top, right, bottom in pixels and class.
+    table's own file, and are packed as (M, 5) per image: left, top, right, bottom in pixels and class. `instances` are
+    maps of objects; see `datasets/instances.py`.
     """
 
     domain: str
@@ -83,6 +87,12 @@ class Encoding:
     categorical: bool = False
     photograph: bool = False
     boxes: bool = False
+    instances: bool = field(default=False, repr=False)  # what else is packed keeps its fingerprint
+
+    @property
+    def labelled_by(self) -> str:
+        """Whose classes of the table a categorical domain has."""
+        return BOXES if self.instances else self.domain
 
     @property
     def files(self) -> str:
@@ -104,8 +114,9 @@ class Task:
     Where they do not `show_uncounted` pixels, zero is a value like others there, and looks like one.
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
-    target's values, beside their places, where the image is mirrored left to right. `version` is raised by one where
-    numbers of the task change: its decoding, in any variant, its loss or its metrics.
+    target's values, beside their places, where the image is mirrored left to right; `remade` is what is made anew of a
+    target whose pixels were moved at all. Beside those of its classes a task may have `more_channels`. `version` is
+    raised by one where numbers of the task change: its decoding, in any variant, its loss or its metrics.
     """
 
     name: str
@@ -123,6 +134,8 @@ class Task:
     classes: ClassSet | None = None
     masked: bool = True
     mirror: Callable[[Tensor], Tensor] | None = None
+    remade: Callable[[Tensor], Tensor] | None = None
+    more_channels: int = 0
     empty_counts: bool = False
     title: str = ""
     drawn: Mapping[str, str] = field(default_factory=dict)
@@ -141,6 +154,11 @@ class Task:
         return self.encoding is not None and self.encoding.boxes
 
     @property
+    def instances(self) -> bool:
+        """Whether the target is a map of objects."""
+        return self.encoding is not None and self.encoding.instances
+
+    @property
     def label(self) -> str:
         """Its name in figures, such as "Surface normals"."""
         return self.title or self.name.replace("_", " ").capitalize()
@@ -154,11 +172,11 @@ class Task:
     @property
     def labelled_by(self) -> str:
         """The column of the table whose classes a categorical task has."""
-        return self.encoding.domain if self.encoding else CLASS
+        return self.encoding.labelled_by if self.encoding else CLASS
 
     def with_classes(self, classes: ClassSet) -> Task:
         """The task with these classes as outputs."""
-        return replace(self, classes=classes, out_channels=len(classes.names))
+        return replace(self, classes=classes, out_channels=len(classes.names) + self.more_channels)
 
 
 DEPTH_METRE = 512.0  # Taskonomy stores depth in 1/512 m
@@ -179,6 +197,20 @@ def decode_class(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 def decode_segments(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Classes (B, H, W) int64 from stored (B, 1, H, W); 0 where no class is known, which does not count."""
     return stored.where(valid, 0)[:, 0].long(), valid[:, 0]
+
+
+def decode_instances(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Targets (B, 5, H, W) of `datasets/instances.py` from stored (B, 2, H, W); background where nothing is known."""
+    from datasets.instances import with_centres
+
+    return with_centres(stored * valid), valid
+
+
+def remake_instances(target: Tensor) -> Tensor:
+    """Targets (B, 5, H, W) whose centres are those of objects that have been moved."""
+    from datasets.instances import with_centres
+
+    return with_centres(target)
 
 
 def decode_boxes(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,6 +363,13 @@ _ENTRIES = (
         "detection", 0, decode_boxes, "fcos", ("average_precision",),
         Encoding(BOXES, "float32", 5, boxes=True), categorical=True, value_range=None, empty_counts=True,
         drawn={"map_50": "mAP at an IoU of 0.5"},
+    ),
+    Task(
+        "instances", 0, decode_instances, "panoptic_deeplab", ("instances",),
+        Encoding(INSTANCES, "uint8", 2, nothing=(VOID, 0), categorical=True, instances=True),
+        categorical=True, title="Instance segmentation", value_range=None, remade=remake_instances,
+        more_channels=4,  # the background, the centres' heat map, and the way to the centre in x and y
+        drawn={"pq": "panoptic quality", "map_50": "mask mAP at an IoU of 0.5"},
     ),
     Task(
         "class_scene", 0, decode_class, "cross_entropy", ("hits",), title="Scene classes", categorical=True,

@@ -18,8 +18,9 @@ from utils.errors import UserError
 B, C, S = 4, 3, 5
 
 
-# Means over what counts; detection's loss is no such mean, and `tests/models/detection/test_output.py` has its tests.
-OF_ENTRIES = sorted(LOSSES.keys() - {"fcos"})
+# Means over what counts. The losses of objects are no such means: `tests/models/detection/test_output.py` and
+# `tests/models/instances/test_output.py` have their tests.
+OF_ENTRIES = sorted(LOSSES.keys() - {"fcos", "panoptic_deeplab"})
 
 
 def random_input(name: str, seed: int, share: float, masks: int = 1) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,7 +26,8 @@ from datasets.captures import encode
 from datasets.rooms.kinds import KINDS, Style
 from datasets.rooms.layout import Room, make_room
 from datasets.rooms.rendering import Camera, RayCaster, render
-from datasets.sources.taskonomy import INSTANCES, N_PLACES, View, read_class_names
+from datasets.sources.taskonomy import N_PLACES, View, read_class_names
+from datasets.tasks import INSTANCES
 from utils import progress
 from utils.args import Parser
 from utils.errors import UserError, run_script

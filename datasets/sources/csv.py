@@ -24,7 +24,11 @@ from utils.errors import UserError
 
 _IMAGE, _SPLIT = "image", "split"
 _PLACES = (("lat", "latitude"), ("lon", "lng", "long", "longitude"))  # what columns of degrees are called
-_ENCODINGS = {task.encoding.domain: task.encoding for task in TASKS.values() if task.encoding and not task.boxes}
+_ENCODINGS = {
+    task.encoding.domain: task.encoding
+    for task in TASKS.values()
+    if task.encoding and task.dense and not task.instances
+}
 
 
 class Csv(Source):

@@ -20,7 +20,18 @@ import pandas as pd
 from datasets.sources.source import Source
 from datasets.stored import open_array, read_values
 from datasets.table import BOX_COLUMNS, Found
-from datasets.tasks import BOXES, CLASS, DEPTH, DEPTH_METRE, RGB, TASKS, ClassSet, get_task
+from datasets.tasks import (
+    BOXES,
+    CLASS,
+    DEPTH,
+    DEPTH_METRE,
+    INSTANCES,
+    INSTANCES_OF_A_CLASS,
+    RGB,
+    TASKS,
+    ClassSet,
+    get_task,
+)
 from utils import progress
 from utils.args import POSITIVE, POSITIVE_INT
 from utils.arguments import Argument
@@ -41,9 +52,6 @@ SEGMENTS = ClassSet(
     ),
 )  # fmt: skip
 
-# A domain of the built-in rooms: 16-bit numbers of things, 1000 times the class (of `SEGMENTS`) and one that counts the
-# class's things in the image, as Cityscapes has them; 0 where there is none.
-INSTANCES, INSTANCES_OF_A_CLASS = "instances", 1000
 _FIRST_THING = 2  # of the classes; before it are "uncertain" and "background"
 THINGS = ClassSet(
     SEGMENTS.names[_FIRST_THING:], tuple(range(_FIRST_THING, len(SEGMENTS.names))), (), SEGMENTS.colours[_FIRST_THING:]

@@ -14,6 +14,7 @@ from datasets.task_data import Batch, TaskData
 from losses import LOSSES
 from models.central.metrics import image_statistics, summarise, widths
 from models.detection.output import mean_detections
+from models.instances.output import mean_output
 from utils.errors import UserError
 
 _CHUNK = 64
@@ -33,13 +34,16 @@ def trivial_output(data: TaskData) -> Tensor:
     """An output (1, C, …) that ignores the image: the mean target of the training images.
 
     For classes it is the logarithm of their shares, per pixel where the target is a map: its largest entry is the
-    commonest class. For boxes see `models.detection.output.mean_detections`.
+    commonest class. For boxes see `models.detection.output.mean_detections`, for instances
+    `models.instances.output.mean_output`.
     """
     chunks = torch.from_numpy(data.train).split(_CHUNK)
     if data.task.boxes:
         batches = map(data.batch, chunks)
         boxes = ((batch.target, batch.valid) for batch in batches)
         return mean_detections(boxes, data.task.out_channels, data.image_size).to(data.device)
+    if data.task.instances:
+        return mean_output(map(data.batch, chunks), data.task).to(data.device)
     total = count = torch.zeros(1, dtype=torch.float64)
     for chunk in chunks:
         values, valid = countable(data.task, data.batch(chunk))

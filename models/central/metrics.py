@@ -18,6 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.detection.output import ROW, average_precision, detection_rows
+from models.instances.output import ROW as ROW_OF_OBJECTS
+from models.instances.output import object_quality, object_rows
 
 if TYPE_CHECKING:
     from datasets.tasks import Task
@@ -217,6 +219,7 @@ METRICS: dict[str, Metric] = {
     ),
     "published_overlap": Metric(("miou",), _class_hits, _finish_published_classes, 3, per_class=True),
     "average_precision": Metric(("map_50", "map"), detection_rows, average_precision, ROW, kept=True),
+    "instances": Metric(("pq", "map_50", "map"), object_rows, object_quality, ROW_OF_OBJECTS, kept=True),
     "hits": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -110,8 +111,6 @@ def average_precision(rows: Tensor) -> Tensor:
 
     (2,) float32, means over the classes that have boxes; nan where no image has any.
     """
-    from torchmetrics.detection import MeanAveragePrecision  # takes seconds to import
-
     found, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
     found, there = found.unflatten(1, (MOST_FOUND, DETECTION)), there.unflatten(1, (MOST_BOXES, BOX))
     if not (there[..., -1] >= 0).any():
@@ -122,7 +121,16 @@ def average_precision(rows: Tensor) -> Tensor:
         scored = {"labels": detections[:, 0].long(), "scores": detections[:, 1], "boxes": detections[:, 2:]}
         predicted.append(scored)
         actual.append({"labels": boxes[:, -1].long(), "boxes": boxes[:, :4]})
-    metric = MeanAveragePrecision(iou_thresholds=_OVERLAPS, rec_thresholds=_RECALLS, backend="faster_coco_eval")
+    return mean_precision(predicted, actual, "bbox")
+
+
+def mean_precision(
+    predicted: list[dict[str, Tensor]], actual: list[dict[str, Tensor]], kind: Literal["bbox", "segm"]
+) -> Tensor:
+    """mAP at an IoU of 0.5, and the mean over those of 0.5 to 0.95, (2,): of boxes or masks in torchmetrics' form."""
+    from torchmetrics.detection import MeanAveragePrecision  # takes seconds to import
+
+    metric = MeanAveragePrecision("xyxy", kind, _OVERLAPS, _RECALLS, backend="faster_coco_eval")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of images with more than a hundred detections, which there are none of
         metric.update(predicted, actual)

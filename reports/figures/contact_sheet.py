@@ -29,7 +29,8 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     commonest = sorted(examples.items(), key=lambda item: -len(item[1]))[:n_rows]
     rows = [(scene_class, most_typical(data_path, views)) for scene_class, views in commonest]
     bound = [task.with_classes(SEGMENTS) if task.labelled_by == SEGMENTED else task for task in TASKS.values()]
-    tasks = [(task, task.encoding) for task in bound if task.encoding is not None and task.encoding.domain in DOMAINS]
+    maps = ((task, task.encoding) for task in bound if task.encoding is not None and not task.instances)
+    tasks = [(task, encoding) for task, encoding in maps if encoding.domain in DOMAINS]
     figure = Figure((1.6 * (1 + len(tasks)), 1.6 * len(rows) + 0.4), layout="constrained")
     axes = figure.subplots(len(rows), 1 + len(tasks), squeeze=False)
     for axis, title in zip(axes[0], ["View", *(task.label for task, _ in tasks)], strict=True):

@@ -170,10 +170,10 @@ def test_normals_come_back_within_their_quantisation(vector: tuple[float, float,
 # The registry
 
 
-def test_tasks_are_those_of_the_paper_and_curvature_and_three_for_any_table() -> None:
+def test_tasks_are_those_of_the_paper_and_curvature_and_four_for_any_table() -> None:
     assert set(TASKS) == {
         "class_scene", "segment_semantic", "edge_texture", "keypoints3d", "normal", "reshading", "depth_euclidean",
-        "principal_curvature", "classification", "segmentation", "detection",
+        "principal_curvature", "classification", "segmentation", "detection", "instances",
     }  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def test_entry_is_complete(name: str, variant: str) -> None:
     assert task.metrics and set(task.metrics) <= set(METRICS)
     assert task.drawn.keys() <= {name for metric in task.metrics for name in METRICS[metric].names}
     assert task.dense == (task.encoding is not None and not task.boxes)
-    assert (task.loss in ("cross_entropy", "fcos")) == task.categorical
+    assert (task.loss in ("cross_entropy", "fcos", "panoptic_deeplab")) == task.categorical
     assert not (task.categorical and task.activation == "tanh") or variant == "published"  # it bounds the logits
     assert set(task.variants) <= {*DEPTH_TARGETS, "published"}
 

@@ -14,8 +14,6 @@ from datasets.rooms.kinds import Material
 from datasets.rooms.rendering import LEAST_SEEN, LEAST_SIDE, Camera, RayCaster, render
 from datasets.rooms.scenes import SceneBuilder
 from datasets.sources.taskonomy import (
-    INSTANCES,
-    INSTANCES_OF_A_CLASS,
     SEGMENTS,
     THINGS,
     View,
@@ -24,7 +22,7 @@ from datasets.sources.taskonomy import (
 )
 from datasets.table import Table, read_boxes
 from datasets.task_data import TaskData
-from datasets.tasks import TASKS
+from datasets.tasks import INSTANCES, INSTANCES_OF_A_CLASS, TASKS
 
 SIZE = 96
 GREY = Material((0.5, 0.5, 0.5))
