@@ -49,6 +49,19 @@ def group(output: Tensor) -> list[Objects]:
     return [_group(image) for image in output]
 
 
+def true_objects(target: Tensor) -> Objects:
+    """The objects of a target (5, S, S), with scores of 1."""
+    numbers = target[1].long()
+    classes = _classes_of(target)[: int(numbers.max())]
+    return Objects(numbers, classes, torch.ones_like(classes, dtype=target.dtype))
+
+
+def _classes_of(target: Tensor) -> Tensor:
+    """The classes (MOST_BOXES,) of the numbers from 1 on in a target (5, S, S), -1 for those that no object has."""
+    numbers = target[1].long().flatten()
+    return numbers.new_zeros(MOST_BOXES + 1).scatter_(0, numbers, target[0].long().flatten())[1:] - 1
+
+
 def _group(output: Tensor) -> Objects:
     logits, heat, ways = output.split([len(output) - CENTRES, 1, CENTRES - 1])
     classes, size = logits.argmax(0), output.shape[-1]
@@ -108,8 +121,7 @@ def object_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 def _row(objects: Objects, target: Tensor, valid: Tensor) -> Tensor:
     found = objects.scores.new_full((MOST_FOUND, FOUND), _NOBODY, dtype=torch.float64)
     there = found.new_full((MOST_BOXES, THERE), _NOBODY)
-    true = target[1].long()
-    of_true = true.new_zeros(MOST_BOXES + 1).scatter_(0, true.flatten(), target[0].long().flatten())[1:] - 1
+    true, of_true = target[1].long(), _classes_of(target)
     n_true = MOST_BOXES + 1
     pairs = (objects.numbers * n_true + true)[valid]
     overlaps = pairs.bincount(minlength=(MOST_FOUND + 1) * n_true).view(-1, n_true)

@@ -41,7 +41,7 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
 
 def _colours_of(task: Task) -> np.ndarray:
     """The colours of the classes of a task, (classes, 3) in [0, 1]."""
-    return np.array([to_rgb(colour) for colour in _classes_of(task).colours or palette(task.out_channels)])
+    return np.array([to_rgb(colour) for colour in _classes_of(task).colours or palette(len(_classes_of(task).names))])
 
 
 def _classes_of(task: Task) -> ClassSet:
@@ -153,6 +153,54 @@ def _draw_box(axes: Any, sides: Sequence[float], colour: np.ndarray, text: str, 
         axes.text(
             left, top, text, fontsize=6, va="bottom", color="black" if light else "white", bbox=label, clip_on=True
         )
+
+
+def objects(
+    task: Task,
+    images: np.ndarray,
+    targets: Sequence[tuple[np.ndarray, np.ndarray]],
+    valid: np.ndarray,
+    found: Sequence[tuple[np.ndarray, np.ndarray]],
+    title: str,
+    path: Path,
+) -> Path:
+    """Images, and below them their true and their found objects in colours over them, one image per column.
+
+    Args:
+        task: with classes.
+        images: (n, 3, S, S) in [0, 1].
+        targets: of each image the objects' numbers (S, S), 0 for none, and the classes of the numbers from 1 on.
+        valid: (n, S, S), which pixels count; the others are grey-blue among the targets.
+        found: like `targets`.
+        title: of the figure.
+        path: where to save.
+    """
+    figure = Figure((2.4 * len(images) + 0.4, 7.6), layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(3, len(images), squeeze=False)
+    for column, (image, counts) in enumerate(zip(images, valid, strict=True)):
+        picture = image.transpose(1, 2, 0)
+        axes[0, column].imshow(picture)
+        _draw_objects(axes[1, column], task, np.where(counts[..., None], picture, _NO_VALUE[:3]), *targets[column])
+        _draw_objects(axes[2, column], task, picture, *found[column])
+    for row, label in enumerate(("input", "target", "prediction")):
+        axes[row, 0].set_ylabel(label)
+        for axis in axes[row]:
+            axis.set(xticks=[], yticks=[])
+    return save(figure, path)
+
+
+def _draw_objects(axes: Any, task: Task, picture: np.ndarray, numbers: np.ndarray, classes: np.ndarray) -> None:
+    """Objects in colours over a picture (S, S, 3), the largest with the names of their classes."""
+    n = len(classes)
+    colours = np.array([each[:3] for each in palette(max(n, 1))])
+    shown = np.where((numbers > 0)[..., None], 0.35 * picture + 0.65 * colours[numbers - 1], picture)
+    axes.imshow(shown)
+    areas = np.bincount(numbers.ravel(), minlength=n + 1)[1:]
+    for k in np.argsort(-areas, kind="stable")[:_LABELLED]:
+        if areas[k]:
+            y, x = (np.median(each) for each in np.nonzero(numbers == k + 1))
+            axes.text(x, y, _classes_of(task).names[classes[k]], fontsize=6, ha="center", va="center", clip_on=True)
 
 
 def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:

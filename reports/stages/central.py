@@ -10,9 +10,10 @@ import torch
 
 from datasets.task_data import TaskData, evenly
 from models.detection.output import detect
+from models.instances.output import group, true_objects
 from models.networks.task_model import TaskModel
 from reports.figures.charts import confusion_matrix
-from reports.figures.images import detections, predictions
+from reports.figures.images import detections, objects, predictions
 
 _SHOWN = 8  # images in a figure
 
@@ -36,7 +37,7 @@ def report_held_out(
 
 @torch.no_grad()
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
-    """Predictions on held-out images: beside the targets, boxes over them, or a confusion matrix for classes."""
+    """Predictions on held-out images: beside the targets, boxes or objects over them, or a confusion matrix."""
     model.eval()
     title = f"{data.task.label}, held-out images"
     if data.task.boxes:
@@ -44,6 +45,13 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
         boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
         found = [each.rows.cpu().numpy() for each in detect(model(batch.images).output)]
         detections(data.task, batch.images.cpu().numpy(), boxes, found, title, folder / "predictions.png")
+        return
+    if data.task.instances:
+        batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
+        seen = [(each.numbers.cpu().numpy(), each.classes.cpu().numpy()) for each in group(model(batch.images).output)]
+        there = [(each.numbers.cpu().numpy(), each.classes.cpu().numpy()) for each in map(true_objects, batch.target)]
+        images, valid = batch.images.cpu().numpy(), batch.valid[:, 0].cpu().numpy()
+        objects(data.task, images, there, valid, seen, title, folder / "predictions.png")
         return
     if data.task.dense:
         positions = torch.from_numpy(evenly(data.test, _SHOWN))

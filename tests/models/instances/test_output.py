@@ -15,7 +15,16 @@ from datasets.task_data import Batch
 from datasets.tasks import TASKS, ClassSet
 from losses import panoptic_deeplab
 from models.detection.output import mean_precision
-from models.instances.output import LEAST_HEAT, ROW, Objects, group, mean_output, object_quality, object_rows
+from models.instances.output import (
+    LEAST_HEAT,
+    ROW,
+    Objects,
+    group,
+    mean_output,
+    object_quality,
+    object_rows,
+    true_objects,
+)
 from tests.datasets.test_instances import random_ids
 
 N_CLASSES, SIZE = 2, 32
@@ -105,6 +114,13 @@ def test_nothing_is_found_without_a_centre_or_without_a_pixel() -> None:
     for output in (without_centre, without_pixels, torch.full_like(target[:, :1].expand(-1, 6, -1, -1), torch.nan)):
         [objects] = group(output)
         assert not objects.numbers.any() and not len(objects.classes) and not len(objects.scores)
+
+
+def test_true_objects_are_those_of_the_map() -> None:
+    [image, _, empty] = well_apart()
+    there = true_objects(image)
+    assert there.classes.tolist() == [1, 0] and there.scores.tolist() == [1, 1] and torch.equal(there.numbers, image[1])
+    assert not len(true_objects(empty).classes)
 
 
 # Quality

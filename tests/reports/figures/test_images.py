@@ -16,7 +16,7 @@ from reports.figures import images
 from tests.datasets.tables import bound
 from tests.reports.figures.pictures import check_figure, legend_of, words
 
-DENSE = [name for name, task in TASKS.items() if task.dense]
+DENSE = [name for name, task in TASKS.items() if task.dense and not task.instances]
 
 
 @pytest.fixture
@@ -163,3 +163,23 @@ def test_components_are_stretched_by_layer_and_channel(drawn: list[Figure]) -> N
     np.testing.assert_allclose(array_of(panels[1, 1]), expected)
     np.testing.assert_allclose(array_of(panels[2, 1]), 1 - expected, atol=1e-9)
     assert [row[0].get_ylabel() for row in panels] == ["image", "low", "high"]
+
+
+def test_objects_have_colours_of_their_own_over_the_image(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = TASKS["instances"].with_classes(ClassSet(("cat", "dog")))
+    numbers, valid = np.zeros((1, 8, 8), int), np.ones((1, 8, 8), bool)
+    numbers[0, :4, :4], numbers[0, :4, 4:], valid[0, 7] = 1, 2, False
+    drawn, texts = [], []
+    show, write = Axes.imshow, Axes.text
+    monkeypatch.setattr(Axes, "imshow", lambda axes, values, **more: drawn.append(values) or show(axes, values, **more))
+    monkeypatch.setattr(
+        Axes, "text", lambda axes, x, y, s, **more: texts.append((x, y, s)) or write(axes, x, y, s, **more)
+    )
+    truth, nothing = (numbers[0], np.array([1, 0])), (np.zeros((8, 8), int), np.zeros(0, int))
+    check_figure(path, images.objects(task, np.full((1, 3, 8, 8), 0.5), [truth], valid, [nothing], "cats", path))
+    image, target, prediction = drawn
+    assert (image == 0.5).all() and (prediction == 0.5).all() and (target[4:7] == 0.5).all()
+    first, second, void = target[0, 0], target[0, 7], target[7, 0]
+    assert (target[:4, :4] == first).all() and (target[:4, 4:] == second).all() and (target[7] == void).all()
+    assert len({tuple(each) for each in (first, second, void, image[0, 0])}) == 4
+    assert texts == [(1.5, 1.5, "dog"), (5.5, 1.5, "cat")]
