@@ -58,8 +58,8 @@ def test_workflow_calls_the_readmes_commands_on_what_the_project_supports() -> N
 # Folders whose modules the map speaks of together.
 TOGETHER = {
     "benchmarks", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources", "models/central",
-    "models/detection", "models/embedding", "models/networks", "models/teacher", "network/algorithms",
-    "reports/figures", "reports/stages",
+    "models/detection", "models/embedding", "models/instances", "models/networks", "models/teacher",
+    "network/algorithms", "reports/figures", "reports/stages",
 }  # fmt: skip
 
 

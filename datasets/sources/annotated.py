@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
 from datasets.sources.labels import class_of_image
+from datasets.sources.outlines import inside, map_of, paint, write_map
 from datasets.stored import SIDEWAYS, photograph_frame
 from datasets.table import BOX_COLUMNS, PART
-from datasets.tasks import CLASS, RGB, ClassSet
+from datasets.tasks import CLASS, RGB, VOID, ClassSet
 from utils import progress
 from utils.errors import UserError
 from utils.words import counted
@@ -30,7 +33,8 @@ class Photograph:
     """A photograph's cell and part (empty where there are no parts), and its boxes as its annotations give them.
 
     `size` is the width and height that the boxes refer to, in their unit; None where the annotations do not say, so
-    that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names.
+    that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names. `outlines` are
+    those of the objects, with their category, in the unit of the boxes, and those of what counts nowhere, with None.
     """
 
     cell: str
@@ -38,6 +42,7 @@ class Photograph:
     size: tuple[float, float] | None = None
     boxes: list[Box] = field(default_factory=list)
     place: str = ""
+    outlines: list[tuple[int | None, Any]] = field(default_factory=list)
 
 
 def held_against_files(data_path: Path, found: Sequence[Photograph], faults: list[str]) -> list[Photograph]:
@@ -121,6 +126,42 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
     if n_cut:
         print(f"cut {counted(n_cut, 'box')} that {'reaches' if n_cut == 1 else 'reach'} over the border of the image")
     return pd.DataFrame(rows, columns=BOX_COLUMNS)
+
+
+def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, faults: list[str]) -> None:
+    """Write the maps of the photographs' objects, from their outlines.
+
+    What has no outline that can be read, or an unknown category, counts nowhere; the former is added to the faults.
+    UserError where no outline is left.
+    """
+    number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)), start=1)}
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda each: _write_map(data_path, each, number_of), found)
+        settled = list(progress.bar(answers, total=len(found), desc="maps of objects", unit="photograph"))
+    faults += [fault for _, of_photograph in settled for fault in of_photograph]
+    if not sum(n_objects for n_objects, _ in settled):
+        raise UserError(f"no outline of an object in {counted(len(found), 'photograph')}; give --objects boxes")
+
+
+def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, int]) -> tuple[int, list[str]]:
+    """Write the map of a photograph; returns how many objects it has, and the faults of outlines."""
+    (height, width), turn = photograph_frame(data_path, photograph.cell)
+    across, down = photograph.size or (width, height)
+    is_turned = photograph.size not in (None, SHARES) and not _alike(across, down, width, height)
+    size = (width, height) if is_turned else (height, width)
+    regions, faults = [], []
+    for category, outline in photograph.outlines:
+        try:
+            pixels = inside(outline, (across, down), size)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            faults.append(f"{photograph.cell}: an object without an outline that can be read ({error})")
+        else:
+            regions.append((VOID if category is None else number_of.get(category, VOID), pixels))
+    picture = paint(regions, size)
+    if is_turned and turn is not None:
+        picture = np.asarray(Image.fromarray(picture).transpose(turn))
+    write_map(data_path / map_of(photograph.cell), picture)
+    return sum(label != VOID for label, _ in regions), faults
 
 
 def rows_of_images(found: Sequence[Photograph], boxes: pd.DataFrame, classes: ClassSet, rule: str) -> pd.DataFrame:

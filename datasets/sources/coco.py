@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from datasets.sources.annotated import SHARES, Photograph, held_against_files, rows_of_images, table_of_boxes
+from datasets.sources.annotated import (
+    SHARES,
+    Box,
+    Photograph,
+    held_against_files,
+    rows_of_images,
+    table_of_boxes,
+    write_maps,
+)
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
@@ -19,10 +27,11 @@ from datasets.sources.labels import (
 )
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import PLACE, mask_of
+from datasets.sources.outlines import Outline, map_of, polygon_of
 from datasets.sources.source import Source
 from datasets.stored import is_inside
 from datasets.table import BOXES, PARTS, Found
-from datasets.tasks import CLASS, MASK, RGB, ClassSet
+from datasets.tasks import CLASS, INSTANCES, MASK, RGB, ClassSet
 from utils.arguments import Argument
 from utils.errors import UserError
 from utils.files import json_in
@@ -32,10 +41,11 @@ class Coco(Source):
     """Photographs of `train2017` and the like, with the boxes of the things in them.
 
     Where there are instances files they are read, with their categories and without crowds; otherwise `--label_folder`
-    has a .txt per photograph with lines `id centre_x centre_y width height` in shares of its size (YOLO), and
-    `--categories` names the ids. A photograph without boxes stays; one whose size is not that of its annotations does
-    not. Boxes are cut at the border; those that are inverted, outside, not finite or of an unknown category are left
-    out and named. Without `{part}` in `--image_folder` images are held out at random.
+    has a .txt per photograph with lines `id centre_x centre_y width height` in shares of its size (YOLO), or with the
+    points of a polygon in place of the box, and `--categories` names the ids. A photograph without boxes stays; one
+    whose size is not that of its annotations does not. Boxes are cut at the border; those that are inverted, outside,
+    not finite or of an unknown category are left out and named. Without `{part}` in `--image_folder` images are held
+    out at random.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -44,12 +54,16 @@ class Coco(Source):
         "label_folder": Argument("labels/{part}", "of YOLO's .txt files, where there is no instances file"),
         "categories": Argument(None, "file of the categories' names for YOLO's ids, like --mask_classes"),
         "mask_folder": Argument(None, "of id masks with the photographs' names, e.g. masks/{part}; default: none"),
+        "objects": Argument(
+            "boxes", "what is read of objects: boxes, or outlines, too", choices=("boxes", "outlines")
+        ),
     } | MASK_CLASSES | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
     image_folder: str
     annotations: str
     label_folder: str
     categories: str | None
     mask_folder: str | None
+    objects: str
     mask_classes: str | None
     void_ids: Sequence[int]
     class_of_image: str
@@ -75,7 +89,8 @@ class Coco(Source):
         if not names:
             raise UserError("--categories: name the file of the categories' names, which lies in the data folder")
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
-        known, domains = {CLASS: classes, BOXES: classes}, (RGB.domain, *([MASK] if self.mask_folder else []))
+        known: dict[str, ClassSet] = {CLASS: classes, BOXES: classes}
+        domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
         if self.mask_folder is not None:
             found = self._with_masks(found, self.mask_folder, faults)
             known |= {MASK: self._classes_of_masks(names)}
@@ -83,6 +98,10 @@ class Coco(Source):
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
             rows[MASK] = [self._mask(each, self.mask_folder) for each in found]
+        if self.objects == "outlines":
+            write_maps(self.data_path, found, classes, faults)
+            domains = (*domains, INSTANCES)
+            rows[INSTANCES] = [map_of(each.cell) for each in found]
         groups = groups_of_names(rows[RGB.domain], self.group_pattern)
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
@@ -127,16 +146,20 @@ class Coco(Source):
                 continue
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
             lines = self.data_path / labels / f"{path.stem}.txt"
+            if self.objects == "outlines" and not lines.is_file():
+                faults.append(f"{photograph.cell}: no {labels / lines.name} says which objects it shows")
+                continue
             text = lines.read_text(encoding="utf-8", errors="replace") if lines.is_file() else ""
             for number, line in enumerate(text.splitlines(), 1):
                 try:
-                    category, *numbers = line.split()
-                    x, y, width, height = map(float, numbers)
-                    box = (int(category), x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+                    box, outline = _read_line(line)
                 except ValueError:
-                    faults.append(f"{labels / lines.name}, line {number}: not id, centre, width and height")
+                    faults.append(
+                        f"{labels / lines.name}, line {number}: not id, centre, width and height, nor id and polygon"
+                    )
                 else:
                     photograph.boxes.append(box)
+                    photograph.outlines.append(outline)
             yield photograph
 
     def _from_instances(
@@ -156,6 +179,8 @@ class Coco(Source):
                 found[each["id"]] = Photograph(cell, part, size if min(size) > 0 else None, place=name)
             for each in content["annotations"]:
                 if each.get("iscrowd"):
+                    if crowded := found.get(each.get("image_id")):
+                        crowded.outlines.append((None, each.get("segmentation")))
                     continue
                 where = f"{path.name}, annotation {each.get('id')}"
                 try:
@@ -167,6 +192,10 @@ class Coco(Source):
                     faults.append(f"{where}: of no photograph")
                 else:
                     photograph.boxes.append((category, x, y, x + width, y + height))
+                    outline = each.get("segmentation")
+                    photograph.outlines.append(
+                        (category, outline) if outline else (None, polygon_of(x, y, x + width, y + height))
+                    )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(f"{path}: not a COCO instances file ({error!r}); see --annotations") from error
         yield from found.values()
@@ -177,3 +206,20 @@ class Coco(Source):
         cells = [(folder / each).as_posix() for each in (file_name, Path(file_name).name)]
         inside = [cell for cell in cells if is_inside(cell)] or cells[1:]
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
+
+
+def _read_line(line: str) -> tuple[Box, tuple[int | None, Outline]]:
+    """The box and the outline of a line of a label file, in shares of the sides; ValueError where it has neither.
+
+    Four numbers are the centre and the sides of a box without an outline, more are the points of a polygon.
+    """
+    category, *texts = line.split()
+    numbers = [float(text) for text in texts]
+    if len(numbers) == 4:
+        x, y, width, height = numbers
+        sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+        return (int(category), *sides), (None, polygon_of(*sides))
+    if len(numbers) < 6 or len(numbers) % 2:
+        raise ValueError("no polygon")
+    across, down = numbers[::2], numbers[1::2]
+    return (int(category), min(across), min(down), max(across), max(down)), (int(category), [numbers])

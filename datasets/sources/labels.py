@@ -27,7 +27,7 @@ MASK_CLASSES = {
     "mask_classes": Argument(None, "file of the masks' categories: a name per line, `id: name` lines, or a .yaml"),
     "void_ids": Argument((), "ids of the masks that count nowhere", number(int, least=0, most=65535), nargs="+"),
 }
-_BACKGROUND = "background"
+BACKGROUND = "background"
 _NUMBERED = re.compile(r"(\d{1,5})\s*[:,;\t ]\s*(\S.*)")
 
 
@@ -94,7 +94,7 @@ def class_of_image(amounts: np.ndarray, names: tuple[str, ...], rule: str) -> in
     A class called background is taken only where there is no other.
     """
     shown = np.flatnonzero(amounts)
-    things = [each for each in shown if names[each].lower() != _BACKGROUND]
+    things = [each for each in shown if names[each].lower() != BACKGROUND]
     candidates = np.array(things or shown.tolist(), np.int64)
     if not len(candidates):
         return -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.sources.labels import (
+    BACKGROUND,
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
     MASK_CLASSES,
@@ -20,10 +22,12 @@ from datasets.sources.labels import (
     read_categories,
 )
 from datasets.sources.listing import IMAGE_ENDINGS
+from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
-from datasets.table import PART, PARTS, Found
-from datasets.tasks import CLASS, MASK, RGB, VOID, ClassSet, Encoding
+from datasets.table import BOX_COLUMNS, PART, PARTS, Found
+from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB, VOID, ClassSet, Encoding
 from utils import progress
+from utils.args import number
 from utils.arguments import Argument
 from utils.errors import UserError
 
@@ -54,9 +58,21 @@ class Masks(Source):
     arguments: ClassVar[dict[str, Argument]] = {
         "image_folder": Argument("{part}/rgb", "of the photographs; {part}: train, val and test in turn"),
         "mask_folder": Argument("{part}/label", "of the id masks, whose files have the photographs' names"),
+        "instance_folder": Argument(
+            None, "of maps in which each object has a number or colour of its own, and 0 is none; default: none"
+        ),
+        "instance_classes": Argument(
+            None, "file of those of the masks' categories whose objects are told apart; default: all but background"
+        ),
+        "crowd_ids": Argument(
+            (), "numbers in the maps of objects that count nowhere", number(int, least=1, most=65535), nargs="+"
+        ),
     } | MASK_CLASSES | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
     image_folder: str
     mask_folder: str
+    instance_folder: str | None
+    instance_classes: str | None
+    crowd_ids: Sequence[int]
     mask_classes: str | None
     void_ids: Sequence[int]
     class_of_image: str
@@ -81,12 +97,73 @@ class Masks(Source):
         else:
             classes = class_set({i: f"class {i}" for i in sorted(set().union(*seen))}, self.void_ids)
         rows = pairs.assign(**{CLASS: [self._class(amounts, classes) for amounts in seen]})
+        known, boxes = {CLASS: classes, MASK: classes}, None
+        domains: tuple[str, ...] = (RGB.domain, MASK)
+        if self.instance_folder is not None:
+            known[BOXES], domains = self._things(classes), (RGB.domain, MASK, INSTANCES)
+            rows, boxes = self._with_objects(rows, classes, known[BOXES], faults)
         groups = groups_of_names(rows[RGB.domain], self.group_pattern)
         rows = pd.concat([rows, groups], axis=1)
         if set(rows[PART]) == {""}:
             rows = rows.drop(columns=PART)
-        about = self.about(domains=(RGB.domain, MASK), groups=tuple(groups), classes={CLASS: classes, MASK: classes})
-        return Found(rows, about, faults)
+        about = self.about(domains=domains, groups=tuple(groups), classes=known)
+        return Found(rows, about, faults, boxes)
+
+    def _things(self, classes: ClassSet) -> ClassSet:
+        """The classes whose objects are told apart; UserError where the masks lack one of them."""
+        ids = classes.ids or tuple(range(len(classes.names)))
+        named = {number: name for number, name in zip(ids, classes.names, strict=True) if name.lower() != BACKGROUND}
+        if self.instance_classes is not None:
+            path = self.data_path / self.instance_classes
+            named = read_categories(path)
+            if strange := sorted(named.keys() - set(ids)):
+                raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
+        return class_set(named)
+
+    def _with_objects(
+        self, rows: pd.DataFrame, classes: ClassSet, things: ClassSet, faults: list[str]
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows that have a map of objects, with the cells of the maps written of them, and the objects' boxes.
+
+        The others are named. UserError where no object is left.
+        """
+        ids = list(classes.ids or range(len(classes.names)))
+        thing_of = {ids.index(identity): number for number, identity in enumerate(things.ids)}
+
+        def write(row: dict[str, str]) -> list[tuple] | str:
+            """The boxes of the objects of an image, or what is wrong with its map."""
+            cell = self._objects_of(row[MASK])
+            try:
+                [mask] = read_image(self.data_path, row[MASK], _STORED)
+                objects = read_objects(self.data_path, cell)
+                picture = combine(objects, mask, classes, thing_of, self.crowd_ids)
+            except ValueError as error:
+                return f"{cell}: {error}"
+            write_map(self.data_path / map_of(row[RGB.domain]), picture)
+            return [(row[RGB.domain], *box) for box in boxes_in(picture)]
+
+        from datasets.packed import read_image
+
+        with ThreadPoolExecutor() as pool:
+            answers = pool.map(write, rows.to_dict("records"))
+            settled = list(progress.bar(answers, total=len(rows), desc="maps of objects", unit="image"))
+        wrong = [answer for answer in settled if isinstance(answer, str)]
+        faults += wrong
+        boxes = pd.DataFrame(
+            [box for answer in settled if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
+        )
+        if boxes.empty:
+            first = f"; the first fault is: {wrong[0]}" if wrong else ""
+            raise UserError(f"no object in the maps of {len(rows)} images{first}; see --instance_folder")
+        rows = rows[[not isinstance(answer, str) for answer in settled]].reset_index(drop=True)
+        return rows.assign(**{INSTANCES: [map_of(cell) for cell in rows[RGB.domain]]}), boxes
+
+    def _objects_of(self, mask: str) -> str:
+        """The cell of the map of objects that belongs to a mask: in the folder of the same `{part}`."""
+        path = Path(mask)
+        found = re.match(re.escape(self.mask_folder).replace(re.escape(PLACE), "([^/]+)", 1), path.parent.as_posix())
+        name = found[1] if found and found.groups() else ""
+        return mask_of(self.data_path, Path(str(self.instance_folder).replace(PLACE, name)), path.stem)
 
     def _voc(self) -> Iterator[tuple[str, str, str]]:
         """Photograph, mask and part of each line of the lists; those of `trainaug.txt` for added annotations."""

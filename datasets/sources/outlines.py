@@ -1,0 +1,161 @@
+"""Maps of objects that are written beside the photographs, in the three channels of `datasets/instances.py`.
+
+They are made of the outlines in COCO's annotations, or of two maps: one of the objects and one of the classes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from datasets.stored import read_values
+from datasets.tasks import VOID, ClassSet
+from utils.files import write_atomically
+
+FOLDER = "objects"  # of the maps, in the data folder
+MOST_OBJECTS = 255  # of a map, the largest; the others count nowhere
+_MODES = ("1", "L", "P", "RGB", "I;16", "I;16B", "I")
+
+# Polygons, each x and y in turn, or COCO's run lengths: {"size": [height, width], "counts": …}
+Outline = Sequence[Sequence[float]] | Mapping[str, Any]
+
+
+def map_of(cell: str) -> str:
+    """The cell of the map that is written for a photograph."""
+    return f"{FOLDER}/{cell}.png"
+
+
+def polygon_of(left: float, top: float, right: float, bottom: float) -> Outline:
+    """The outline of a box."""
+    return [[left, top, right, top, right, bottom, left, bottom]]
+
+
+def inside(outline: Any, frame: tuple[float, float], size: tuple[int, int]) -> np.ndarray:
+    """Which pixels (height, width) of a photograph of this size an outline holds: as COCO's tools fill it.
+
+    `frame` is the width and height that the outline refers to. ValueError where it is none.
+    """
+    height, width = size
+    if isinstance(outline, Mapping):
+        mask = Image.fromarray(_run_lengths(outline))
+        if mask.size[0] * frame[1] != mask.size[1] * frame[0]:
+            raise ValueError(f"run lengths of {mask.size[0]} x {mask.size[1]} pixels in a frame of another shape")
+        return np.asarray(mask.resize((width, height), Image.Resampling.NEAREST))
+    from faster_coco_eval.core import mask as coco
+
+    polygons = []
+    for each in outline:
+        points = np.asarray(each, np.float64).reshape(-1, 2)
+        if len(points) < 3 or not np.isfinite(points).all():
+            raise ValueError("a polygon of less than three points, or not of numbers")
+        scaled = points * (width, height) / frame
+        polygons.append(scaled.clip(0, (width, height)).ravel().tolist())
+    if not polygons:
+        raise ValueError("no polygon")
+    return coco.decode(coco.merge(coco.frPyObjects(polygons, height, width))).astype(bool)
+
+
+def _run_lengths(outline: Mapping[str, Any]) -> np.ndarray:
+    """The mask (height, width) of COCO's run lengths, which go down the columns and begin with what is outside."""
+    height, width = map(int, outline["size"])
+    counts = outline["counts"]
+    lengths = np.array(_numbers_in(counts) if isinstance(counts, str) else counts, np.int64).ravel()
+    if (lengths < 0).any() or lengths.sum() != height * width or min(height, width) < 1:
+        raise ValueError(f"run lengths that are not those of {width} x {height} pixels")
+    return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(width, height).T
+
+
+def _numbers_in(text: str) -> list[int]:
+    """The numbers of COCO's compressed run lengths: five bits a letter, and from the third on less the last but one."""
+    numbers: list[int] = []
+    value = shift = 0
+    for letter in text:
+        bits = ord(letter) - 48
+        value |= (bits & 0x1F) << shift
+        shift += 5
+        if not bits & 0x20:
+            value -= (bits & 0x10) << (shift - 4)  # negative where the last letter has its fifth bit
+            numbers.append(value + (numbers[-2] if len(numbers) > 2 else 0))
+            value = shift = 0
+    return numbers
+
+
+def paint(regions: Sequence[tuple[int, np.ndarray]], size: tuple[int, int]) -> np.ndarray:
+    """A map (height, width, 3) of regions: each a class from 1 on, or `VOID`, and its pixels (height, width).
+
+    Void is painted first, and of objects the largest, so that what covers another stays whole.
+    """
+    picture = np.zeros((*size, 3), np.uint8)
+    number = 0
+    for label, pixels in sorted(regions, key=lambda region: (region[0] != VOID, -int(region[1].sum()))):
+        number += label != VOID
+        picture[pixels] = (label, number, 0) if label != VOID and number <= MOST_OBJECTS else (VOID, 0, 0)
+    return picture
+
+
+def combine(
+    objects: np.ndarray, ids: np.ndarray, classes: ClassSet, things: Mapping[int, int], crowds: Collection[int]
+) -> np.ndarray:
+    """A map (H, W, 3) from one of objects (C, H, W), each with a number or colour of its own, and one of classes.
+
+    An object's class is that of most of its pixels in `ids` (H, W), the ids of `classes`. Objects of classes that are
+    not among `things`, which maps the numbers of these to those of the things, are background, as 0 is. Pixels of no
+    class and of `crowds`, numbers of objects, count nowhere. ValueError where the maps do not fit.
+    """
+    from datasets.packed import class_numbers
+
+    if objects.shape[1:] != ids.shape:
+        raise ValueError("its size differs from that of its mask")
+    values = sum(channel.astype(np.int64) << (16 * i) for i, channel in enumerate(objects[:3]))
+    numbers = class_numbers(ids, classes).astype(np.int64)
+    found, which = np.unique(values, return_inverse=True)
+    votes = np.bincount(which.ravel() * (VOID + 1) + numbers.ravel(), minlength=len(found) * (VOID + 1))
+    votes = votes.reshape(len(found), VOID + 1)[:, :VOID]
+    labels = np.array([things.get(each, -1) + 1 for each in votes.argmax(1).tolist()]) * votes.any(1)
+    shown = labels * (found != 0) * ~np.isin(found, list(crowds))
+    which = which.reshape(ids.shape)
+    regions = [(int(label), which == k) for k, label in enumerate(shown) if label]
+    picture = paint(regions, ids.shape)
+    nowhere = np.isin(values, list(crowds)) | ((numbers == VOID) & (picture[..., 0] == 0))
+    picture[nowhere] = (VOID, 0, 0)
+    return picture
+
+
+def read_objects(data_path: Path, cell: str) -> np.ndarray:
+    """A map (C, H, W) in which each object has a number or a colour of its own; ValueError where it is none."""
+    values = read_values(data_path, cell, _MODES)
+    if values.dtype.kind not in "ui" or len(values) not in (1, 3):
+        raise ValueError(f"{len(values)} channels of {values.dtype} where a map of objects has 1 or 3 of whole numbers")
+    return values
+
+
+def boxes_in(picture: np.ndarray) -> list[tuple[int, float, float, float, float]]:
+    """The objects of a map (H, W, 3): class from 0 on, then left, top, right and bottom as shares of its sides."""
+    from scipy import ndimage
+
+    height, width = picture.shape[:2]
+    numbers = picture[..., 1].astype(np.int64)
+    found = []
+    for number, place in enumerate(ndimage.find_objects(numbers), start=1):
+        if place is not None:
+            label = int(picture[..., 0][numbers == number][0]) - 1
+            down, across = place
+            sides = across.start / width, down.start / height, across.stop / width, down.stop / height
+            found.append((label, *sides))
+    return found
+
+
+def write_map(path: Path, picture: np.ndarray) -> None:
+    """Write a map as PNG, unless the same is there: what is packed of it stays then."""
+    content = io.BytesIO()
+    Image.fromarray(picture).save(content, "png")
+    if path.is_file() and path.read_bytes() == content.getvalue():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as temporary:
+        temporary.write_bytes(content.getvalue())
