@@ -17,7 +17,7 @@ from tests.test_resuming import RESUME, _interrupt_in_step, assert_same, begin, 
 
 FED = (
     "test_fed.py --task instances --partition equal_size --n_clients 2 --n_rounds 2 --sgd_per_epoch 2 --batch_size 4 "
-    "--init_lr 0.01 --plot_distribution False --use_accelerator False --data_path {}"
+    "--init_lr 1e-3 --plot_distribution False --use_accelerator False --data_path {}"
 )
 
 
@@ -89,7 +89,9 @@ def test_decoders_of_maps(prepared: Path, tmp_path: Path, run_here: Callable[[st
     run_here(
         f"model_initialization.py --task instances --decoder {decoder} --image_size 32 --data_path {prepared / 'data'}"
     )
-    run_here(f"{FED.format(prepared / 'data')} --type iid --method fedprox --init_model_dir initial_models")
+    run_here(
+        f"{FED.format(prepared / 'data')} --type iid --method fedprox --use_adam True --init_model_dir initial_models"
+    )
     [rows, _], _ = result(tmp_path)
     assert np.isfinite(rows[-1]["test_loss"]) and 0 <= rows[-1]["test_pq"] <= 1
 
