@@ -533,6 +533,7 @@ def test_batches_of_every_task_are_finite_and_have_its_shapes(table: Table, name
         assert batch.target.shape[2] == 5 and batch.target[batch.valid].min() >= 0
         return
     shape = (3,) if not task.dense else (3, SIZE, SIZE) if task.categorical else (3, task.out_channels, SIZE, SIZE)
+    shape = (3, 5, SIZE, SIZE) if task.instances else shape
     assert batch.target.shape == shape and batch.target.isfinite().all()
     assert batch.valid.dtype == torch.bool and batch.valid.any()
     assert torch.broadcast_shapes(batch.valid.shape, shape) == shape
