@@ -17,7 +17,7 @@ def parse_args() -> Namespace:
     """The command line."""
     from datasets.sources import SOURCES
     from datasets.table import FITS
-    from utils.arguments import add_arguments_of, check_arguments
+    from utils.arguments import add_arguments_of, arguments_of, check_arguments
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
@@ -30,6 +30,7 @@ def parse_args() -> Namespace:
     add_run(parser)
     args = parser.parse_args()
     check_arguments(args, SOURCES, "source")
+    vars(args).update(arguments_of(SOURCES[args.source], args))
     return args
 
 

@@ -70,7 +70,7 @@ def main() -> None:
     from reports.stages.clusters import draw_clusters, report_explained, report_n_clusters
     from utils.files import write_array
     from utils.processes import processes
-    from utils.runs import Run
+    from utils.runs import Run, data_path_or_default
     from utils.versions import digests, provenance
 
     accelerator = processes(args.use_accelerator)
@@ -79,7 +79,8 @@ def main() -> None:
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(model.config.said())  # so that args.json says what was embedded with
     check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
-    data = TaskData.open(args, model.task, model.config.image_size, accelerator, check)
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)
     made_with = provenance(args, data.version, [each for each in (path, args.encoder_weights) if each])

@@ -76,17 +76,20 @@ def main() -> None:
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
     from reports.stages.federated import report_partition, report_run
-    from utils.runs import Run
+    from utils.arguments import said_by
+    from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
     from utils.versions import provenance
 
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
     method = ALGORITHMS[args.method](args)
+    vars(args).update(said_by(method))  # so that args.json says what ran, here and below
     check = partial(method.check_table, task=args.task, shortened=args.test_mode)
-    data = TaskData.open(args, model.task, model.config.image_size, accelerator, check)
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    vars(args).update(model.config.said())  # so that args.json says what was trained
+    vars(args).update(model.config.said())
     partition = partition_of(args, data)
     method.check_clients(partition.n_clients)
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)

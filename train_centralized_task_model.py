@@ -44,7 +44,7 @@ def main() -> None:
     from reports.figures.charts import loss_curve
     from reports.stages.central import report_held_out
     from utils.files import locked
-    from utils.runs import Run
+    from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
     from utils.versions import digests, provenance
 
@@ -61,7 +61,8 @@ def main() -> None:
     adapt(model, args)
     set_precision(model, args.precision, accelerator.device)
     vars(args).update(model.config.said())  # so that args.json says what was trained
-    data = TaskData.open(args, model.task, model.config.image_size, accelerator)
+    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode)
     model, inputs = on_kept_outputs(model, data, args, accelerator)
     set_threads(model, inputs, args.batch_size)
     settings = TrainSettings.of(args)

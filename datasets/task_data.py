@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from datasets.packed import load_packed, packed_version
 from datasets.table import STAGE, Table, read_table
 from datasets.tasks import RGB, Task
 from utils.errors import UserError
-from utils.runs import data_path_or_default
 
 _READ_AHEAD = 2  # batches, where they are read beside the training
 _DECODED_BYTES = 256 << 20  # of decoded images and targets that a process holds, on the CPU
@@ -74,19 +73,18 @@ class TaskData:
 
     @classmethod
     def open(
-        cls, args: Namespace, task: Task, image_size: int, accelerator: Accelerator,
+        cls, data_path: Path, task: Task, image_size: int, accelerator: Accelerator, test_mode: bool = False,
         check: Callable[[Table], None] = lambda table: None,
     ) -> TaskData:  # fmt: skip
-        """The data of a script's arguments; fills in `args.data_path` where it was not given.
+        """The data of the table in a folder; `test_mode` shortens them.
 
         `check` raises UserError where the table does not fit the arguments, before images are packed.
         """
-        args.data_path = data_path_or_default(args.data_path, args.result_path)
-        table = read_table(args.data_path)
+        table = read_table(data_path)
         check(table)
         with accelerator.main_process_first():  # the other processes find the images packed
             data = cls(table, task, image_size, accelerator.device)
-        if args.test_mode:
+        if test_mode:
             data.shorten(*_TEST_MODE)
         return data
 

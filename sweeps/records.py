@@ -18,6 +18,7 @@ from models.networks.task_model import init_file
 from network.algorithms import ALGORITHMS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
+from utils.arguments import said_by
 from utils.errors import UserError
 from utils.files import json_in
 from utils.runs import ASIDE, Run, checkpoints
@@ -37,7 +38,7 @@ def parsed(command: Command) -> Namespace:
     sys.argv = list(command)
     args = MODULES[command[0]].parse_args()
     if "method" in args:
-        ALGORITHMS[args.method](args)
+        vars(args).update(said_by(ALGORITHMS[args.method](args)))
     return args
 
 

@@ -86,12 +86,15 @@ def check_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) ->
 
 
 def arguments_of(reader: Reader, args: Namespace) -> dict[str, Any]:
-    """The values of a reader's arguments, which are set in `args` too where they were not given."""
-    values = {name: getattr(args, name, argument.default) for name, argument in reader.arguments.items()}
-    vars(args).update(values)
-    return values
+    """The values of a reader's arguments, its own defaults for those that were not given."""
+    return {name: getattr(args, name, argument.default) for name, argument in reader.arguments.items()}
 
 
 def read_arguments(reader: Reader, args: Namespace) -> None:
-    """Set the values of a reader's arguments as its attributes, and in `args` too where they were not given."""
+    """Set the values of a reader's arguments as its attributes."""
     vars(reader).update(arguments_of(reader, args))
+
+
+def said_by(reader: Reader) -> dict[str, Any]:
+    """The arguments that a reader goes by, by name: what was given, and what it has settled on otherwise."""
+    return {name: getattr(reader, name) for name in reader.arguments}

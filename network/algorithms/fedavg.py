@@ -105,7 +105,7 @@ class FedAvg:
         self._clusters: Path | None = getattr(args, "assignment_files_path", None)
         self._importance: Tensor | None = None
         if self.client_sampling is None:
-            self.client_sampling = args.client_sampling = "systematic" if self.virtual_client_size else "uniform"
+            self.client_sampling = "systematic" if self.virtual_client_size else "uniform"
         if self.virtual_client_size and self.virtual_client_size % args.batch_size:
             raise UserError(
                 f"--virtual_client_size {self.virtual_client_size} is not a multiple of --batch_size "

@@ -50,7 +50,7 @@ class Scaffold(FedAvg):
         adam = getattr(args, "use_adam", False)
         if adam and self.scaffold_option == 2:
             raise UserError("--scaffold_option 2 needs steps proportional to gradients; with --use_adam True give 1")
-        self.scaffold_option = args.scaffold_option = self.scaffold_option or (1 if adam else 2)
+        self.scaffold_option = self.scaffold_option or (1 if adam else 2)
 
     def is_summed(self, name: str) -> bool:
         """Changes of c_i are summed: together they are the change of c."""

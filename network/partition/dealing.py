@@ -146,7 +146,7 @@ def add_partition(parser: Parser) -> None:
 def settle_rule(args: Namespace) -> None:
     """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
     check_arguments(args, PARTITIONERS, "partition")
-    arguments_of(PARTITIONERS[args.partition], args)
+    vars(args).update(arguments_of(PARTITIONERS[args.partition], args))
 
 
 def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Partition:

@@ -13,6 +13,7 @@ import torch
 from network.algorithms.scaffold import Scaffold
 from network.sampling import uniform
 from tests.network import quadratic as q
+from utils.arguments import said_by
 from utils.streams import generator
 
 
@@ -107,5 +108,5 @@ def test_option_2_is_the_mean_gradient_under_momentum_and_schedules(
 
 @pytest.mark.parametrize("adam, option", [(False, 2), (True, 1)])
 def test_with_adam_controls_are_gradients_and_not_ways(adam: bool, option: int) -> None:
-    args = Namespace(use_adam=adam)
-    assert Scaffold(args).scaffold_option == args.scaffold_option == option
+    scaffold = Scaffold(Namespace(use_adam=adam))
+    assert scaffold.scaffold_option == said_by(scaffold)["scaffold_option"] == option
