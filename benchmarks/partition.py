@@ -55,7 +55,7 @@ def peak_bytes(call: Callable[[], Any]) -> int:
 def measure(rule: str, n_images: int, n_clients: int, n_groups: int) -> tuple[float, float, float]:
     """Seconds, these over `least_work`, and bytes per image; UserError where the rule has no answer."""
     # Natural groups are more numerous than clients, or there is nothing to choose.
-    width = 2 * n_clients if rule in ("natural", "by_building") else n_groups
+    width = 2 * n_clients if rule == "natural" else n_groups
     groups = np.random.default_rng(0).integers(0, width, n_images)
     # At alpha 1, thousands of Dirichlet shares never all come to an image.
     alpha = 10.0 if rule == "quantity_skew" else ALPHA

@@ -70,7 +70,6 @@ PARTITIONERS: dict[str, Rule] = {
     "dirichlet_per_class": Rule(dirichlet_per_class),
     "shards": Rule(shards, {"shards_per_client": Argument(2, "pieces per client", POSITIVE_INT)}, uses_alpha=False),
     "natural": Rule(natural, uses_alpha=False, client_per_group=True),
-    "by_building": Rule(natural, uses_alpha=False, client_per_group=True),  # its former name
     "quantity_skew": Rule(quantity_skew),
     "iid": Rule(iid, uses_alpha=False),
     "one_group": Rule(one_group, uses_alpha=False),

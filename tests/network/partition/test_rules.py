@@ -19,12 +19,11 @@ WHOLE = {
     "dirichlet_per_class",
     "shards",
     "natural",
-    "by_building",
     "commonest_object",
     "quantity_skew",
     "iid",
 }  # rules that deal every image
-WHOLE_GROUPS = {"natural", "by_building", "commonest_object"}  # and those that never part a group
+WHOLE_GROUPS = {"natural", "commonest_object"}  # and those that never part a group
 
 
 @st.composite
