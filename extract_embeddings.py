@@ -64,8 +64,8 @@ def main() -> None:
     from models.embedding.projection import reduce_dimension
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
+    from network.partition.assignments import save_assignments
     from network.partition.explained import target_explained
-    from network.partition.groups import save_assignments
     from reports.stages.central import report_held_out
     from reports.stages.clusters import draw_clusters, report_explained, report_n_clusters
     from utils.files import write_array

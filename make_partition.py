@@ -10,7 +10,7 @@ from utils.errors import run_script
 
 def parse_args() -> Namespace:
     """The command line."""
-    from network.partition.dealing import add_partition, settle_rule
+    from network.partition.settings import add_partition, settle_rule
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
@@ -48,17 +48,20 @@ def main() -> None:
         report_text,
         sparse_counts,
     )
-    from network.partition.rules import WITHOUT_ALPHA
+    from network.partition.settings import DealSettings
     from reports.figures.partitions import distribution
     from utils.files import write_json
 
     arrays = read_arrays(args)
-    partition = deal_as_asked(args, arrays.groups, args.partition)
+    if arrays.whole:
+        args.partition, args.n_clients = "natural", None
+    settings = DealSettings.of(args)
+    partition = deal_as_asked(settings, arrays.groups)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
     partition.save(args.output_path, classes=arrays.labels)
     values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection)
-    title = args.partition if args.partition in WITHOUT_ALPHA else f"{args.partition}, α = {args.alpha:g}"
+    title = ", ".join(settings.words())
     for name, groups in arrays.shown.items():
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         if name == "label":

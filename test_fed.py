@@ -22,8 +22,8 @@ def parse_args() -> Namespace:
     from datasets.tasks import TASKS
     from models.embedding.features import features_kind
     from network.algorithms import ALGORITHMS
-    from network.partition.dealing import add_partition, settle_rule
     from network.partition.groups import split_type
+    from network.partition.settings import add_partition, settle_rule
     from network.settings import add_federation, settle_local_work
     from utils.arguments import add_arguments_of, check_arguments
 
@@ -68,10 +68,12 @@ def main() -> None:
     from models.networks.threads import set_threads
     from network.algorithms import ALGORITHMS
     from network.federated_data import FederatedData
+    from network.partition.asked import partition_of
     from network.partition.dealing import check_unchanged
     from network.partition.dispersion import measure
-    from network.partition.groups import partition_of, split_label, within
+    from network.partition.groups import within
     from network.partition.local_test import deal_held_out
+    from network.partition.settings import SplitSettings
     from network.settings import LocalSettings, SimulationSettings
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
@@ -90,22 +92,23 @@ def main() -> None:
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
     vars(args).update(model.config.said())
-    partition = partition_of(args, data)
+    partition, split = partition_of(SplitSettings.of(args), data)
+    vars(args).update(split.said())
     method.check_clients(partition.n_clients)
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
 
-    name = f"alpha{args.alpha:g}_seed{args.rand_seed}"
-    parts = ("test_federated", args.method, args.task, args.type, name)
+    parts = ("test_federated", args.method, args.task, split.type, split.name)
+    early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     clusters = args.assignment_files_path / f"assignments_{args.task}.npy"
-    reads = (start, early_file(args.trained_model_dir, args.task, args.use_cbam), clusters, *method.reads())
+    reads = (start, early, clusters, *method.reads())
     made_with = provenance(args, data.version, reads)
-    run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with))
-    title = f"{model.task.label}, {split_label(args.type)}, α = {args.alpha:g}, seed {args.rand_seed}"
-    uneven = measure(partition, data, args, accelerator)
+    run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with, formerly=split.former_name))
+    title = f"{model.task.label}, {split.title}"
+    uneven = measure(partition, split, data, method, early, accelerator)
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
-        report_partition(partition, held_out, data, uneven, run, title, args.type, args.plot_distribution)
+        report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
 
     model, inputs = on_kept_outputs(model, data, args, accelerator)
     federated = FederatedData(inputs, partition.clients, held_out, partition.groups)

@@ -20,7 +20,6 @@ under other splits it is an approximation.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +27,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from network.partition.groups import read_assignments
+from network.partition.assignments import read_assignments
 from utils.errors import UserError
 
 if TYPE_CHECKING:
     from datasets.table import Table
     from datasets.task_data import TaskData
+    from network.algorithms.fedavg import FedAvg
 
 CLASS, CLUSTER, NONE = "class", "cluster", "none"
 POPULATION, HELD_OUT, UNIFORM = "population", "held_out", "uniform"
@@ -151,11 +151,11 @@ def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndar
     return data.labels.cpu().numpy()
 
 
-def without_effect(args: Namespace) -> str:
+def without_effect(method: FedAvg) -> str:
     """A line that names the arguments which, without `--importance_reweighting`, no training heeds; empty for none."""
     given = ("importance_target", POPULATION), ("importance_bound", None)
-    idle = [f"--{name} {getattr(args, name)}" for name, default in given if getattr(args, name) != default]
-    if not idle or args.importance_reweighting != NONE:
+    idle = [f"--{name} {getattr(method, name)}" for name, default in given if getattr(method, name) != default]
+    if not idle or method.importance_reweighting != NONE:
         return ""
     return (
         f"{' and '.join(idle)}: of the reported measures alone; nothing is reweighted without --importance_reweighting"

@@ -20,9 +20,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from network.partition.dealing import digest
 from tests.conftest import start_in, start_spread
 from utils import interrupt
+from utils.versions import ids_digest
 
 TRAIN = (
     "train_centralized_task_model.py --task normal --n_epochs 3 --batch_size 4 --init_lr 0.05 --use_adam True "
@@ -379,7 +379,7 @@ def test_runs_started_at_once_do_not_meet(prepared: Path, tmp_path: Path) -> Non
     # The clusters are those of one of them, whichever came last.
     assigned = np.load(folder / "assignments" / "assignments_normal.npy")
     about = json.loads((folder / "assignments" / "assignments_normal.json").read_text())
-    assert assigned.max() + 1 == about["n_clusters"] and digest(assigned) == about["assignments_sha256"]
+    assert assigned.max() + 1 == about["n_clusters"] and ids_digest(assigned) == about["assignments_sha256"]
     for name in ("rgb.npy", "normal.npy"):
         packed = [place / "data" / "packed" / "32" / name for place in (folder, prepared)]
         assert packed[0].read_bytes() == packed[1].read_bytes()

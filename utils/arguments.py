@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ class Argument:
     default: Any
     text: str
     kind: Callable[[str], Any] = str
-    choices: tuple | None = None
+    choices: Collection[Any] | None = None
     nargs: str | None = None
 
 

@@ -79,16 +79,20 @@ class Run:
         return run
 
     @classmethod
-    def start(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+    def start(
+        cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None, formerly: str | None = None
+    ) -> Run:
         """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
-        Raises `UserError` if there is nothing to resume, if in every run of this name an argument that bears on the
-        numbers, a declared version of the code, the data or a file that it reads has changed, or if the run is still
-        going on. `--accept_code` and `--refuse_code` say otherwise of the code, see `utils.versions.CodePolicy`.
+        `formerly` is the name that such a run's folder once had. Raises `UserError` if there is nothing to resume, if
+        in every run of these names an argument that bears on the numbers, a declared version of the code, the data or a
+        file that it reads has changed, or if the run is still going on. `--accept_code` and `--refuse_code` say
+        otherwise of the code, see `utils.versions.CodePolicy`.
         """
         if not args.resume_training:
             return cls.create(args, *parts, origin=origin)
-        runs = [run for run in cls._named(args, *parts) if run.has_checkpoint]
+        names = dict.fromkeys((parts[-1], formerly or parts[-1]))
+        runs = [run for name in names for run in cls._named(args, *parts[:-1], name) if run.has_checkpoint]
         if not runs:
             base = Path(args.result_path, *parts)
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")

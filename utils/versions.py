@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 ROOT = Path(__file__).parents[1]
@@ -34,8 +35,7 @@ def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | 
     from models.networks.decoders import DECODERS
     from models.networks.encoders import ENCODERS
     from network.algorithms import ALGORITHMS
-    from network.partition.groups import rule_of
-    from network.partition.rules import PARTITIONERS
+    from network.partition.rules import PARTITIONERS, rule_of
 
     if (stage := Path(script).stem) not in ENGINE:
         return None
@@ -134,6 +134,11 @@ def file_digest(path: Path) -> str:
 def _digest(path: Path, size: int, modified: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def ids_digest(ids: np.ndarray) -> str:
+    """SHA-256 of integers (N,), whatever their dtype."""
+    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -22,12 +22,13 @@ _WHOLE = ("users", "lat_lng")
 class Arrays:
     """The input of `make_partition.py`.
 
-    `groups` (N,) are dealt; `labels` (N,), if there are any, are reported. `projection` (N, D) is that of the
-    embeddings. `described` (N,) are the groups that the measures are of, `shown` those that figures are drawn of, by
-    name. `origin` says what all this was made from.
+    `groups` (N,) are dealt, by a rule or each `whole` to a client of its own; `labels` (N,), if there are any, are
+    reported. `projection` (N, D) is that of the embeddings. `described` (N,) are the groups that the measures are of,
+    `shown` those that figures are drawn of, by name. `origin` says what all this was made from.
     """
 
     groups: np.ndarray
+    whole: bool
     labels: np.ndarray | None
     projection: np.ndarray | None
     described: np.ndarray
@@ -36,7 +37,7 @@ class Arrays:
 
 
 def read_arrays(args: Namespace) -> Arrays:
-    """The files in `make_partition.py`'s arguments; for users and places, sets the rule `natural`, a client per group.
+    """The files in `make_partition.py`'s arguments.
 
     UserError if there is nothing to deal, if there are several things to deal, or if the files are of different images.
     """
@@ -62,11 +63,10 @@ def read_arrays(args: Namespace) -> Arrays:
     else:
         groups = read_labels(getattr(args, given[0]), given[0])
     _check_lengths(len(groups), given[0], labels)
-    if given[0] in _WHOLE:
-        args.partition, args.n_clients = "natural", None
-    described = labels if labels is not None and given[0] in _WHOLE else groups
+    whole = given[0] in _WHOLE
+    described = labels if labels is not None and whole else groups
     origin |= {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}  # last: they can be read
-    return Arrays(groups, labels, projection, described, shown, origin)
+    return Arrays(groups, whole, labels, projection, described, shown, origin)
 
 
 def _check_lengths(n: int, what: str, labels: np.ndarray | None) -> None:

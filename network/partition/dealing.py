@@ -1,10 +1,8 @@
-"""Partitions: dealt as the arguments ask, saved and read back."""
+"""Partitions: dealt, saved and read back."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,21 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
-from utils.args import POSITIVE_INT, Parser, number, number_or_auto
-from utils.arguments import add_arguments_of, arguments_of, check_arguments
+from network.partition.rules import PARTITIONERS
+from network.partition.settings import DealSettings
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
 from utils.streams import generator
+from utils.versions import ids_digest
 
 PARTITION_FILE = "partition.json"
-# Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
-_POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
-
-
-def alpha(text: str) -> float:
-    """An argparse type: a number from 1e-100 to 1e100, or 0."""
-    return _NOT_NEGATIVE(text) and _POSITIVE(text)
 
 
 @dataclass(frozen=True)
@@ -84,8 +75,8 @@ class Partition:
         with write_atomically(folder / "partition.csv") as temporary:
             pd.DataFrame(columns).to_csv(temporary, index=False)
         # Last, because it marks the others as complete.
-        sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": digest(self.groups)}
-        sums["partition_sha256"] = digest(self.client_of)
+        sums = {"client_sizes": self.sizes.tolist(), "groups_sha256": ids_digest(self.groups)}
+        sums["partition_sha256"] = ids_digest(self.client_of)
         write_json(folder / PARTITION_FILE, {**self.origin, "n_clients": self.n_clients, **sums})
 
 
@@ -102,7 +93,7 @@ def read_partition(path: Path) -> Partition:
         partition = Partition(client_of, groups, int(origin.pop("n_clients")), origin)
         sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
         same = client_of.shape == groups.shape and partition.sizes.tolist() == sizes
-        same = same and sums == [digest(groups), digest(client_of)]
+        same = same and sums == [ids_digest(groups), ids_digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: not a readable partition ({error}); make it again with {made_by}") from error
     if not same:
@@ -128,36 +119,15 @@ def deal(
     return Partition(client_of, groups.astype(np.int64), n_clients, origin)
 
 
-def add_partition(parser: Parser) -> None:
-    """Add `--partition` and the arguments that rules use."""
-    add = parser.group("partition").add_argument
-    add("--partition", choices=PARTITIONERS, default="paper", help="rule by which groups are dealt to clients")
-    without = ", ".join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)
-    text = f"Dirichlet concentration, 0 with dirichlet_hsu only; {without} do not use it"
-    add("--alpha", type=alpha, default=0.1, help=text)
-    add("--n_clients", type=number_or_auto, default=25,
-        help="number of clients; auto: one for each group of --partition natural")  # fmt: skip
-    add("--min_client_ds_len", type=POSITIVE_INT,
-        help="smallest number of images per client; default: the rule's published number, or less where there are too "
-        "few images")  # fmt: skip
-    add_arguments_of(parser, "partition", PARTITIONERS, "partition")
-
-
-def settle_rule(args: Namespace) -> None:
-    """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
-    check_arguments(args, PARTITIONERS, "partition")
-    vars(args).update(arguments_of(PARTITIONERS[args.partition], args))
-
-
-def deal_as_asked(args: Namespace, groups: np.ndarray, rule: str) -> Partition:
-    """`deal` by a rule, with the other arguments of `add_partition` and `--rand_seed`."""
-    options = arguments_of(PARTITIONERS[rule], args)
-    n_clients = args.n_clients
+def deal_as_asked(asked: DealSettings, groups: np.ndarray) -> Partition:
+    """`deal` by these settings; UserError where the number of clients is left to a rule that cannot tell it."""
+    n_clients = asked.n_clients
     if n_clients is None:
-        if not PARTITIONERS[rule].client_per_group:
-            raise UserError(f"--n_clients auto is for --partition natural, not {rule}; give a number")
+        if not PARTITIONERS[asked.partition].client_per_group:
+            raise UserError(f"--n_clients auto is for --partition natural, not {asked.partition}; give a number")
         n_clients = len(np.unique(groups[groups >= 0]))
-    return deal(rule, groups, n_clients, args.alpha, args.rand_seed, args.min_client_ds_len, **options)
+    given = asked.alpha, asked.rand_seed, asked.min_client_ds_len
+    return deal(asked.partition, groups, n_clients, *given, **asked.options)
 
 
 def check_unchanged(partition: Partition, folder: Path) -> None:
@@ -167,8 +137,3 @@ def check_unchanged(partition: Partition, folder: Path) -> None:
             f"{folder} was started with another partition: images or clusters have changed since; "
             "start without --resume_training True"
         )
-
-
-def digest(ids: np.ndarray) -> str:
-    """SHA-256 of integers (N,), whatever their dtype."""
-    return hashlib.sha256(ids.astype("<i8").tobytes()).hexdigest()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,17 +13,21 @@ from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
-from models.central.training import early_file
 from models.embedding.features import shrunk
 from models.networks.task_model import load_model
 from network.aggregation import sum_type
 from network.importance import NONE, kinds_of, reweighting, without_effect
+from network.partition.assignments import read_projection
 from network.partition.dealing import Partition
 from network.partition.explained import share_between, target_share
-from network.partition.groups import described_by, read_projection
+from network.partition.groups import described_by
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
+from network.partition.settings import SplitSettings
 from utils import progress
+
+if TYPE_CHECKING:
+    from network.algorithms.fedavg import FedAvg
 
 _CHUNK = 64
 
@@ -104,25 +109,26 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
     return share_between(rows, client_of, n_clients)
 
 
-def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: Accelerator) -> dict[str, float]:
+def measure(
+    partition: Partition, split: SplitSettings, data: TaskData, method: FedAvg, early: Path, accelerator: Accelerator
+) -> dict[str, float]:
     """All measures of a partition in a run of `test_fed.py`, except those for which something is missing.
 
-    The Fréchet distance needs the embeddings beside the clusters in `--assignment_files_path`; gradients need the
-    central model's early checkpoint in `--trained_model_dir`, made with the same image size and targets.
+    The Fréchet distance needs the embeddings beside the clusters in `split.assignment_files_path`; gradients need the
+    central model's `early` checkpoint, made with the same image size and targets.
     """
     client_of, n_clients = partition.client_of, partition.n_clients
-    projection = read_projection(args.task, data.table, args.assignment_files_path)
-    groups, *_ = described_by(partition, args.type, data.table)
+    projection = read_projection(data.task.name, data.table, split.assignment_files_path)
+    groups, *_ = described_by(partition, split.type, data.table)
     values = report(client_of, groups, n_clients, projection)
     values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:
         values |= unevenness(data.table, client_of, n_clients)
-    values |= _of_reweighting(partition, groups, data, args)
-    if accelerator.is_main_process and (line := without_effect(args)):
+    values |= _of_reweighting(partition, groups, data, method, split.assignment_files_path)
+    if accelerator.is_main_process and (line := without_effect(method)):
         progress.say(line)
-    early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     if early.is_file():
-        model = load_model(early, args.task, "train_centralized_task_model.py")
+        model = load_model(early, data.task.name, "train_centralized_task_model.py")
         if (model.config.image_size, model.task) == (data.image_size, data.task):
             model = model.to(accelerator.device).to(memory_format=torch.channels_last)
             if not data.task.boxes:  # a detector's output is points of several levels
@@ -131,9 +137,11 @@ def measure(partition: Partition, data: TaskData, args: Namespace, accelerator: 
     return values
 
 
-def _of_reweighting(partition: Partition, groups: np.ndarray, data: TaskData, args: Namespace) -> dict[str, float]:
+def _of_reweighting(
+    partition: Partition, groups: np.ndarray, data: TaskData, method: FedAvg, assignments: Path
+) -> dict[str, float]:
     """What FedIR can do here (see `network/importance.py`), by the run's kinds or, without reweighting, by `groups`."""
-    by = args.importance_reweighting
-    kinds = groups if by == NONE else kinds_of(by, data, args.assignment_files_path)
-    target, bound = args.importance_target, args.importance_bound
+    by = method.importance_reweighting
+    kinds = groups if by == NONE else kinds_of(by, data, assignments)
+    target, bound = method.importance_target, method.importance_bound
     return reweighting(kinds, partition.clients, data.test, target, bound).measures()

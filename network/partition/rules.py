@@ -86,3 +86,8 @@ PARTITIONERS: dict[str, Rule] = {
     "commonest_object": Rule(commonest_object, uses_alpha=False),
 }
 WITHOUT_ALPHA = frozenset(name for name, rule in PARTITIONERS.items() if not rule.uses_alpha)
+
+
+def rule_of(split: str, partition: str) -> str:
+    """The rule by which a `--type` is dealt that goes with this `--partition`: an IID split has its own."""
+    return "iid" if split == "iid" else partition

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from datasets.table import Table
-from network.partition.groups import read_assignments
+from network.partition.assignments import read_assignments
 
 
 def transport_distance(first: np.ndarray, second: np.ndarray) -> float:

@@ -23,7 +23,7 @@ from network.algorithms.fedavg import FedAvg
 from network.client import StepView
 from network.federated_data import FederatedData
 from network.importance import CLASS, CLUSTER, kinds_of, reweighting, without_effect
-from network.partition.groups import save_assignments
+from network.partition.assignments import save_assignments
 from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.models.teacher.guiding import guide_here
@@ -157,13 +157,12 @@ def test_clients_with_nothing_of_the_target_are_counted_and_leave_the_rest_to_th
 
 
 def test_a_target_or_bound_that_nothing_heeds_is_said() -> None:
-    args = Namespace(importance_reweighting="none", importance_target="held_out", importance_bound=4.0)
+    method = q.method("fedavg", importance_target="held_out", importance_bound=4.0)
     line = "--importance_target held_out and --importance_bound 4.0: of the reported measures alone; nothing is "
-    assert without_effect(args).startswith(line)
-    args.importance_reweighting = "class"
-    assert without_effect(args) == ""
-    args = Namespace(importance_reweighting="none", importance_target="population", importance_bound=None)
-    assert without_effect(args) == ""
+    assert without_effect(method).startswith(line)
+    method = q.method("fedavg", importance_reweighting="class", importance_target="held_out", importance_bound=4.0)
+    assert without_effect(method) == ""
+    assert without_effect(q.method("fedavg")) == ""
 
 
 def test_batches_of_nothing_that_the_target_has_teach_nothing(tmp_path: Path) -> None:

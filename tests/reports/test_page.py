@@ -82,7 +82,7 @@ def results(tmp_path: Path) -> Path:
     pd.DataFrame({"a <b>": [1, 2], "c": ["<i>&amp;", "–"]}).to_csv(folder / "tables/own.csv", index=False)
     Image.new("RGB", (40, 20), "red").save(folder / "tables/comparison.png")
     for seed in (0, 1, 2):
-        run = folder / f"test_federated/fedavg/normal/iid/alpha0.1_seed{seed}"
+        run = folder / f"test_federated/fedavg/normal/iid/seed{seed}"
         (run / "figures").mkdir(parents=True)
         args = {"task": "normal", "alpha": 0.1, "rand_seed": seed, "data_path": ODD if seed else "data"}
         (run / "args.json").write_text(json.dumps(args))

@@ -96,7 +96,7 @@ def test_run_of_a_sweep_is_the_run_of_its_script(swept: tuple, run_anywhere: Cal
     command = json.loads((sweeps_own / "environment.json").read_text())["command"]
     alone = " ".join(command).replace("--result_path results", "--result_path alone")
     assert run_anywhere(folder, alone).returncode == 0
-    by_hand = folder / "alone" / sweeps_own.relative_to(folder / "results").parent / "alpha1_seed0"
+    by_hand = folder / "alone" / sweeps_own.relative_to(folder / "results").parent / "equal_size_alpha1_seed0"
     assert pd.read_csv(by_hand / "metrics.csv")[COLUMNS].equals(pd.read_csv(sweeps_own / "metrics.csv")[COLUMNS])
 
 
@@ -142,7 +142,7 @@ def test_killed_sweep_is_taken_up_where_it_was(swept: tuple, run_anywhere: Calla
     folder = swept[0]
     grid = f"{SWEEP} --splits class_based --result_path other --n_rounds 15 --sgd_per_epoch 4 --test_mode False"
     sweep = start(folder, grid)
-    metrics = folder / RUNS.replace("results", "other") / "class_based/alpha1_seed0/metrics.csv"
+    metrics = folder / RUNS.replace("results", "other") / "class_based/equal_size_alpha1_seed0/metrics.csv"
     rounds = 0
     while rounds < 4:
         assert sweep.poll() is None

@@ -105,6 +105,16 @@ def test_resuming_skips_other_names_and_runs_without_a_checkpoint(tmp_path: Path
     assert Run.start(arguments(tmp_path, resume_training=True), *PARTS).path == run.path
 
 
+def test_a_run_under_its_former_name_is_resumed(tmp_path: Path) -> None:
+    run = started(tmp_path, 100)
+    parts = (*PARTS[:-1], "seed4")
+    resuming = arguments(tmp_path, resume_training=True)
+    with pytest.raises(UserError, match="seed4 has no checkpoint"):
+        Run.start(resuming, *parts)
+    assert Run.start(resuming, *parts, formerly=PARTS[-1]).path == run.path
+    assert Run.start(arguments(tmp_path), *parts, formerly=PARTS[-1]).path == run.path.with_name("seed4")
+
+
 def test_without_resuming_a_new_run_starts(tmp_path: Path) -> None:
     first = started(tmp_path, 100)
     assert Run.start(arguments(tmp_path), *PARTS).path == first.path.with_name("alpha0.1_seed4_2")

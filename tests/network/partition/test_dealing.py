@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.dealing import Partition, add_partition, deal, deal_as_asked, read_partition, settle_rule
+from network.partition.dealing import Partition, deal, deal_as_asked, read_partition
 from network.partition.saved_partition import client_column, clients
+from network.partition.settings import DealSettings, add_partition, settle_rule
 from utils.args import Parser
 from utils.errors import UserError
 
@@ -103,11 +104,11 @@ def test_arguments_reach_the_rule() -> None:
     parser = Parser("")
     add_partition(parser)
     args = parser.parse_args(["--partition", "shards", "--n_clients", "5", "--shards_per_client", "4"])
-    asked = deal_as_asked(Namespace(**vars(args), rand_seed=3), GROUPS, args.partition)
+    asked = deal_as_asked(DealSettings.of(Namespace(**vars(args), rand_seed=3)), GROUPS)
     assert (asked.client_of == deal("shards", GROUPS, 5, 0.1, 3, shards_per_client=4).client_of).all()
     args = parser.parse_args(["--partition", "equal_size", "--n_clients", "5", "--min_client_ds_len", "17"])
     with pytest.raises(UserError, match="fewer than 17"):
-        deal_as_asked(Namespace(**vars(args), rand_seed=3), GROUPS, args.partition)
+        deal_as_asked(DealSettings.of(Namespace(**vars(args), rand_seed=3)), GROUPS)
 
 
 def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from network.algorithms.fedavg import FedAvg
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, measure, residual_share
 from network.partition.explained import share_explained
+from network.partition.settings import DealSettings, SplitSettings
 
 CPU = torch.device("cpu")
 SIZE = 16
@@ -143,22 +145,18 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     data = open_data(table, "normal")
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
     partition = deal("equal_size", groups, 3, 0.5, seed=0)
-    args = Namespace(
-        task="normal", use_cbam=False, assignment_files_path=tmp_path / "none", trained_model_dir=tmp_path,
-        type="class_based",
-    )  # fmt: skip
-    FedAvg(args)  # whose own arguments say what reweighting would aim at
-    accelerator = Accelerator(cpu=True)
-    plain = measure(partition, data, args, accelerator)
+    split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
+    method, early = FedAvg(Namespace()), early_file(tmp_path, "normal", False)
+    measures = partial(measure, partition, split, data, method, early, Accelerator(cpu=True))
+    plain = measures()
     assert {"emd", "target_variance_share"} <= plain.keys()
     ratios = np.bincount(table.labels[partition.client_of >= 0]) / (partition.client_of >= 0).sum()
     covered = [ratios[np.unique(table.labels[images])].sum() for images in partition.clients]
     assert plain["coverage"] == pytest.approx(np.mean(covered)) and plain["coverage_least"] == min(covered)
     assert not {"frechet", "gradient_dispersion", "residual_variance_share"} & plain.keys()
     config = ModelConfig("normal", image_size=SIZE)
-    early = early_file(tmp_path, "normal", False)
     save_model(TaskModel(replace(config, image_size=2 * SIZE)), early)  # of another size: its gradient is another
-    assert "gradient_dispersion" not in measure(partition, data, args, accelerator)
+    assert "gradient_dispersion" not in measures()
     save_model(TaskModel(config), early)
-    found = measure(partition, data, args, accelerator)
+    found = measures()
     assert found["gradient_dispersion"] > 0 and found["residual_variance_share"] < 1

@@ -1,0 +1,91 @@
+"""The partition that a federated run asks for: dealt from its groups, or read from another run."""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from network.partition.assignments import features_of_assignments
+from network.partition.dealing import Partition, deal_as_asked, read_partition
+from network.partition.groups import EMBEDDING, TYPE, groups_of, within
+from network.partition.rules import PARTITIONERS
+from network.partition.settings import SplitSettings
+from utils.arguments import Argument
+from utils.errors import UserError
+
+if TYPE_CHECKING:
+    from datasets.task_data import TaskData
+
+# The settings that a saved partition brings along, with checks of their values. No others are taken from its file, in
+# particular none that say where a run reads or writes.
+_OF_SPLIT: dict[str, Callable[[Any], bool]] = {
+    "type": lambda value: isinstance(value, str) and TYPE.fullmatch(value) is not None,
+    "n_clusters": lambda value: isinstance(value, int) and value > 0,
+    "features": lambda value: value is None or isinstance(value, str),
+}
+_OF_RULE: dict[str, Callable[[Any], bool]] = {
+    "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
+    "alpha": lambda value: isinstance(value, float | int) and 0 <= value < math.inf,
+    "min_client_ds_len": lambda value: value is None or isinstance(value, int),
+}
+
+
+def partition_of(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+    """The partition of the training images that is asked for, and the settings that it was made by.
+
+    Its groups are of all images. The settings are those asked for, with the features that clusters are of or, of a
+    saved partition, its own. UserError if that is of other images, or deals some that are held out or cannot be read.
+    """
+    if asked.partition_file is not None:
+        return _saved(asked, data)
+    folder = asked.assignment_files_path
+    groups = groups_of(asked.type, data, folder, asked.n_clusters, asked.features)
+    # Recorded, so that runs with clusters of different features are never compared as equals.
+    features = features_of_assignments(data.task.name, folder) if asked.type == EMBEDDING else None
+    settings = replace(asked, features=features)
+    partition = deal_as_asked(settings.dealt_by, within(groups, data.train))
+    said: dict[str, Any] = {"type": asked.type, "partition": asked.deal.partition, "task": data.task.name}
+    said |= {"n_clusters": asked.n_clusters, "features": features, "table_sha256": data.table.fingerprint}
+    return replace(partition, groups=groups.astype(np.int64), origin={**partition.origin, **said}), settings
+
+
+def _saved(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+    file = asked.partition_file
+    assert file is not None
+    partition = read_partition(file)
+    if partition.origin.get("table_sha256") != data.table.fingerprint:
+        raise UserError(f"{file} was made from another table of images; make the partition again")
+    strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
+    if len(strangers):
+        raise UserError(
+            f"{file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
+            "read; make the partition again"
+        )
+
+    def taken(checks: Mapping[str, Callable[[Any], bool]]) -> dict[str, Any]:
+        found = {name: partition.origin[name] for name in checks if name in partition.origin}
+        for name, value in found.items():
+            if not checks[name](value):
+                raise UserError(f"{file}: {name} {value!r} is not valid; make the partition again")
+        return found
+
+    deal = replace(asked.deal, n_clients=partition.n_clients, **taken(_OF_RULE))
+    of_rule = PARTITIONERS[deal.partition].arguments
+    deal = replace(deal, options=taken({name: partial(_fits, argument) for name, argument in of_rule.items()}))
+    partition = replace(partition, origin={**partition.origin, "partition_file": str(file)})
+    return partition, replace(asked, deal=deal, **taken(_OF_SPLIT))
+
+
+def _fits(argument: Argument, value: Any) -> bool:
+    """Whether an argument can have this value on the command line."""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    try:
+        return value == argument.default or argument.kind(text) == value
+    except (ArgumentTypeError, ValueError):
+        return False

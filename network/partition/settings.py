@@ -1,0 +1,155 @@
+"""The settings of a partition, which are arguments of `test_fed.py` and `make_partition.py`."""
+
+from __future__ import annotations
+
+import hashlib
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from network.partition.groups import RANDOM, split_label
+from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
+from utils.args import POSITIVE_INT, Parser, number, number_or_auto
+from utils.arguments import Argument, add_arguments_of, arguments_of, check_arguments
+from utils.settings import add_settings, setting, settings_of
+
+# Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
+_POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
+_USUAL = "paper"  # the rule that titles and names of folders do not mention
+_LONGEST = 40  # characters of a value in the name of a folder
+
+
+def alpha(text: str) -> float:
+    """An argparse type: a number from 1e-100 to 1e100, or 0."""
+    return _NOT_NEGATIVE(text) and _POSITIVE(text)
+
+
+@dataclass(frozen=True)
+class DealSettings:
+    """By which rule groups are dealt, to how many clients; `options` are the values of the rule's own arguments."""
+
+    rand_seed: int
+    partition: str = setting(Argument(_USUAL, "rule by which groups are dealt to clients", choices=PARTITIONERS))
+    alpha: float = setting(
+        Argument(
+            0.1,
+            "Dirichlet concentration, 0 with dirichlet_hsu only; "
+            f"{', '.join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)} do not use it",
+            alpha,
+        )
+    )
+    n_clients: int | None = setting(
+        Argument(25, "number of clients; auto: one for each group of --partition natural", number_or_auto)
+    )
+    min_client_ds_len: int | None = setting(
+        Argument(
+            None,
+            "smallest number of images per client; default: the rule's published number, or less where there are too "
+            "few images",
+            POSITIVE_INT,
+        )
+    )
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, args: Namespace) -> DealSettings:
+        """The settings of these arguments."""
+        return cls(**settings_of(cls, args), options=arguments_of(PARTITIONERS[args.partition], args))
+
+    def said(self) -> dict[str, Any]:
+        """The arguments that say the same, but for the seed, by name."""
+        names = ("partition", "alpha", "n_clients", "min_client_ds_len")
+        return {name: getattr(self, name) for name in names} | dict(self.options)
+
+    def words(self, unsaid: str = "") -> list[str]:
+        """What the partition depends on, for titles: the rule, but for this one, and alpha and options that it uses.
+
+        >>> DealSettings(0, "dirichlet_hsu", alpha=0.5).words(), DealSettings(0, "natural").words()
+        (['dirichlet_hsu', 'α = 0.5'], ['natural'])
+        """
+        rule = [self.partition] if self.partition != unsaid else []
+        return [*rule, *(f"{name} = {value}" for name, value in self._numbers("α").items())]
+
+    def name(self, unsaid: str = "") -> str:
+        """The same as a part of the name of a folder, with the seed.
+
+        >>> DealSettings(3, "shards", options={"shards_per_client": 4}).name()
+        'shards_shards_per_client4_seed3'
+        """
+        rule = [self.partition] if self.partition != unsaid else []
+        numbers = [f"{name}{_short(value)}" for name, value in self._numbers("alpha").items()]
+        return "_".join([*rule, *numbers, f"seed{self.rand_seed}"])
+
+    def _numbers(self, name: str) -> dict[str, str]:
+        """Alpha, under this name, where the rule uses it, and those of the rule's arguments that are not as usual."""
+        rule = PARTITIONERS[self.partition]
+        of_alpha = {name: f"{self.alpha:g}"} if rule.uses_alpha else {}
+        given = {each: value for each, value in self.options.items() if value != rule.arguments[each].default}
+        return of_alpha | {each: "-".join(map(str, v)) if isinstance(v, list) else f"{v}" for each, v in given.items()}
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST else hashlib.sha256(value.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """What `test_fed.py` deals, and how: the `--type`, of which clusters, and by which rule.
+
+    `assignment_files_path` is where the clusters are; a `partition_file` takes the place of all other settings.
+    """
+
+    type: str
+    deal: DealSettings
+    n_clusters: int
+    features: str | None
+    assignment_files_path: Path
+    partition_file: Path | None = None
+
+    @classmethod
+    def of(cls, args: Namespace) -> SplitSettings:
+        """The settings of these arguments."""
+        return cls(**settings_of(cls, args), deal=DealSettings.of(args))
+
+    @property
+    def dealt_by(self) -> DealSettings:
+        """How it is dealt: an IID split by a rule of its own, whatever `--partition` says."""
+        rule = rule_of(self.type, self.deal.partition)
+        return self.deal if rule == self.deal.partition else replace(self.deal, partition=rule, options={})
+
+    def said(self) -> dict[str, Any]:
+        """The arguments that say the same, but for the seed and for files, by name."""
+        return {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | self.deal.said()
+
+    @property
+    def title(self) -> str:
+        """The split in titles, such as "class-based split, α = 0.1, seed 42"."""
+        return ", ".join([split_label(self.type), *self.dealt_by.words(self._unsaid), f"seed {self.deal.rand_seed}"])
+
+    @property
+    def name(self) -> str:
+        """The name of a run's folder, within that of its `--type`."""
+        return self.dealt_by.name(self._unsaid)
+
+    @property
+    def former_name(self) -> str:
+        """The name that a run's folder once had, by whatever rule it was dealt."""
+        return f"alpha{self.deal.alpha:g}_seed{self.deal.rand_seed}"
+
+    @property
+    def _unsaid(self) -> str:
+        return RANDOM if self.type == RANDOM else _USUAL
+
+
+def add_partition(parser: Parser) -> None:
+    """Add `--partition` and the arguments that rules use."""
+    add_settings(parser, DealSettings, "partition")
+    add_arguments_of(parser, "partition", PARTITIONERS, "partition")
+
+
+def settle_rule(args: Namespace) -> None:
+    """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
+    check_arguments(args, PARTITIONERS, "partition")
+    vars(args).update(arguments_of(PARTITIONERS[args.partition], args))

@@ -1,0 +1,45 @@
+"""What partitions are called in titles and folders."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from network.partition.settings import SplitSettings
+
+
+def split(kind: str, partition: str, **changes: object) -> SplitSettings:
+    given = {"alpha": 0.1, "n_clients": 4, "min_client_ds_len": None, "rand_seed": 42, "n_clusters": 5}
+    paths = {"features": None, "partition_file": None, "assignment_files_path": Path()}
+    return SplitSettings.of(Namespace(type=kind, partition=partition, **given | paths | changes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "partition", "changes", "title", "name"),
+    [
+        ("class_based", "paper", {}, "class-based split, α = 0.1, seed 42", "alpha0.1_seed42"),
+        ("class_based", "equal_size", {"alpha": 2}, "class-based split, equal_size, α = 2, seed 42",
+         "equal_size_alpha2_seed42"),
+        ("domain_based", "natural", {}, "domain-based split, natural, seed 42", "natural_seed42"),
+        ("class_based", "shards", {}, "class-based split, shards, seed 42", "shards_seed42"),
+        ("class_based", "shards", {"shards_per_client": 3},
+         "class-based split, shards, shards_per_client = 3, seed 42", "shards_shards_per_client3_seed42"),
+        ("class_based", "split_groups", {"clients_per_group": [1, 3]},
+         "class-based split, split_groups, clients_per_group = 1-3, seed 42", "split_groups_clients_per_group1-3_seed42"),
+        ("iid", "paper", {}, "IID split, seed 42", "seed42"),
+        ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # dealt by the rule iid
+        ("class_based", "iid", {"alpha": 5}, "class-based split, iid, seed 42", "iid_seed42"),
+    ],
+)  # fmt: skip
+def test_alpha_is_in_names_of_rules_that_use_it_alone(
+    kind: str, partition: str, changes: dict, title: str, name: str
+) -> None:
+    settings = split(kind, partition, **changes)
+    assert (settings.title, settings.name) == (title, name)
+
+
+def test_names_of_folders_stay_short() -> None:
+    one, other = (split("class_based", "split_groups", clients_per_group=[n] * 200).name for n in (1, 2))
+    assert one != other and max(len(one), len(other)) < 60
