@@ -60,7 +60,9 @@ def main() -> None:
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
     partition.save(args.output_path, classes=arrays.labels)
-    values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection)
+    of_described, of_dealt = arrays.names
+    others = arrays.groups if of_described != of_dealt else None
+    values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection, others)
     title = ", ".join(settings.words())
     for name, groups in arrays.shown.items():
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
@@ -69,7 +71,7 @@ def main() -> None:
             values["target_variance_share"] = beyond_chance(share, partition.n_clients, int(counts.sum()))
         distribution(counts, title, name, args.output_path / "figures" / f"{name}s.png")
     write_json(args.output_path / "heterogeneity.json", values)
-    print(report_text(values))
+    print(report_text(values, of_described, of_dealt))
     print(f"partition in {args.output_path / PARTITION_FILE} and beside it, figures in {args.output_path / 'figures'}")
 
 

@@ -10,12 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import s2cell
+import torch
 from PIL import Image
 from sklearn.metrics import adjusted_rand_score
 
 import make_partition
+from datasets.table import TABLE_FILE, read_table
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from network.partition.assignments import save_assignments
 from network.partition.dealing import deal, read_partition
-from network.partition.saved_partition import clients
+from network.partition.saved_partition import client_column, clients
 from utils.errors import UserError
 
 CIFAR = Path(__file__).parents[2] / "shared" / "data" / "cifar10_subset" / "train.npz"
@@ -71,13 +76,35 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
     assert [list(c) for c in clients(tmp_path / "users")] == [[0, 2, 5], [1, 4], [3]]
     # By class, (3, 0), (0, 2), (0, 1) images: each is at a distance of 1 from the population's halves.
     assert "of 2 groups" in text
-    assert json.loads((tmp_path / "users/heterogeneity.json").read_text())["emd"] == pytest.approx(1)
+    values = json.loads((tmp_path / "users/heterogeneity.json").read_text())
+    assert values["emd"] == pytest.approx(1)
+    assert values["dealt_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 9 - 1 / 36))
+    assert "by label " in text and "by user " in text
     done = run_script("make_partition.py --lat_lng places.npy --max_cell 3 --min_cell 2 --output_path cells")
     assert "2 cells; 0 images are in cells of too few and 1 have no place" in done.stdout
     assert [list(c) for c in clients(tmp_path / "cells")] == [[0, 1, 2], [3, 4]]
     origin = json.loads((tmp_path / "cells/partition.json").read_text())
     assert origin["cells"] == [s2cell.lat_lon_to_token(*map(float, places[i]), 0) for i in (0, 3)]
     assert origin["partition"] == "natural" and origin["max_cell"] == 3
+
+
+def test_of_a_tasks_clusters_the_training_images_are_dealt(
+    own_copy: Path, run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    table = read_table(own_copy)
+    data = TaskData(table, table.bind(get_task("normal")), 16, torch.device("cpu"))
+    clusters = np.arange(len(table)) % 3
+    save_assignments(tmp_path / "assignments", data, "model", clusters, np.zeros((3, 2)), 3, tmp_path / "reduced.npy")
+    command = "make_partition.py --labels assignments/assignments_normal.npy --n_clients 3 --partition equal_size"
+    run_here(f"{command} --output_path out")
+    partition = read_partition(tmp_path / "out")
+    assert 0 < len(table.train) < len(table) and len(client_column(tmp_path / "out")) == len(table.train)
+    assert partition.groups.tolist() == clusters[table.train].tolist()
+    assert (partition.client_of == deal("equal_size", clusters[table.train], 3, 0.1, 42).client_of).all()
+    own_copy.joinpath(TABLE_FILE).rename(own_copy / "gone.csv")
+    with pytest.raises(SystemExit):
+        run_here(command)
+    assert "is not there; so what is held out is unknown; give labels of training images" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from datasets.places import adaptive_cells
+from datasets.table import TABLE_FILE, read_table
 from utils.errors import UserError
+from utils.files import read_json
 from utils.versions import file_digest
 
 _FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is dealt
 _WHOLE = ("users", "lat_lng")
+_CALLED = {"embeddings": "cluster", "users": "user", "lat_lng": "cell", "labels": "label"}  # a group of each
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Arrays:
 
     `groups` (N,) are dealt, by a rule or each `whole` to a client of its own; `labels` (N,), if there are any, are
     reported. `projection` (N, D) is that of the embeddings. `described` (N,) are the groups that the measures are of,
-    `shown` those that figures are drawn of, by name. `origin` says what all this was made from.
+    `names` what one of these is called, and one of those dealt; `shown` are those that figures are drawn of, by name.
+    `origin` says what all this was made from.
     """
 
     groups: np.ndarray
@@ -32,6 +36,7 @@ class Arrays:
     labels: np.ndarray | None
     projection: np.ndarray | None
     described: np.ndarray
+    names: tuple[str, str]
     shown: Mapping[str, np.ndarray]
     origin: Mapping[str, Any]
 
@@ -48,6 +53,9 @@ def read_arrays(args: Namespace) -> Arrays:
         raise UserError(f"--{' and --'.join(others)} cannot both be dealt; omit one")
     labels = None if args.labels is None else read_labels(args.labels)
     origin: dict[str, Any] = {}
+    if labels is not None and (train := trained_on(args.labels, len(labels))) is not None:
+        print(f"{args.labels}: clusters of {len(labels)} images; the {len(train)} trained on count, in their order")
+        labels, origin["part"] = labels[train], "train"
     projection, shown = None, {} if labels is None else {"label": labels}
     if given[0] == "embeddings":
         from models.embedding.embeddings import cluster_rows
@@ -60,13 +68,19 @@ def read_arrays(args: Namespace) -> Arrays:
         cells = adaptive_cells(*read_places(args.lat_lng), args.max_cell, args.min_cell)
         print(cells)
         groups, origin["cells"] = cells.cell, cells.tokens
+    elif given[0] == "users":
+        groups = read_labels(args.users, "users")
     else:
-        groups = read_labels(getattr(args, given[0]), given[0])
+        assert labels is not None
+        groups = labels
     _check_lengths(len(groups), given[0], labels)
     whole = given[0] in _WHOLE
-    described = labels if labels is not None and whole else groups
+    dealt_as = described_as = _CALLED[given[0]]
+    described = groups
+    if labels is not None and whole:
+        described, described_as = labels, _CALLED["labels"]
     origin |= {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}  # last: they can be read
-    return Arrays(groups, whole, labels, projection, described, shown, origin)
+    return Arrays(groups, whole, labels, projection, described, (described_as, dealt_as), shown, origin)
 
 
 def _check_lengths(n: int, what: str, labels: np.ndarray | None) -> None:
@@ -91,6 +105,25 @@ def read_labels(path: Path, what: str = "labels") -> np.ndarray:
     ids = np.full(len(labels), -1, np.int64)
     ids[~left_out] = np.unique(labels[~left_out], return_inverse=True)[1]
     return ids
+
+
+def trained_on(path: Path, n: int) -> np.ndarray | None:
+    """The positions of the training images, if a file of n labels has clusters by `extract_embeddings.py`, else None.
+
+    What is held out has no client. UserError where the table of these images is missing, or is another by now.
+    """
+    about = path.with_suffix(".json")
+    said = read_json(about, "extract_embeddings.py") if about.is_file() else None
+    if not isinstance(said, dict) or not {TABLE_FILE, "data_path"} <= said.keys():
+        return None
+    folder = Path(str(said["data_path"]))
+    remedy = "; so what is held out is unknown; give labels of training images alone"
+    if not (folder / TABLE_FILE).is_file():
+        raise UserError(f"{path} has clusters of the images in {folder}, whose {TABLE_FILE} is not there{remedy}")
+    table = read_table(folder)
+    if table.fingerprint != said[TABLE_FILE] or len(table) != n:
+        raise UserError(f"{path} has clusters of another table of images than that in {folder}{remedy}")
+    return table.train
 
 
 def read_embeddings(path: Path) -> np.ndarray:

@@ -20,7 +20,7 @@ from network.importance import NONE, kinds_of, reweighting, without_effect
 from network.partition.assignments import read_projection
 from network.partition.dealing import Partition
 from network.partition.explained import share_between, target_share
-from network.partition.groups import described_by
+from network.partition.groups import dealt_as, described_by
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
 from network.partition.settings import SplitSettings
@@ -119,8 +119,9 @@ def measure(
     """
     client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(data.task.name, data.table, split.assignment_files_path)
-    groups, *_ = described_by(partition, split.type, data.table)
-    values = report(client_of, groups, n_clients, projection)
+    groups, name, _ = described_by(partition, split.type, data.table)
+    others = partition.groups if name != dealt_as(split.type, data.table) else None
+    values = report(client_of, groups, n_clients, projection, others)
     values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:
         values |= unevenness(data.table, client_of, n_clients)

@@ -33,21 +33,26 @@ def split_type(text: str) -> str:
     return text
 
 
+def dealt_as(kind: str, table: Table) -> str:
+    """What one of the groups is called that a `--type` deals."""
+    if kind == RANDOM:
+        return CLASS if table.class_names else "image"  # without classes, all images are one group
+    return "cluster" if kind == EMBEDDING else kind.removesuffix(_BASED)
+
+
 def described_by(partition: Partition, kind: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
     """The groups (N,) by which a partition is described, what one of them is called, and their names, if they have any.
 
     They are the groups that are dealt. Partitions of natural groups are described by the classes, if the clients'
     images have some: that each user has the images of one user says nothing. So are random splits.
     """
+    column = dealt_as(kind, table)
     if kind == EMBEDDING:
-        return partition.groups, "cluster", ()
+        return partition.groups, column, ()
     if table.class_names and (kind == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
         return (partition.groups if kind == RANDOM else table.labels), CLASS, table.class_names
-    if kind == RANDOM:  # without classes, all images are one group
-        return partition.groups, "image", ()
-    column = kind.removesuffix(_BASED)
     names: Sequence[str] = ()
-    if column in table.groups:
+    if kind != RANDOM and column in table.groups:
         names = np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
     return partition.groups, column, names
 

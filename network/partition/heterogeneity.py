@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _WORDING = {
     "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
     "residual_variance_share": ("share of the residuals' variance between clients", "0 by chance, at most 1"),
-    "emd": ("earth mover's distance to the population", "0 to 2"),
+    "emd": ("earth mover's distance to the population, by {described}", "0 to 2"),
+    "dealt_emd": ("earth mover's distance to the population, by {dealt}", "0 to 2"),
     "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
     "effective_groups": ("effective groups per client", "1 to {groups}"),
     "size_imbalance": ("size imbalance (standard deviation / mean)", "0 for equal sizes"),
@@ -172,7 +173,11 @@ def class_variance_share(counts: Counts) -> float:
 
 
 def report(
-    client_of: np.ndarray, groups: np.ndarray, n_clients: int, embeddings: np.ndarray | None = None
+    client_of: np.ndarray,
+    groups: np.ndarray,
+    n_clients: int,
+    embeddings: np.ndarray | None = None,
+    dealt: np.ndarray | None = None,
 ) -> dict[str, float]:
     """All measures of a partition by name.
 
@@ -181,6 +186,7 @@ def report(
         groups: (N,) each image's group, -1 for none.
         n_clients: number of clients.
         embeddings: (N, D) for the Fréchet distance, which is omitted without them.
+        dealt: (N,) the group of each image that was dealt, where `groups` are others, for an EMD of its own.
     """
     counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
@@ -197,17 +203,23 @@ def report(
     }
     if embeddings is not None:
         values["frechet"] = relative_frechet(embeddings, client_of, n_clients)
+    if dealt is not None:
+        values["dealt_emd"] = earth_movers_distance(sparse_counts(client_of, dealt, n_clients))
     return values
 
 
-def report_text(values: Mapping[str, float]) -> str:
-    """The report for the console: a line for the sizes, and a line per measure."""
+def report_text(values: Mapping[str, float], described: str = "group", dealt: str = "group") -> str:
+    """The report for the console: a line for the sizes, and a line per measure.
+
+    `described` is what one of the groups is called that the measures are of, `dealt` one of those that were dealt.
+    """
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
         f"{values['images_dealt']} in all, of {values['groups']} groups"
     ]
     for name, (wording, bounds) in _WORDING.items():
         if name in values:
+            wording = wording.format(described=described, dealt=dealt)
             lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values)}")
     return "\n".join(lines)
 

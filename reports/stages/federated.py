@@ -11,7 +11,7 @@ from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
 from network.partition.dealing import Partition
-from network.partition.groups import shown_by
+from network.partition.groups import dealt_as, described_by, shown_by
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.simulation import Simulation
 from reports.figures.charts import federated_rounds
@@ -46,7 +46,7 @@ def report_partition(
     """
     partition.save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
-    print(report_text(uneven))
+    print(report_text(uneven, described_by(partition, kind, data.table)[1], dealt_as(kind, data.table)))
     if not any(map(len, held_out)):
         print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
     if draw:

@@ -27,7 +27,8 @@ def split(kind: str, partition: str, **changes: object) -> SplitSettings:
         ("class_based", "shards", {"shards_per_client": 3},
          "class-based split, shards, shards_per_client = 3, seed 42", "shards_shards_per_client3_seed42"),
         ("class_based", "split_groups", {"clients_per_group": [1, 3]},
-         "class-based split, split_groups, clients_per_group = 1-3, seed 42", "split_groups_clients_per_group1-3_seed42"),
+         "class-based split, split_groups, clients_per_group = 1-3, seed 42",
+         "split_groups_clients_per_group1-3_seed42"),
         ("iid", "paper", {}, "IID split, seed 42", "seed42"),
         ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # dealt by the rule iid
         ("class_based", "iid", {"alpha": 5}, "class-based split, iid, seed 42", "iid_seed42"),
