@@ -77,9 +77,8 @@ def main() -> None:
     model, path = model_for(args)
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(model.config.said())  # so that args.json says what was embedded with
+    vars(args).update(model.config.said(), data_path=data_path_or_default(args.data_path, args.result_path))
     check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)

@@ -86,12 +86,11 @@ def main() -> None:
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
     method = ALGORITHMS[args.method](args)
-    vars(args).update(said_by(method))  # so that args.json says what ran, here and below
-    check = partial(method.check_table, task=args.task, shortened=args.test_mode)
     args.data_path = data_path_or_default(args.data_path, args.result_path)
+    vars(args).update(said_by(method) | model.config.said())  # so that args.json says what ran, as below
+    check = partial(method.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    vars(args).update(model.config.said())
     partition, split = partition_of(SplitSettings.of(args), data)
     vars(args).update(split.said())
     method.check_clients(partition.n_clients)

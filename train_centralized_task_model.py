@@ -60,8 +60,7 @@ def main() -> None:
     model = load_model(start, args.task, "model_initialization.py")
     adapt(model, args)
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(model.config.said())  # so that args.json says what was trained
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
+    vars(args).update(model.config.said(), data_path=data_path_or_default(args.data_path, args.result_path))
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode)
     model, inputs = on_kept_outputs(model, data, args, accelerator)
     set_threads(model, inputs, args.batch_size)
