@@ -21,6 +21,7 @@ from losses import return_task_loss
 from models.central.training import early_file
 from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
 from network.algorithms.fedavg import FedAvg
+from network.partition.asked import partition_of
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, measure, residual_share
 from network.partition.explained import share_explained
@@ -160,3 +161,17 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     save_model(TaskModel(config), early)
     found = measures()
     assert found["gradient_dispersion"] > 0 and found["residual_variance_share"] < 1
+
+
+def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(table: Table, tmp_path: Path) -> None:
+    data = open_data(table, "normal")
+    asked = SplitSettings("building_based", DealSettings(0, "natural", n_clients=None), 5, None, tmp_path)
+    partition, split = partition_of(asked, data)
+    found = measure(partition, split, data, FedAvg(Namespace()), tmp_path / "none", Accelerator(cpu=True))
+    shares = partition.sizes / partition.sizes.sum()  # a client has one building
+    assert found["dealt_emd"] == pytest.approx(2 * (1 - (shares**2).sum()))
+    counts = np.stack(
+        [np.bincount(table.labels[images], minlength=len(table.class_names)) for images in partition.clients]
+    )
+    expected = np.abs(counts / counts.sum(axis=1, keepdims=True) - counts.sum(axis=0) / counts.sum()).sum(axis=1)
+    assert found["emd"] == pytest.approx(shares @ expected) and found["emd"] != pytest.approx(found["dealt_emd"])
