@@ -111,7 +111,7 @@ class ClientContext:
     """
 
     client: int
-    turn: ClientRound
+    client_round: ClientRound
     round: int
     model: nn.Module
     tensors: Mapping[str, Tensor]

@@ -93,7 +93,7 @@ class LocalTraining:
         """The size of each client's batches, and for each step the positions of all clients' images."""
         plans = []
         for local in clients:
-            images, batch_size = local.turn.images, local.settings.batch_size
+            images, batch_size = local.client_round.images, local.settings.batch_size
             rng = generator("batches", self.seed, local.round, local.client, phase.name)
             plans.append(images[self.algorithm.batches(len(images), batch_size, phase.n_steps, rng)])
         sizes = [plan.shape[1] for plan in plans]
@@ -126,7 +126,7 @@ class LocalTraining:
         torch.manual_seed(derived_seed("dropout", self.seed, first.round, first.client, first.phase))
 
     def _gradient(self, local: ClientContext) -> dict[str, Tensor]:
-        """The gradient of a client's mean loss over all images of its turn, at its present weights, by parameter.
+        """The gradient of a client's mean loss over all images of its round, at its present weights, by parameter.
 
         Images have the weights of the method's loss. Batch norm works as in training; its running statistics move.
         """
@@ -134,7 +134,7 @@ class LocalTraining:
         names = list(self.workspace.leaves)
         leaves = {name: local.tensors[name].requires_grad_() for name in names}
         total = [torch.zeros_like(leaf) for leaf in leaves.values()]
-        images = local.turn.images
+        images = local.client_round.images
         weights = self.algorithm.image_weights(torch.from_numpy(images).to(self.data.device))
         shares = torch.ones(len(images), device=self.data.device) if weights is None else weights
         plan = np.array_split(images, -(-len(images) // local.settings.batch_size))

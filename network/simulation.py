@@ -144,35 +144,35 @@ class Simulation:
 
     def _most_at_once(self) -> int:
         """How many clients a process trains per round, where they are spread evenly."""
-        return -(-len(self._turns(0)) // self.accelerator.num_processes)
+        return -(-len(self._cohort(0)) // self.accelerator.num_processes)
 
-    def _turns(self, round: int) -> dict[int, ClientRound]:
-        """The turns of the clients that take part in a round, by client."""
+    def _cohort(self, round: int) -> dict[int, ClientRound]:
+        """The clients that take part in a round, each with its part in it."""
         rng = generator("clients", self.settings.rand_seed, round)
-        return self.algorithm.turns(self.data.clients, self.local_settings, rng)
+        return self.algorithm.cohort(self.data.clients, self.local_settings, rng)
 
     def _train_round(self, round: int) -> dict[str, float]:
         """Train the clients of a round and update the server's model.
 
         Returns the clients' weighted mean loss, the largest number of steps, the traffic, and the method's own metrics.
         """
-        turns = self._turns(round)
+        cohort = self._cohort(round)
         add_up = partial(total, accelerator=self.accelerator)
-        told = self.algorithm.start_round(self.model, turns, self.server, self.states, add_up)
+        told = self.algorithm.start_round(self.model, cohort, self.server, self.states, add_up)
         self._uploads.clear()
         first_bad: dict[int, Tensor] = {}
         stopped = False
         try:
-            for client, upload, bad_step in self.trainer.train(turns, self.server, round):
+            for client, upload, bad_step in self.trainer.train(cohort, self.server, round):
                 first_bad[client] = bad_step
                 if self.settings.on_nan == "stop" or bad_step < 0:
-                    self._uploads.add(upload, turns[client].weight)
+                    self._uploads.add(upload, cohort[client].weight)
         except interrupt.StopRequested:
             stopped = True
         bad = self._agree(stopped, first_bad)
-        self._judge(bad, round, turns)
-        mean = self._uploads.mean(sum(turn.weight for client, turn in turns.items() if client not in bad))
-        row = {LOSS: float(mean.pop(LOSS)), STEPS: max(turn.n_steps for turn in turns.values()), **told}
+        self._judge(bad, round, cohort)
+        mean = self._uploads.mean(sum(each.weight for client, each in cohort.items() if client not in bad))
+        row = {LOSS: float(mean.pop(LOSS)), STEPS: max(each.n_steps for each in cohort.values()), **told}
         uploaded = sum(value.numel() * _width(self.server.get(name)) for name, value in mean.items())
         traffic = self.algorithm.traffic(uploaded, self.server, self._shared, self._trained)
         row |= zip(TRAFFIC, traffic, strict=True)
@@ -204,13 +204,13 @@ class Simulation:
             raise interrupt.Interrupted(line if self.accelerator.is_main_process else "")
         return {client: step for _, bad in of_all for client, step in sorted(bad.items())}
 
-    def _judge(self, bad: Mapping[int, int], round: int, turns: Mapping[int, ClientRound]) -> None:
+    def _judge(self, bad: Mapping[int, int], round: int, cohort: Mapping[int, ClientRound]) -> None:
         """If clients' losses were not finite, raise UserError or leave them out of the round with a warning."""
         if not bad:
             return
         names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
         fault = f"the loss is not finite in round {round + 1}: {names}"
-        if self.settings.on_nan == "stop" or len(bad) == len(turns):
+        if self.settings.on_nan == "stop" or len(bad) == len(cohort):
             self._give_up_round()
             raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:

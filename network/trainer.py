@@ -70,19 +70,19 @@ class Trainer:
         n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
         return pace | {"threads": threads_for(self.model, self.images, n_images)}
 
-    def client_batches(self, turns: Mapping[int, ClientRound]) -> Iterator[list[int]]:
+    def client_batches(self, cohort: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in batches of clients that can train at once."""
         most, alike = self.pace["clients_per_batch"], defaultdict(list)
-        for client, turn in turns.items():
+        for client, each in cohort.items():
             if client in self.states.own:
                 # Batch norm must not see the images that pad a smaller batch.
-                batch = min(self.local_settings.batch_size, len(turn.images)) if self._has_batch_norm else 0
-                alike[turn.n_steps, batch].append(client)
+                batch = min(self.local_settings.batch_size, len(each.images)) if self._has_batch_norm else 0
+                alike[each.n_steps, batch].append(client)
         for clients in alike.values():
             yield from (client_batch.tolist() for client_batch in np.array_split(clients, -(-len(clients) // most)))
 
     def train(
-        self, turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
+        self, cohort: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:
         """Train this process's clients of a round; yields each client, its upload and the first step of infinite loss.
 
@@ -90,8 +90,8 @@ class Trainer:
         they are but the upload is not, it is the last step. The client's state is saved. Uploads are views, valid until
         the next one is asked for.
         """
-        for clients in self.client_batches(turns):
-            for local in self._train(clients, turns, server, round):
+        for clients in self.client_batches(cohort):
+            for local in self._train(clients, cohort, server, round):
                 local.state |= add_prefix("own", local.copy(self._kept))
                 self.states.save(local.client, local.state)
                 losses = torch.stack(local.losses)
@@ -103,7 +103,7 @@ class Trainer:
         return {name: state.get(f"own.{name}", server[name]) for name in self._names}
 
     def _train(
-        self, clients: Sequence[int], turns: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
+        self, clients: Sequence[int], cohort: Mapping[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> list[ClientContext]:
         """Train these clients at once."""
         space, at_work = self._workspace(len(clients)), []
@@ -113,8 +113,8 @@ class Trainer:
             copy_into(tensors, start)
             if client not in self.states:
                 state = self.algorithm.client_state(start)
-            turn, settings = turns[client], self.local_settings
-            local = ClientContext(client, turn, round, self.model, tensors, server, start, state, settings, self.shared)
+            each, settings = cohort[client], self.local_settings
+            local = ClientContext(client, each, round, self.model, tensors, server, start, state, settings, self.shared)
             at_work.append(local)
         LocalTraining(space, self.images, self.algorithm, self.groups, self.seed)(at_work)
         return at_work

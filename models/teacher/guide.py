@@ -131,7 +131,7 @@ class Condition:
 
         For `answers`: `images` (n,), in increasing order, and `vectors` (n, P, d) float16.
         """
-        images = np.unique(local.turn.images)
+        images = np.unique(local.client_round.images)
         sources, parts = self._guide.sources(images), []
         columns = np.arange(self._guide.kept.n_texts)
         local.model.eval()

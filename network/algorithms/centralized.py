@@ -26,9 +26,9 @@ class Centralized(FedAvg):
         """Treat all images as those of one client."""
         super().prepare(data, groups, [np.concatenate(clients)])
 
-    def turns(
+    def cohort(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """One turn with all images and all steps, under the first client's number."""
-        n_steps = sum(turn.n_steps for turn in super().turns(clients, settings, rng).values())
+        """One client, under the first one's number, with all images and all steps."""
+        n_steps = sum(each.n_steps for each in super().cohort(clients, settings, rng).values())
         return {0: ClientRound(np.concatenate(clients), n_steps, 1.0, 1.0)}

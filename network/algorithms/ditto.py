@@ -40,7 +40,7 @@ class Ditto(FedAvg):
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The personal model's phase, then FedAvg's."""
         local.load(self.personal_model(local.start, local.state))
-        yield Phase(self.personal_steps or local.turn.n_steps, "personal")
+        yield Phase(self.personal_steps or local.client_round.n_steps, "personal")
         local.state |= add_prefix("personal", local.copy())
         local.load(local.start)
         yield from super().local_update(local)

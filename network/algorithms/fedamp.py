@@ -60,7 +60,7 @@ class FedAMP(FedAvg):
     def start_round(
         self,
         model: nn.Module,
-        turns: Mapping[int, ClientRound],
+        cohort: Mapping[int, ClientRound],
         server: Mapping[str, Tensor],
         states: ClientStates,
         total: Callable[[Tensor], Tensor],
@@ -69,7 +69,7 @@ class FedAMP(FedAvg):
         import torch
 
         models = _Models(server, states, [name for name, _ in model.named_parameters()], total)
-        clients = list(turns)
+        clients = list(cohort)
         batches = models.batches(clients)
         weights, told = self.attention(torch.cat([models.distances(batch) for batch in batches]), clients)
         for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):

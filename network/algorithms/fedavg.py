@@ -44,7 +44,7 @@ class FedAvg:
     norm's running statistics) are averaged like weights, as in the published code.
 
     `--virtual_client_size` makes it, and every method that inherits from it, FedVC: Hsu, Qi and Brown 2020
-    (arXiv 2003.08082, section 5.3), for clients of different sizes. In a turn, a client goes once over N_VC images, in
+    (arXiv 2003.08082, section 5.3), for clients of different sizes. In a round, a client goes once over N_VC images, in
     N_VC / B steps: a random subset of its images or, where it has fewer, draws with replacement. Clients are drawn in
     proportion to their size (by `--client_sampling systematic`, unless another is given), and all draws count the same.
     A large client may be drawn several times per round. In the paper, its virtual clients then train on different
@@ -153,7 +153,7 @@ class FedAvg:
         return True
 
     def is_summed(self, name: str) -> bool:
-        """Whether uploads of this name are summed; the others are averaged by the turns' weights."""
+        """Whether uploads of this name are summed; the others are averaged by the cohort's weights."""
         return False
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
@@ -161,30 +161,30 @@ class FedAvg:
         return {}
 
     def client_state(self, start: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A client's state before its first turn, which starts from the tensors `start`."""
+        """A client's state before its first round, which starts from the tensors `start`."""
         return {}
 
-    def turns(
+    def cohort(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """The turns of the clients that take part in a round, by client."""
+        """The clients that take part in a round, each with its part in it."""
         sizes = [len(images) for images in clients]
         chosen = SAMPLERS[self.client_sampling](sizes, self.clients_per_round or len(clients), rng)
         everything = sum(sizes)
-        turns = {}
+        cohort = {}
         for i, weight in chosen.items():
             images, n_steps = clients[i], settings.steps(sizes[i])
             if virtual := self.virtual_client_size:
                 # Sorted, so that a draw of all of a client's images changes nothing.
                 images = images[np.sort(rng.choice(sizes[i], virtual, replace=sizes[i] < virtual))]
                 n_steps = virtual // settings.batch_size
-            turns[i] = ClientRound(images, n_steps, weight, sizes[i] / everything)
-        return turns
+            cohort[i] = ClientRound(images, n_steps, weight, sizes[i] / everything)
+        return cohort
 
     def start_round(
         self,
         model: nn.Module,
-        turns: Mapping[int, ClientRound],
+        cohort: Mapping[int, ClientRound],
         server: Mapping[str, Tensor],
         states: ClientStates,
         total: Callable[[Tensor], Tensor],
@@ -209,7 +209,7 @@ class FedAvg:
 
         Clients that train side by side must yield the same phases.
         """
-        yield Phase(local.turn.n_steps)
+        yield Phase(local.client_round.n_steps)
 
     def image_weights(self, positions: Tensor) -> Tensor | None:
         """The weights (B,) of the images at these positions (B,) in their mean loss; None if all count the same.
@@ -233,7 +233,7 @@ class FedAvg:
         """Change a step's gradients, those of `local.parameters`, in place before the optimiser uses them."""
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
-        """What a client sends at the end of its turn: by default, the tensors of its model that travel."""
+        """What a client sends at the end of a round: by default, the tensors of its model that travel."""
         return {name: tensor for name, tensor in local.tensors.items() if name in local.shared}
 
     def traffic(

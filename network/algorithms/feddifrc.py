@@ -34,7 +34,7 @@ class FedDifRC(FedAvg):
     | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
     | L_NDCR, equation 12 | `--ndcr_weight` (1) |
     | L_CE, equation 13 | `--task_weight` (1); 0 is the self-supervised mode of section 4.3 |
-    | the condition on z | `--condition`: none, or in each turn by the model that the client starts from |
+    | the condition on z | `--condition`: none, or in each round by the model that the client starts from |
 
     An image's loss gains two terms: log(1 + sum_j e^((s_j - s) / tau)), with s = cos(z, F) / U for the right F and s_j
     for each wrong one, and |z/|z| - H/|H||^2. U is the mean distance between z and its right F, both of unit length,

@@ -50,19 +50,19 @@ class FedDisco(ByKind):
         shares = found.count / found.sizes[found.client]
         self._discrepancy = np.bincount(found.client, -shares * np.log(found.weight), len(clients))
 
-    def turns(
+    def cohort(
         self, clients: Sequence[np.ndarray], settings: LocalSettings, rng: np.random.Generator
     ) -> dict[int, ClientRound]:
-        """FedAvg's turns, with other weights that have the same sum."""
-        turns = super().turns(clients, settings, rng)
-        weights = np.array([turn.weight for turn in turns.values()], float)
-        discrepancy = self._discrepancy[list(turns)].clip(min=0.0)
+        """FedAvg's cohort, with other weights that have the same sum."""
+        cohort = super().cohort(clients, settings, rng)
+        weights = np.array([each.weight for each in cohort.values()], float)
+        discrepancy = self._discrepancy[list(cohort)].clip(min=0.0)
         relative = discrepancy / max(discrepancy.sum(), np.finfo(float).tiny)
         counted = weights / weights.sum() - self.discrepancy_weight * relative + self.discrepancy_offset
         counted = counted.clip(min=0.0)
         if counted.sum() > 0:
             weights = counted / counted.sum() * weights.sum()
         return {
-            client: replace(turn, weight=weight)
-            for (client, turn), weight in zip(turns.items(), weights.tolist(), strict=True)
+            client: replace(each, weight=weight)
+            for (client, each), weight in zip(cohort.items(), weights.tolist(), strict=True)
         }

@@ -31,7 +31,7 @@ class FedRep(FedPer):
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The head's phase, then the body's."""
-        n_steps = local.turn.n_steps
+        n_steps = local.client_round.n_steps
         head_steps = min(n_steps // 2 if self.head_steps is None else self.head_steps, n_steps - 1)
         names = frozenset(local.trained())
         body = frozenset(filter(self.is_shared, names))

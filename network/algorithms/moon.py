@@ -29,8 +29,8 @@ class MOON(FedAvg):
 
     Each image's loss gains mu times -log(e^(s_g / tau) / (e^(s_g / tau) + e^(s_p / tau))), where s_g is the cosine
     similarity between the z of the local model and that of the server's model, and s_p between the z of the local model
-    and that of the client's model at the end of its previous turn. Those two models run in eval mode, so that their
-    statistics stay. In its first turn, a client has no previous model and no such term: with the server's model in its
+    and that of the client's model at the end of its previous round. Those two models run in eval mode, so that their
+    statistics stay. In its first round, a client has no previous model and no such term: with the server's model in its
     place, the term would be constant.
 
     R_w is the network before its last layer, which gives the embedding. On a dense task, that is a map of the image's

@@ -70,7 +70,7 @@ class Scaffold(FedAvg):
         if self.scaffold_option == 1:
             gradient = local.gradient()
             local.load(local.start)  # the pass has moved batch norm's statistics
-        yield Phase(local.turn.n_steps)
+        yield Phase(local.client_round.n_steps)
         if self.scaffold_option == 2:
             moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
             gradient = {name: moved[name] - correction[name] for name in names}
@@ -87,7 +87,7 @@ class Scaffold(FedAvg):
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and the client's part of the change of c."""
-        changes = {name: local.turn.portion * change for name, change in local.scratch["change"].items()}
+        changes = {name: local.client_round.portion * change for name, change in local.scratch["change"].items()}
         return super().upload(local) | add_prefix("control", changes)
 
     def traffic(

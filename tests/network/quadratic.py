@@ -98,8 +98,8 @@ def local_of(
     model = model or Quadratic()
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     tensors = OneCopy(model).tensors[0]
-    turn, state = ClientRound(images, 3, 1.0, 1.0), {} if state is None else state
-    return ClientContext(client, turn, round, model, tensors, start, start, state, settings, frozenset(start))
+    client_round, state = ClientRound(images, 3, 1.0, 1.0), {} if state is None else state
+    return ClientContext(client, client_round, round, model, tensors, start, start, state, settings, frozenset(start))
 
 
 def method(name: str, **arguments: object) -> FedAvg:

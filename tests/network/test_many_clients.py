@@ -47,10 +47,10 @@ def federation(kind: type[FedAvg], folder: Path, **more: object) -> tuple[Simula
     rounds: list[list[int]] = []
 
     class Noted(kind):
-        def turns(self, *args: object) -> dict[int, ClientRound]:
-            turns = super().turns(*args)
-            rounds.append(list(turns))
-            return turns
+        def cohort(self, *args: object) -> dict[int, ClientRound]:
+            cohort = super().cohort(*args)
+            rounds.append(list(cohort))
+            return cohort
 
     algorithm = Noted(Namespace(clients_per_round=A_ROUND))
     return simulation(algorithm, folder, clients=IMAGES, held_out=HELD_OUT, **more), rounds

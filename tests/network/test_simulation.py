@@ -177,7 +177,7 @@ def test_networks_side_by_side_are_those_one_by_one(
             method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n, run=f"run{n}"
         )
         client_batches = sorted(
-            run.trainer.client_batches(run.algorithm.turns(clients, settings, np.random.default_rng(0)))
+            run.trainer.client_batches(run.algorithm.cohort(clients, settings, np.random.default_rng(0)))
         )
         assert client_batches == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
         run.train()
@@ -199,9 +199,9 @@ def test_the_choice_of_clients_and_the_batches_of_each_have_streams_of_their_own
     class Noted(FedAvg):
         """Draws once from every generator that it is given, of which one chooses the clients of the first round."""
 
-        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
+        def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
             draws.append(int(rng.integers(2**63)))
-            return super().turns(clients, settings, rng)
+            return super().cohort(clients, settings, rng)
 
         def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
             draws.append(int(rng.integers(2**63)))
@@ -241,8 +241,8 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
     clients, groups = clients_of(data)
 
     class Reversed(FedAvg):
-        def turns(self, *args: object) -> dict[int, ClientRound]:
-            return dict(reversed(super().turns(*args).items()))
+        def cohort(self, *args: object) -> dict[int, ClientRound]:
+            return dict(reversed(super().cohort(*args).items()))
 
     servers = []
     for number, algorithm in enumerate((method(), Reversed(Namespace()))):
@@ -288,11 +288,11 @@ def test_a_diverging_run_ends_with_a_clear_line(simulate: Callable) -> None:
 def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
     """A counter that each client keeps, a head that does not travel, and a momentum at the server."""
 
-    turns: dict[int, int] = {}
+    steps: dict[int, int] = {}
 
     class Example(FedAvg):
         def client_state(self, model: nn.Module) -> dict[str, Tensor]:
-            return {"turns": torch.zeros(())}
+            return {"steps": torch.zeros(())}
 
         def server_state(self, model: nn.Module) -> dict[str, Tensor]:
             return {"rounds": torch.zeros(())}
@@ -301,8 +301,8 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
             return not name.startswith("decoder.head")
 
         def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-            local.state["turns"] += 1
-            turns[local.client] = int(local.state["turns"])
+            local.state["steps"] += 1
+            steps[local.client] = int(local.state["steps"])
             assert len(local.batch.embedding) == len(local.batch.labels) == len(local.batch.groups) == len(loss)
             return super().local_loss(loss, local)
 
@@ -315,10 +315,10 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
     simulation.train()
     assert torch.equal(head, simulation.server["decoder.head.0.weight"])
     assert not torch.equal(body, simulation.server["decoder.fc.weight"])
-    own = [simulation.states.load(client)["own.decoder.head.0.weight"] for client in turns]
-    assert len(turns) >= 2 and not any(torch.equal(head, weight) for weight in own)
+    own = [simulation.states.load(client)["own.decoder.head.0.weight"] for client in steps]
+    assert len(steps) >= 2 and not any(torch.equal(head, weight) for weight in own)
     # Two rounds with two clients and three steps each.
-    assert sum(turns.values()) == 2 * 2 * 3
+    assert sum(steps.values()) == 2 * 2 * 3
     assert simulation.server["rounds"] == 2
 
 
@@ -587,10 +587,10 @@ def test_a_client_whose_loss_is_not_finite_is_left_out_of_the_round(
     class Without(FedAvg):
         """The second round without client 2."""
 
-        def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
+        def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
             self.round = getattr(self, "round", 0) + 1
-            turns = super().turns(clients, settings, rng)
-            return {client: turn for client, turn in turns.items() if (client, self.round) != (2, 2)}
+            cohort = super().cohort(clients, settings, rng)
+            return {client: each for client, each in cohort.items() if (client, self.round) != (2, 2)}
 
     more = {"clients": run.data.clients, "held_out": [np.array([8])] * 3}
     settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")

@@ -89,14 +89,16 @@ def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches(
     method = q.method("fedavg", virtual_client_size=8, batch_size=4, clients_per_round=3)
     settings, drawn = replace(q.SETTINGS, batch_size=4, local_epochs=5, sgd_per_epoch=99), []
     for seed in range(200):
-        turns = method.turns(clients, settings, np.random.default_rng(seed))
-        assert {turn.n_steps for turn in turns.values()} == {2} and {len(t.images) for t in turns.values()} == {8}
-        assert all(np.isin(turn.images, clients[i]).all() for i, turn in turns.items())
-        assert turns[0].weight == 71 / 3 * (3 if len(turns) == 1 else 2)
-        assert turns[0].portion == 60 / 71 and len(set(turns[0].images)) == 8
-        drawn += turns[0].images.tolist()
-        if 2 in turns:
-            assert turns[2].images.tolist() == clients[2].tolist()
+        cohort = method.cohort(clients, settings, np.random.default_rng(seed))
+        assert {each.n_steps for each in cohort.values()} == {2} and {len(each.images) for each in cohort.values()} == {
+            8
+        }
+        assert all(np.isin(each.images, clients[i]).all() for i, each in cohort.items())
+        assert cohort[0].weight == 71 / 3 * (3 if len(cohort) == 1 else 2)
+        assert cohort[0].portion == 60 / 71 and len(set(cohort[0].images)) == 8
+        drawn += cohort[0].images.tolist()
+        if 2 in cohort:
+            assert cohort[2].images.tolist() == clients[2].tolist()
     # Each of the sixty images with the same chance: 1600 / 60 = 26.7 times, with a variance a little below that.
     counts = np.bincount(drawn, minlength=70)[10:]
     assert len(counts) == 60 and ((counts - 1600 / 60) ** 2).mean() < 2 * 1600 / 60

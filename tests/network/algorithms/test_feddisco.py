@@ -22,8 +22,8 @@ class Data(q.QuadraticData):
 def weights(data: q.QuadraticData, clients: list[np.ndarray], **arguments: float) -> list[float]:
     made = q.method("feddisco", **arguments)
     made.prepare(data, np.zeros(11, np.int64), clients)
-    turns = made.turns(clients, q.SETTINGS, np.random.default_rng(0))
-    return [turns[client].weight for client in range(len(clients))]
+    cohort = made.cohort(clients, q.SETTINGS, np.random.default_rng(0))
+    return [cohort[client].weight for client in range(len(clients))]
 
 
 def test_weights_of_three_clients_by_hand() -> None:

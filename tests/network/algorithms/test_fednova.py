@@ -21,8 +21,8 @@ TAUS = (2, 5)
 class Unequal(FedNova):
     """Two and five steps for the two clients."""
 
-    def turns(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
-        return {i: replace(turn, n_steps=TAUS[i]) for i, turn in super().turns(clients, settings, rng).items()}
+    def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
+        return {i: replace(each, n_steps=TAUS[i]) for i, each in super().cohort(clients, settings, rng).items()}
 
 
 def norm(tau: int, rho: float, mu: float) -> float:

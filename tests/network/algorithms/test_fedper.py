@@ -26,8 +26,8 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
 
 def test_a_client_that_has_not_taken_part_has_the_initial_head(tmp_path: Path) -> None:
     class First(FedPer):
-        def turns(self, *args: object) -> dict:
-            return {0: super().turns(*args)[0]}
+        def cohort(self, *args: object) -> dict:
+            return {0: super().cohort(*args)[0]}
 
     federation = q.trained(First(Namespace()), tmp_path)
     assert 1 not in federation.states
