@@ -104,7 +104,7 @@ class ClientContext:
     `parameters` are those that the current phase trains. `batch` is what the client sees in the current step;
     `gradient()` returns the gradient of its loss over all its images. `losses` has the minimised loss of every step.
 
-    `reach` is how far the phase's optimiser moves under a constant gradient of -1 (`probe_gradient`), which is the
+    `reach` is how far the phase's optimiser moves under a constant gradient of -1 (`reach_gradient`), which is the
     summed weight of the phase's gradients in the change of the client's model: the |a_i|_1 of FedNova
     (arXiv 2007.07481). For plain SGD it is the number of steps times the learning rate; momentum and schedules change
     it.
@@ -125,7 +125,7 @@ class ClientContext:
     losses: list[Tensor] = field(default_factory=list)
     parameters: dict[str, Tensor] = field(init=False)
     reach: Tensor = field(init=False)
-    probe_gradient: Tensor = field(init=False)
+    reach_gradient: Tensor = field(init=False)
     batch: StepView = field(init=False)
     gradient: Callable[[], dict[str, Tensor]] = field(init=False)
 

@@ -152,7 +152,7 @@ class _Optimizer:
     """The optimiser of a phase: one group of parameters for all copies or, where learning rates differ, per client.
 
     An encoder with a learning rate of its own has a further group beside each of these. Each client has one extra
-    parameter, the probe, whose gradient is -1: how far it moves is the client's reach.
+    parameter, its reach, which starts from 0 and has the gradient -1.
     """
 
     def __init__(
@@ -161,14 +161,14 @@ class _Optimizer:
         self._clients, self._workspace = clients, workspace
         self._leaves = [workspace.leaves[name] for name in trained]
         settings, device = clients[0].settings, self._leaves[0].device
-        probe = torch.zeros(len(clients), device=device)
-        probe.grad = torch.empty_like(probe)
+        reach = torch.zeros(len(clients), device=device)
+        reach.grad = torch.empty_like(reach)
         for i, local in enumerate(clients):
-            local.reach, local.probe_gradient = probe[i], probe.grad[i]
-            local.reach.grad = local.probe_gradient
+            local.reach, local.reach_gradient = reach[i], reach.grad[i]
+            local.reach.grad = local.reach_gradient
         self._own_rates = settings.lr_schedule == "plateau"
         parameters: list[dict[str, Tensor]] = [dict(zip(trained, self._leaves, strict=True))]
-        reaches = [probe]
+        reaches = [reach]
         if self._own_rates:
             parameters, reaches = [local.parameters for local in clients], [local.reach for local in clients]
         self._schedules = [Schedule(local, n_steps, device) for local in clients[: len(parameters)]]
@@ -199,7 +199,7 @@ class _Optimizer:
         parts = [self._workspace.parts(cast(Tensor, leaf.grad)) for leaf in self._leaves]
         gradients = [list(of_client) for of_client in zip(*parts, strict=True)]
         for local, of_client in zip(self._clients, gradients, strict=True):
-            local.probe_gradient.fill_(-1.0)
+            local.reach_gradient.fill_(-1.0)
             if self._own_rates:
                 for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
                     parameter.grad = gradient

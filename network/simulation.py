@@ -22,7 +22,7 @@ from network.batch_norm import batch_norm_tensors
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation
 from network.federated_data import FederatedData
-from network.probe import print_pace
+from network.pace import print_pace
 from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer

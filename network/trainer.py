@@ -18,7 +18,7 @@ from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, copy_into
 from network.federated_data import FederatedData
 from network.local_training import LocalTraining
-from network.probe import measure
+from network.pace import measure
 from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, add_prefix
 from network.workspace import workspace

@@ -35,10 +35,10 @@ class FedNova(FedProx):
     arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
-        """Add mu (w - w_t), and the same term for the probe."""
+        """Add mu (w - w_t), and the same term to what the reach is measured by."""
         if self.mu:
             super().correct(gradients, local)
-            local.probe_gradient.add_(local.reach, alpha=self.mu)
+            local.reach_gradient.add_(local.reach, alpha=self.mu)
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """d_i under "direction", |a_i|_1 as "reach", and the buffers."""

@@ -1,4 +1,4 @@
-"""What a client does in a round: phases, the probe, full gradients, lone images, and several clients at once."""
+"""What a client does in a round: phases, the reach, full gradients, lone images, and several clients at once."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import torch
 
 from network.client import ClientContext
 from network.local_training import LocalTraining
-from network.probe import Choice, fastest, measure, print_pace
+from network.pace import Choice, fastest, measure, print_pace
 from network.workspace import workspace
 from tests.network import quadratic as q
 
@@ -101,8 +101,8 @@ def disturbed(monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], load: lis
         turns.append(len(clients))
 
     monkeypatch.setattr(LocalTraining, "__call__", train)
-    monkeypatch.setattr("network.probe.time.perf_counter", lambda: wall)
-    monkeypatch.setattr("network.probe.time.thread_time", lambda: thread)
+    monkeypatch.setattr("network.pace.time.perf_counter", lambda: wall)
+    monkeypatch.setattr("network.pace.time.thread_time", lambda: thread)
     return turns
 
 
@@ -149,7 +149,7 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine and networks with work for two threads; afterwards there is one, as in all tests."""
     monkeypatch.setattr("network.trainer.threads_for", lambda *_: 2)
-    monkeypatch.setattr("network.probe.threads_for", lambda *_: 2)
+    monkeypatch.setattr("network.pace.threads_for", lambda *_: 2)
     yield
     torch.set_num_threads(1)
 
