@@ -72,14 +72,18 @@ class StepView:
         return self.all_positions[self.own]
 
     @property
-    def features(self) -> Tensor:
+    def encoded(self) -> Tensor:
         """The encoder's vectors of the images (B, F)."""
-        return self.all_outputs.features[self.own]
+        return self.all_outputs.encoded[self.own]
 
     @property
     def embedding(self) -> Tensor:
         """The images' embedding (B, …), the input of the model's last layer."""
         return self.all_outputs.embedding[self.own]
+
+    def representation(self, said: str) -> Tensor:
+        """The images' part of `Outputs.representation`."""
+        return self.all_outputs.representation(said)[self.own]
 
     @property
     def labels(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Linear probe: how well a linear classifier tells classes from a frozen encoder's features."""
+"""Linear probe: how well a linear classifier tells classes from a frozen encoder's vectors of images."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
 
 
 def probe(model: TaskModel, data: TaskData, train: np.ndarray, test: np.ndarray, inverse_penalty: float) -> float:
-    """The accuracy on `test` of a logistic regression on the model's standardised features of `train`."""
+    """The accuracy on `test` of a logistic regression on the encoder's standardised vectors of `train`."""
     labels = data.table.labels
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=inverse_penalty, max_iter=_ITERATIONS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the result after so many iterations will do
-        classifier.fit(features_of(model, data, train), labels[train])
-    return float(classifier.score(features_of(model, data, test), labels[test]))
+        classifier.fit(encoded_by(model, data, train), labels[train])
+    return float(classifier.score(encoded_by(model, data, test), labels[test]))
 
 
 @torch.no_grad()
-def features_of(model: TaskModel, data: TaskData, positions: np.ndarray) -> np.ndarray:
-    """The encoder's features (n, F) of these images, in eval mode."""
+def encoded_by(model: TaskModel, data: TaskData, positions: np.ndarray) -> np.ndarray:
+    """The encoder's vectors (n, F) of these images, in eval mode."""
     model.eval()
     chunks = torch.from_numpy(positions).split(_BATCH)
-    return torch.cat([model(data.batch(chunk).images).features for chunk in chunks]).numpy()
+    return torch.cat([model(data.batch(chunk).images).encoded for chunk in chunks]).numpy()

@@ -73,4 +73,4 @@ def test_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(encoders.ENCODERS, "strided", entry)
     model = TaskModel(ModelConfig("normal", encoder="strided", image_size=32, norm="group"))
     outputs = model(torch.rand(2, 3, 32, 32))
-    assert outputs.features.shape == (2, 64) and outputs.output.shape == (2, 3, 32, 32)
+    assert outputs.encoded.shape == (2, 64) and outputs.output.shape == (2, 3, 32, 32)

@@ -54,7 +54,7 @@ class FCOSDecoder(nn.Module):
         self.points: Tensor
         self.register_buffer("points", pyramid_points(image_size), persistent=False)
 
-    def forward(self, features: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, 2 channels, S / stride, S / stride) and output (B, A, C + 8); the vector is not looked at."""
         levels = self.pyramid({str(number): level for number, level in enumerate(skips[self._used])})
         towers = [self.head.towers(level) for level in levels.values()]

@@ -56,7 +56,7 @@ class Encoder(nn.Module):
 class StagedEncoder(Encoder):
     """A convolutional network in stages, each of which ends at half the size of the one before.
 
-    The stages' results are the maps, and `vector` makes the features of the last of them: by default its mean.
+    The stages' results are the maps, and `vector` makes a vector of the last of them: by default its mean.
 
     Args:
         stages: by stride, from 2 on.

@@ -32,7 +32,7 @@ class Decoder(Protocol):
     def head(self) -> nn.Module:
         """The last layer, which methods with a personal head keep."""
 
-    def __call__(self, features: Tensor, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def __call__(self, encoded: Tensor, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Embedding (B, *embedding_shape) and output of an encoder's vectors (B, F) and maps at strides 2, 4, …"""
 
 

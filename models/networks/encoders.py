@@ -1,6 +1,6 @@
-"""Image encoders: images in, a feature vector out, and maps at several scales where the network has them.
+"""Image encoders: images in, a vector of each out, and maps at several scales where the network has them.
 
-Each takes images (B, 3, S, S) in [0, 1], applies its own normalisation, and returns the features
+Each takes images (B, 3, S, S) in [0, 1], applies its own normalisation, and returns the vectors
 (B, `out_features`) and the list of its maps at strides 2, 4, …, finest first. One entry in `ENCODERS` is all that
 another encoder needs; `timm:<name>` is any network of timm.
 """

@@ -85,8 +85,8 @@ class EncoderOutputs:
         self._whole, self._data = model.eval(), data
         self.dtype = np.dtype(np.float16 if half else np.float32)
         image = data.batch(torch.zeros(1, dtype=torch.int64)).images
-        features, maps = self._encode(image)
-        self._layout = Layout.of(features, maps, _taken(model, features, maps))
+        encoded, maps = self._encode(image)
+        self._layout = Layout.of(encoded, maps, _taken(model, encoded, maps))
         self.shape = (len(data), sum(self._layout.sizes))
         self.n_bytes = self.dtype.itemsize * self.shape[0] * self.shape[1]
         self.model = behind(model, self._layout, forward_flops(model.encoder, data))
@@ -162,9 +162,9 @@ class EncoderOutputs:
 
 
 @torch.enable_grad()
-def _taken(model: TaskModel, features: Tensor, maps: Sequence[Tensor]) -> list[bool]:
+def _taken(model: TaskModel, encoded: Tensor, maps: Sequence[Tensor]) -> list[bool]:
     """Which of the maps the decoder's results depend on."""
-    vector, *levels = (each.float().requires_grad_() for each in (features, *maps))
+    vector, *levels = (each.float().requires_grad_() for each in (encoded, *maps))
     if not levels:
         return []
     embedding, output = model.decoder(vector, levels)

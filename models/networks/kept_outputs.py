@@ -28,24 +28,24 @@ class Layout:
     A map that the decoder does not look at has C = 0: its size stays known.
     """
 
-    features: int
+    encoded: int
     maps: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, features: Tensor, maps: Sequence[Tensor], taken: Sequence[bool]) -> Layout:
+    def of(cls, encoded: Tensor, maps: Sequence[Tensor], taken: Sequence[bool]) -> Layout:
         """The layout of outputs like these (B, F) and (B, C, H, W), without the maps that are not taken."""
         shapes = [(*each.shape[2:], each.shape[1] * take) for each, take in zip(maps, taken, strict=True)]
-        return cls(features.shape[1], tuple(shapes))
+        return cls(encoded.shape[1], tuple(shapes))
 
     @property
     def sizes(self) -> list[int]:
         """The lengths of a row's parts."""
-        return [self.features, *map(math.prod, self.maps)]
+        return [self.encoded, *map(math.prod, self.maps)]
 
-    def pack(self, features: Tensor, maps: Sequence[Tensor]) -> Tensor:
+    def pack(self, encoded: Tensor, maps: Sequence[Tensor]) -> Tensor:
         """Rows (B, K) float32 of an encoder's outputs."""
         kept = zip(maps, self.maps, strict=True)
-        parts = [features, *(each.permute(0, 2, 3, 1)[..., :channels].flatten(1) for each, (*_, channels) in kept)]
+        parts = [encoded, *(each.permute(0, 2, 3, 1)[..., :channels].flatten(1) for each, (*_, channels) in kept)]
         return torch.cat([part.float() for part in parts], dim=1)
 
     def unpack(self, rows: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -53,12 +53,12 @@ class Layout:
 
         Rows (B, N K) of N models side by side (network/stacking.py) give outputs with their channels side by side.
         """
-        features, *flat = rows.unflatten(1, (-1, sum(self.sizes))).split(self.sizes, dim=2)
+        encoded, *flat = rows.unflatten(1, (-1, sum(self.sizes))).split(self.sizes, dim=2)
         maps = [
             part.unflatten(2, shape).permute(0, 2, 3, 1, 4).flatten(3).permute(0, 3, 1, 2)
             for part, shape in zip(flat, self.maps, strict=True)
         ]
-        return features.flatten(1), maps
+        return encoded.flatten(1), maps
 
 
 class KeptOutputs(nn.Module):

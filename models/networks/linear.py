@@ -24,7 +24,7 @@ class LinearDecoder(nn.Module):
         self.head = nn.Linear(bottleneck or in_features, n_classes)
         self.embedding_shape = (bottleneck or in_features,)
 
-    def forward(self, features: Tensor, maps: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Tensor, maps: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, E) and logits (B, n_classes); the maps are not looked at."""
-        embedding = self.bottleneck(features)
+        embedding = self.bottleneck(encoded)
         return embedding, self.head(embedding)

@@ -51,9 +51,9 @@ class MapDecoder(nn.Module):
             upsampling=image_size // embedding_shape[1],
         )  # fmt: skip
 
-    def forward(self, features: Tensor, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Tensor, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Embedding and output (B, C, S, S) of maps at strides 2, 4, …; the vector is not looked at."""
-        whole = maps[0].new_empty(len(features), 0, 2 * maps[0].shape[2], 2 * maps[0].shape[3])
+        whole = maps[0].new_empty(len(encoded), 0, 2 * maps[0].shape[2], 2 * maps[0].shape[3])
         embedding = self.decoder([whole, *maps])  # they look at the image's size, and never at the image
         return embedding, self.head(embedding)
 

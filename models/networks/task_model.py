@@ -70,13 +70,17 @@ class ModelConfig:
 class Outputs(NamedTuple):
     """What a model makes of B images.
 
-    `features` (B, F) are the encoder's vectors. `embedding` (B, …) is what stands before the model's last layer, a map
+    `encoded` (B, F) are the encoder's vectors. `embedding` (B, …) is what stands before the model's last layer, a map
     or a vector: what is clustered. `output` is (B, C, S, S) or (B, classes).
     """
 
-    features: Tensor
+    encoded: Tensor
     embedding: Tensor
     output: Tensor
+
+    def representation(self, said: str) -> Tensor:
+        """What a method's `--representation` says: "features", which are the encoder's vectors, or "embedding"."""
+        return self.encoded if said == "features" else self.embedding
 
 
 class TaskModel(nn.Module):
@@ -115,11 +119,11 @@ class TaskModel(nn.Module):
         return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
 
     def forward(self, images: Tensor) -> Outputs:
-        """Features, embedding and output of images (B, 3, S, S) in [0, 1], as float32."""
+        """What the model makes of images (B, 3, S, S) in [0, 1], as float32."""
         with self.arithmetic(images.device):
-            features, maps = self.encoder(images)
-            embedding, output = self.decoder(features, maps)
-        return Outputs(features.float(), embedding.float(), output.float())
+            encoded, maps = self.encoder(images)
+            embedding, output = self.decoder(encoded, maps)
+        return Outputs(encoded.float(), embedding.float(), output.float())
 
 
 def init_file(folder: Path, task: str, use_cbam: bool) -> Path:

@@ -99,10 +99,10 @@ class TaskonomyDecoder(nn.Module):
         else:
             self.head = nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * image_size**2, out_channels))
 
-    def forward(self, features: Tensor, maps: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Tensor, maps: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, widths[-1], S, S) and output, (B, out_channels, S, S) or (B, classes)."""
         # The channels by what is left: several models in one (network/stacking.py) have theirs side by side.
-        x = self.fc(features).view(len(features), -1, *self.first[1:])
+        x = self.fc(encoded).view(len(encoded), -1, *self.first[1:])
         x = self.stem(self.attention(x))
         levels = _coarse_first(maps[: self.n_skips], len(self.upsamples))
         for upsample, conv, skip in zip(self.upsamples, self.convs, levels, strict=True):

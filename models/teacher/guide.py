@@ -80,13 +80,13 @@ class Guide:
         """The images whose vectors these images have: themselves, unless they are shuffled."""
         return self._source[images]
 
-    def compared(self, features: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, F) and vectors (…, d), brought to the same length and then normalised."""
-        cut = vectors.index_select(-1, self._leading(features.shape[1], vectors.device))
-        cut = cut.to(features.device, features.dtype)
-        if features.shape[1] > cut.shape[-1]:
-            features = F.adaptive_avg_pool1d(features[:, None], cut.shape[-1])[:, 0]
-        return F.normalize(features, dim=-1), F.normalize(cut, dim=-1)
+    def compared(self, z: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Representations z (B, F) and vectors (…, d), brought to the same length and then normalised."""
+        cut = vectors.index_select(-1, self._leading(z.shape[1], vectors.device))
+        cut = cut.to(z.device, z.dtype)
+        if z.shape[1] > cut.shape[-1]:
+            z = F.adaptive_avg_pool1d(z[:, None], cut.shape[-1])[:, 0]
+        return F.normalize(z, dim=-1), F.normalize(cut, dim=-1)
 
     def _at(self, positions: Tensor) -> Tensor:
         rows = self._source_on_device[positions]
@@ -137,9 +137,9 @@ class Condition:
         local.model.eval()
         for at in np.array_split(sources, -(-len(sources) // _EMBEDDED)):
             batch = self._guide.data.batch(torch.from_numpy(at).to(self._guide.data.device))
-            features = torch.func.functional_call(local.model, dict(local.start), batch.images).features
+            encoded = torch.func.functional_call(local.model, dict(local.start), batch.images).encoded
             given, seen = np.tile(columns, (len(at), 1)), self._photographs.batch(at)
-            parts.append(vectors_of(self._teacher, self._basis, seen, at, given, self._lifted(features)).half())
+            parts.append(vectors_of(self._teacher, self._basis, seen, at, given, self._lifted(encoded)).half())
         local.model.train()
         return {"images": torch.from_numpy(images).to(parts[0].device), "vectors": torch.cat(parts)}
 
@@ -147,12 +147,12 @@ class Condition:
         """The vectors to choose among (B, P, d) of some of the client's images."""
         return asked["vectors"][torch.searchsorted(asked["images"], positions)]
 
-    def _lifted(self, features: Tensor) -> Tensor:
-        """Features (B, F) as conditions (B, width)."""
-        width, size = self._teacher.width, features.shape[1]
+    def _lifted(self, encoded: Tensor) -> Tensor:
+        """The encoder's vectors (B, F) as conditions (B, width)."""
+        width, size = self._teacher.width, encoded.shape[1]
         draw = generator("lift", self._guide.kept.settings.rand_seed, size).standard_normal((max(width, size),) * 2)
-        lift = torch.from_numpy(np.linalg.qr(draw)[0][:size, :width].astype(np.float32)).to(features)
-        return self.scale * self._teacher.token_norm * F.normalize(features @ lift, dim=1)
+        lift = torch.from_numpy(np.linalg.qr(draw)[0][:size, :width].astype(np.float32)).to(encoded)
+        return self.scale * self._teacher.token_norm * F.normalize(encoded @ lift, dim=1)
 
 
 def _on_device(features: np.ndarray, device: torch.device) -> Tensor:

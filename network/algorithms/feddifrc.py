@@ -29,7 +29,7 @@ class FedDifRC(FedAvg):
 
     | symbol | argument |
     |---|---|
-    | z = h(x) | the encoder's features (B, F) or, by `--representation embedding`, a map pooled to 8 by 8 cells |
+    | z = h(x) | the encoder's vector (B, F) or, by `--representation embedding`, a map pooled to 8 by 8 cells |
     | F, right and wrong; H | vectors in `--guidance_path`, see `models/teacher/guide.py`; `--contrast` says what F is |
     | L_TDCL, equation 11 | `--tdcl_weight` (1); tau is `--contrast_temperature` (0.06, as in the paper) |
     | L_NDCR, equation 12 | `--ndcr_weight` (1) |
@@ -126,7 +126,7 @@ class FedDifRC(FedAvg):
 
     def _z(self, local: ClientContext) -> Tensor:
         """The representation (B, F) of a batch; maps are pooled and flattened."""
-        return shrunk(getattr(local.batch, self.representation))
+        return shrunk(local.batch.representation(self.representation))
 
 
 def contrast(z: Tensor, choices: Tensor, right: Tensor, temperature: float) -> Tensor:

@@ -25,11 +25,11 @@ class FedProto(ByKind):
     | symbol | argument |
     |---|---|
     | lambda | `--prototype_weight` (1) |
-    | C^(j), the prototype of kind j | the mean of the encoder's features of all clients' images of the kind |
+    | C^(j), the prototype of kind j | the mean of the encoder's vectors of all clients' images of the kind |
 
-    An image's loss gains lambda times the mean squared difference between its features and its kind's prototype: the
-    squared distance divided by the number of features, as in the published code. Clients send sums and counts of the
-    features that they computed while training, so that prototypes are means over images, as in the paper; the published
+    An image's loss gains lambda times the mean squared difference between its vector and its kind's prototype: the
+    squared distance divided by the vector's length, as in the published code. Clients send sums and counts of the
+    vectors that they computed while training, so that prototypes are means over images, as in the paper; the published
     code takes the unweighted mean of clients' means. A kind that no client had in a round keeps its prototype; one that
     none has had yet has no prototype. In the paper, only prototypes travel and clients keep models of their own; here,
     as in comparisons with methods that share one model, models are averaged as well.
@@ -41,7 +41,7 @@ class FedProto(ByKind):
     prototype_weight: float
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: Sequence[np.ndarray]) -> None:
-        """Keep an image, by which `server_state` finds the number of features."""
+        """Keep an image, by which `server_state` finds the length of the vectors."""
         import torch
 
         super().prepare(data, groups, clients)
@@ -56,8 +56,8 @@ class FedProto(ByKind):
         import torch
 
         with torch.no_grad():
-            features = model.eval()(self._sample).features
-        empty = features.new_zeros(self._n_kinds, features.shape[1])
+            encoded = model.eval()(self._sample).encoded
+        empty = encoded.new_zeros(self._n_kinds, encoded.shape[1])
         return {SUMS: empty, COUNTS: empty[:, 0].clone()}
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
@@ -69,8 +69,8 @@ class FedProto(ByKind):
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-        """The task's loss plus the distance to the prototypes; adds the features to the sums."""
-        z, kinds = local.batch.features, self.kind(local.batch.positions)
+        """The task's loss plus the distance to the prototypes; adds the vectors to the sums."""
+        z, kinds = local.batch.encoded, self.kind(local.batch.positions)
         at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
         seen = local.scratch["prototypes"]
         seen["sum"].index_add_(0, at, z.detach() * known[:, None])

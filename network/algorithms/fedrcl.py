@@ -23,7 +23,7 @@ class FedRCL(ByKind):
     | tau | `--temperature` (0.05) |
     | lambda, the cosine above which images of a kind are too alike | `--relaxation_threshold` (0.7) |
     | weights of the two terms | `--contrast_weight` (1), `--relaxation_weight` (1) |
-    | z | the encoder's features, of unit length; the published code adds up five levels of maps |
+    | z | the encoder's vector, of unit length; the published code adds up five levels of maps |
 
     Among the other images of a batch, let s+ be an image's smallest cosine with one of its own kind, and s_j its two
     largest with images of other kinds. Its loss gains -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))) and,
@@ -49,7 +49,7 @@ class FedRCL(ByKind):
         import torch
         import torch.nn.functional as F
 
-        z, kinds = F.normalize(local.batch.features, dim=1), self.kind(local.batch.positions)
+        z, kinds = F.normalize(local.batch.encoded, dim=1), self.kind(local.batch.positions)
         cosines, known = z @ z.T, kinds >= 0
         alike = (kinds[:, None] == kinds) & known[:, None]
         own = torch.eye(len(z), dtype=torch.bool, device=z.device)

@@ -34,7 +34,7 @@ class MOON(FedAvg):
     place, the term would be constant.
 
     R_w is the network before its last layer, which gives the embedding. On a dense task, that is a map of the image's
-    size; there, the encoder's features are closer to the paper's vector of a whole image.
+    size; there, the encoder's vector is closer to the paper's vector of a whole image.
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
@@ -70,4 +70,4 @@ class MOON(FedAvg):
 
     def _z(self, of: Outputs | StepView) -> Tensor:
         """The representation (B, D), from a model's outputs or from what a client sees in a step."""
-        return getattr(of, self.representation).flatten(1)
+        return of.representation(self.representation).flatten(1)

@@ -15,7 +15,7 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.networks.task_model import Outputs
-from network.linear_probe import features_of, probe, probe_run
+from network.linear_probe import encoded_by, probe, probe_run
 from utils.errors import UserError
 
 
@@ -41,7 +41,7 @@ def test_features_that_hold_the_class_are_found_out(table: Table) -> None:
     assert probe(telling, data, data.train, data.test, 1e3) == pytest.approx(seen.mean())
     blind = Telling(rng.normal(size=(len(data), 6)).astype(np.float32), means)
     assert probe(blind, data, data.train, data.test, 1.0) < 0.7 * seen.mean()
-    np.testing.assert_array_equal(features_of(telling, data, data.test), codes[labels[data.test]].astype(np.float32))
+    np.testing.assert_array_equal(encoded_by(telling, data, data.test), codes[labels[data.test]].astype(np.float32))
 
 
 def test_a_run_is_probed(own_copy: Path, run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

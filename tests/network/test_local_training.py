@@ -96,8 +96,8 @@ def test_what_hooks_see_belongs_to_the_batch() -> None:
             assert len(loss) == len(local.batch.inputs) == len(local.batch.embedding) == len(local.batch.positions)
             assert torch.equal(local.batch.inputs, torch.from_numpy(q.A)[local.batch.positions])
             assert len(loss) == len(local.batch.labels) == len(local.batch.groups)
-            assert torch.equal(local.batch.features, local.batch.inputs * local.model.weight)
-            assert torch.equal(local.batch.embedding.flatten(1), local.batch.features)
+            assert torch.equal(local.batch.encoded, local.batch.inputs * local.model.weight)
+            assert torch.equal(local.batch.embedding.flatten(1), local.batch.encoded)
             return loss.mean()
 
         def correct(self, gradients: list[Tensor], local: ClientContext) -> None:

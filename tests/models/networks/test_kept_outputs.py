@@ -27,7 +27,7 @@ N = 3
 def outputs(layout: Layout, seed: int) -> tuple[Tensor, list[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     maps = [torch.rand(4, c, h, w, generator=generator) for h, w, c in layout.maps]
-    return torch.rand(4, layout.features, generator=generator), maps
+    return torch.rand(4, layout.encoded, generator=generator), maps
 
 
 def is_same(found: tuple[Tensor, list[Tensor]], expected: tuple[Tensor, list[Tensor]]) -> bool:
@@ -82,7 +82,7 @@ def test_a_model_behind_its_encoders_outputs_is_the_model(
     at = torch.arange(len(data)).flip(0)
     with torch.no_grad():
         expected, found = model.eval()(data.batch(at).images), kept.model.eval()(rows.batch(at).images)
-    for name in ("features", "embedding", "output"):
+    for name in ("encoded", "embedding", "output"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-5)
     if (encoder, decoder) in TAKEN:
         assert [bool(channels) for *_, channels in kept.model.encoder.layout.maps] == TAKEN[encoder, decoder]

@@ -166,11 +166,11 @@ def test_two_rounds_by_hand(folder: Path, tmp_path: Path, weights: tuple[float, 
 def test_a_map_is_guided_by_the_means_of_its_cells(folder: Path) -> None:
     made = q.method("feddifrc", **arguments(folder, representation="embedding"))
     embedding = torch.from_numpy(RNG.normal(size=(2, 3, 16, 16)))
-    batch = SimpleNamespace(embedding=embedding, features=embedding.flatten(1))
+    batch = Outputs(embedding.flatten(1), embedding, embedding)
     of_cells = embedding.numpy().reshape(2, 3, 8, 2, 8, 2).mean(axis=(3, 5)).reshape(2, -1)
     assert torch.allclose(made._z(SimpleNamespace(batch=batch)), torch.from_numpy(of_cells))
     made = q.method("feddifrc", **arguments(folder))
-    assert torch.equal(made._z(SimpleNamespace(batch=batch)), batch.features)
+    assert torch.equal(made._z(SimpleNamespace(batch=batch)), batch.encoded)
 
 
 def test_without_weights_it_is_fedavg_to_the_bit_and_reads_nothing(tmp_path: Path) -> None:
