@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from models.networks.parts import PARTS, is_within, lr_factor
+from models.networks.parts import TRAINABLE, is_within, lr_factor
 from network.settings import LocalSettings
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class ClientContext:
 
     def trained(self) -> list[str]:
         """The names of the parameters and buffers that are not frozen."""
-        part = PARTS[self.settings.train]
+        part = TRAINABLE[self.settings.train]
         return [name for name in self.tensors if is_within(part, name)]
 
     def shared_parameters(self) -> list[str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from models.networks.costs import model_costs, peak_memory
 from models.networks.kept_outputs import whole
-from models.networks.parts import PARTS, is_within
+from models.networks.parts import TRAINABLE, is_within
 from network.aggregation import WeightedSum, total
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
@@ -78,7 +78,7 @@ class Simulation:
         algorithm.prepare(data.images, data.groups, data.clients)
         self.server |= algorithm.server_state(self.model)
         kept = batch_norm_tensors(whole(model)) if settings.batch_norm == "local" else ()
-        self._trained = [name for name in self._working if is_within(PARTS[local_settings.train], name)]
+        self._trained = [name for name in self._working if is_within(TRAINABLE[local_settings.train], name)]
         self._shared = frozenset(name for name in self._trained if algorithm.is_shared(name) and name not in kept)
         self.has_global = len(self._shared) == len(self._trained)
         self.has_personal = algorithm.personal or not self.has_global
@@ -184,7 +184,7 @@ class Simulation:
         rounds = self.rows[1:]
         sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
         return {
-            **model_costs(self.model, self.data.images, PARTS[self.local_settings.train]),
+            **model_costs(self.model, self.data.images, TRAINABLE[self.local_settings.train]),
             "parameters_sent": sum(self.server[name].numel() for name in sent),
             **{name: float(np.mean([row[name] for row in rounds])) for name in (*TRAFFIC, "seconds")},
             **peak_memory(self.data.images.device),

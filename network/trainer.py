@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.networks.parts import PARTS, is_within
+from models.networks.parts import TRAINABLE, is_within
 from models.networks.threads import threads_for
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, copy_into
@@ -56,7 +56,7 @@ class Trainer:
         at_once = settings.clients_per_batch
         self.pace: dict[str, Any] = {"clients_per_batch": at_once} if at_once else {}
         self._names = list(model.state_dict())
-        part = PARTS[local_settings.train]
+        part = TRAINABLE[local_settings.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
         shape = self.images.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
         self._build = partial(workspace, model, image_shape=shape, compiled=settings.compile, part=part)

@@ -21,7 +21,7 @@ from models.central.settings import TrainSettings
 from models.networks.costs import model_costs, peak_memory
 from models.networks.kept_outputs import load_whole, whole
 from models.networks.lora import adapters, merged
-from models.networks.parts import PARTS, is_within, lr_factor, train_part
+from models.networks.parts import TRAINABLE, is_within, lr_factor, train_part
 from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -119,7 +119,7 @@ class CentralTraining:
 
     def costs(self) -> dict[str, Any]:
         """What the model and an epoch cost, for the run's summary."""
-        costs = model_costs(self.model, self.data, PARTS[self.settings.train]) | peak_memory(self.data.device)
+        costs = model_costs(self.model, self.data, TRAINABLE[self.settings.train]) | peak_memory(self.data.device)
         return costs | ({"seconds": float(np.mean(self._seconds))} if self._seconds else {})
 
     def run(self, on_epoch: Callable[[list[dict[str, Any]]], None]) -> None:
@@ -144,7 +144,7 @@ class CentralTraining:
         """What is trained, by learning rate, the highest first; the rest is frozen."""
         groups: dict[float, list[torch.nn.Parameter]] = {}
         for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(is_within(PARTS[self.settings.train], name))
+            parameter.requires_grad_(is_within(TRAINABLE[self.settings.train], name))
             if parameter.requires_grad:
                 rate = self.settings.init_lr * lr_factor(name, self.settings.encoder_lr_factor)
                 groups.setdefault(rate, []).append(parameter)
@@ -206,7 +206,7 @@ class CentralTraining:
         begun, so_far = self._begun
         total = torch.tensor(so_far, device=self.data.device)
         first_bad = torch.full((), -1, device=self.data.device)
-        train_part(self.model, PARTS[self.settings.train])
+        train_part(self.model, TRAINABLE[self.settings.train])
         plan, draw = self._batches(order)[begun:], AUGMENTS[self.settings.augment]
         for number, (at, batch) in enumerate(self.data.batches(plan), start=begun + 1):
             torch.manual_seed(derived_seed("dropout", self.settings.rand_seed, epoch, number))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 # What `--train` trains, by the path of its module; `lora` are the decoder and the adapters in the encoder.
 LORA = "lora"
-PARTS = {"all": "", "decoder": "decoder", "head": "decoder.head", LORA: LORA}
+TRAINABLE = {"all": "", "decoder": "decoder", "head": "decoder.head", LORA: LORA}
 FROZEN_ENCODER = ("decoder", "head")  # of these, what train nothing in the encoder
 LORA_A, LORA_B = "lora_A", "lora_B"  # an adapter's parameters
 _ENCODER = "encoder."
 TRAIN = Argument(
     "all",
     "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged",
-    choices=tuple(PARTS),
+    choices=tuple(TRAINABLE),
 )
 ENCODER_OUTPUTS = Argument(
     "auto",
@@ -39,11 +39,11 @@ _OF_LORA = {
     ),
 }
 # The choices of `--train` with the arguments that only they read.
-TRAINS = {part: SimpleNamespace(arguments=_OF_LORA if part == LORA else {}) for part in PARTS}
+TRAINS = {part: SimpleNamespace(arguments=_OF_LORA if part == LORA else {}) for part in TRAINABLE}
 
 
 def is_within(part: str, name: str) -> bool:
-    """Whether a parameter or buffer belongs to this value of `PARTS`, or the module at this path."""
+    """Whether a parameter or buffer belongs to this value of `TRAINABLE`, or the module at this path."""
     if part == LORA:
         return is_within("decoder", name) or name.endswith((f".{LORA_A}", f".{LORA_B}"))
     return not part or name.startswith(f"{part}.")

@@ -16,7 +16,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.central.settings import TrainSettings
 from models.central.training import CentralTraining
-from models.networks.parts import PARTS, in_eval_mode, train_part
+from models.networks.parts import TRAINABLE, in_eval_mode, train_part
 from models.networks.task_model import ModelConfig, TaskModel
 from network.algorithms import ALGORITHMS
 from network.client import Phase
@@ -42,7 +42,7 @@ def data(table: Table) -> TaskData:
 
 
 def frozen_of(state: dict[str, Tensor], part: str) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in state.items() if not name.startswith(PARTS[part])}
+    return {name: tensor for name, tensor in state.items() if not name.startswith(TRAINABLE[part])}
 
 
 # A federation
@@ -187,7 +187,7 @@ def test_central_training_leaves_what_is_frozen(part: str, schedule: str, data: 
     training.run(lambda history: None)
     after = model.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved and all(name.startswith(PARTS[part]) for name in moved)
+    assert moved and all(name.startswith(TRAINABLE[part]) for name in moved)
     assert any("running_mean" in name for name in moved) == (part == "decoder")
 
 
