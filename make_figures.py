@@ -11,7 +11,7 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from network.algorithms import ALGORITHMS
-    from utils.runs import SPLITS
+    from utils.runs import MEASURED_ON
 
     parser = Parser(__doc__)
     add, add_output = parser.add_argument, parser.group("output").add_argument
@@ -22,7 +22,7 @@ def parse_args() -> Namespace:
         help="federated methods for rounds, a figure each; default: all found")  # fmt: skip
     add("--metric", default="accuracy", help="metric for progress and emd; the larger, the better")
     add("--argument", default="init_lr", help="argument for sensitivity, in which the runs differ")
-    add("--data", choices=SPLITS, default="train", help="what losses are measured on; the paper's are on train")
+    add("--data", choices=MEASURED_ON, default="train", help="what losses are measured on; the paper's are on train")
     text = "only warn if the runs of a line have different versions of code or data"
     parser.group("running").add_flag("--mixed_versions", False, text)
     return parser.parse_args()

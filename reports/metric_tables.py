@@ -11,7 +11,7 @@ import pandas as pd
 from reports.finished import finished_runs
 from reports.statistics import with_spread
 from reports.tables import as_text, differing
-from utils.runs import ASIDE, SPLITS
+from utils.runs import ASIDE, MEASURED_ON
 
 # (data, whose models) -> the columns of a federated run's last round with the values.
 _COLUMNS = {
@@ -59,7 +59,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
     arguments = differing(part, [name for name in part if name.startswith(_ARGUMENT)], ["model"])
-    order = {name: rank for rank, name in enumerate([*SPLITS, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
+    order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
         _ROW,
         key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),
@@ -69,7 +69,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     rows = []
     for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
         row = dict(zip([*_ROW, *arguments], setting, strict=True))
-        row["data"], row["alpha"] = SPLITS[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
+        row["data"], row["alpha"] = MEASURED_ON[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
         # One value per seed: the trivial predictor's comes with every run.
         by_seed = group.groupby("seed")[names].mean()
         rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})

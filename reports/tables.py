@@ -13,7 +13,7 @@ import pandas as pd
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
 from reports.finished import finished_runs
 from reports.statistics import finite, with_interval, with_spread
-from utils.runs import ASIDE, SPLITS
+from utils.runs import ASIDE, MEASURED_ON
 
 # The columns of a split's loss, the first of which counts: personal models where there are some.
 LOSS_COLUMNS = {
@@ -147,14 +147,14 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
         has_alpha = "partition" not in dealt or not set(dealt["partition"]) <= WITHOUT_ALPHA
         named = {name: fixed.pop(name) for name in _SETTING[:2]}
         named |= {"split": split, "alpha": f"{alpha:g}" if has_alpha else ""} | fixed
-        for data in SPLITS:
+        for data in MEASURED_ON:
             loss, of_iid = dealt[f"{data}_loss"], iid[f"{data}_loss"].reindex(dealt.index)
             if loss.notna().any():
                 rows.append(
                     named
                     | {
                         "model": dealt[f"{data}_model"].iloc[0],
-                        "data": SPLITS[data],
+                        "data": MEASURED_ON[data],
                         "seeds": len(dealt),
                         "trivial": with_spread(dealt[f"{data}_trivial"].to_numpy()[:1], 4),
                         "IID": with_spread(of_iid.to_numpy(), 4),
@@ -192,7 +192,7 @@ def _by_split(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame
         f"{kind}_{name}": runs[name].mean()
         for (kind, runs), name in product((("class", of_class), ("embedding", embedding)), SKEW)
     }
-    for split in SPLITS:
+    for split in MEASURED_ON:
         column = f"{split}_loss"
         if embedding[column].notna().any():
             losses = {
@@ -284,7 +284,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
     intervals. The clients' own data, the paper's measure, come last, where a reader of the console looks first.
     """
-    order = {split: rank for rank, split in enumerate(reversed(SPLITS))}
+    order = {split: rank for rank, split in enumerate(reversed(MEASURED_ON))}
     last = table.sort_values("split", key=lambda column: column.map(order), kind="stable")
     for (split, method, model), part in last.groupby(["split", "method", "model"], sort=False):
         rows = [
@@ -299,12 +299,12 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             }
             for row in part.to_dict("records")
         ]
-        yield f"{method}, {model} model, {SPLITS[split]} images", pd.DataFrame(rows)
+        yield f"{method}, {model} model, {MEASURED_ON[split]} images", pd.DataFrame(rows)
 
 
 def about(row: Mapping[str, Any]) -> dict[str, Any]:
     """The setting, model and data of a row of `compare`, in the words of the tables."""
-    return setting(row) | {"model": row["model"], "data": SPLITS[row["split"]]}
+    return setting(row) | {"model": row["model"], "data": MEASURED_ON[row["split"]]}
 
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:

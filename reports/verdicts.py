@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.statistics import LEVEL, MARGIN, bootstrap, bounds, finite, judged_changes, mean_change, with_interval
 from reports.tables import about, increase, setting
-from utils.runs import SPLITS
+from utils.runs import MEASURED_ON
 
 WORDS = (
     f"higher or lower where p, adjusted over the table, is at most {LEVEL:g}; otherwise no difference where the 95 % "
@@ -60,7 +60,7 @@ def sentences(said: pd.DataFrame) -> list[str]:
     """One plain sentence for each row of `verdicts` on the clients' own data, which is the paper's measure."""
     columns = list(said)
     named = columns[: columns.index("model")]
-    own = said[said["data"] == SPLITS["train"]].to_dict("records")
+    own = said[said["data"] == MEASURED_ON["train"]].to_dict("records")
     return [f"{_setting(row, named)}: {_phrase(row)}, {row['embedding over class, %']} %" for row in own]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures and tables.
-SPLITS = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
+MEASURED_ON = {"train": "clients' own", "local_test": "clients' held out", "test": "held out"}
 # Arguments that say where files are or how a run is carried out, and not what it computes.
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",

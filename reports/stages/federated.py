@@ -18,15 +18,15 @@ from reports.figures.charts import federated_rounds
 from reports.figures.partitions import distribution
 from reports.stages.central import print_values
 from utils.files import write_json
-from utils.runs import SPLITS, Run
+from utils.runs import MEASURED_ON, Run
 
 # The model and the images that it is measured on, and the columns of `metrics.csv` with the values.
 _COLUMNS = {
-    f"global, {SPLITS['train']}": "train_{}_mean",
-    f"global, {SPLITS['local_test']}": "local_test_{}_mean",
-    f"global, {SPLITS['test']}": "test_{}",
-    f"personal, {SPLITS['train']}": "personal_train_{}_mean",
-    f"personal, {SPLITS['local_test']}": "personal_local_test_{}_mean",
+    f"global, {MEASURED_ON['train']}": "train_{}_mean",
+    f"global, {MEASURED_ON['local_test']}": "local_test_{}_mean",
+    f"global, {MEASURED_ON['test']}": "test_{}",
+    f"personal, {MEASURED_ON['train']}": "personal_train_{}_mean",
+    f"personal, {MEASURED_ON['local_test']}": "personal_local_test_{}_mean",
 }
 
 
@@ -48,7 +48,9 @@ def report_partition(
     write_json(run.path / "heterogeneity.json", uneven)
     print(report_text(uneven, described_by(partition, kind, data.table)[1], dealt_as(kind, data.table)))
     if not any(map(len, held_out)):
-        print(f"no held-out image is in a group that clients train on: the values on {SPLITS['local_test']} are nan")
+        print(
+            f"no held-out image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan"
+        )
     if draw:
         groups, name, names = shown_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
@@ -81,5 +83,5 @@ def report_run(simulation: Simulation, title: str, heterogeneity: Mapping[str, f
         for label, column in _COLUMNS.items()
         if column.format("loss") in rows[-1]
     }
-    print_values(title, values | {f"trivial, {SPLITS[split]}": of_split for split, of_split in trivial.items()})
+    print_values(title, values | {f"trivial, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()})
     print(*notes, f"metrics, partition, models and figures in {run.path}", sep="\n")

@@ -18,7 +18,7 @@ from network.partition.heterogeneity import report, report_text
 from reports.console import WIDTH, narrow, wrapped
 from reports.stages.central import print_values
 from reports.stages.federated import _COLUMNS
-from utils.runs import SPLITS
+from utils.runs import MEASURED_ON
 
 
 def fits(text: str) -> bool:
@@ -66,7 +66,7 @@ def write_sweep(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for task, seed in product(("principal_curvature", "normal", "segment_semantic"), range(3)):
         names = metric_names(TASKS[task])
-        values = {split: dict(zip(names, 10 * rng.random(len(names)), strict=True)) for split in SPLITS}
+        values = {split: dict(zip(names, 10 * rng.random(len(names)), strict=True)) for split in MEASURED_ON}
         for size in (32, 64):
             central = {"task": task, "rand_seed": seed, "image_size": size}
             results = {"test": values["test"], "trivial": values["train"]}
@@ -111,7 +111,7 @@ def test_all_that_make_tables_prints(
 @pytest.mark.parametrize("task", TASKS)
 def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: pytest.CaptureFixture[str]) -> None:
     names = metric_names(get_task(task, **variant))
-    labels = [*_COLUMNS, *(f"trivial, {split}" for split in SPLITS.values())]
+    labels = [*_COLUMNS, *(f"trivial, {split}" for split in MEASURED_ON.values())]
     print_values(f"{task}, 160 held-out images", {label: dict.fromkeys(names, 0.5) for label in labels})
     assert fits(capsys.readouterr().out)
 

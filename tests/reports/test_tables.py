@@ -17,7 +17,7 @@ import make_tables
 from reports.statistics import with_interval
 from reports.tables import compare, increase, over_iid, read_central, read_clusters, read_runs, readable
 from utils.errors import UserError
-from utils.runs import SPLITS
+from utils.runs import MEASURED_ON
 
 Write = Callable[..., Path]
 
@@ -393,7 +393,7 @@ def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_
     write_run("embedding_based", 1.5, features="model")
     write_run("embedding_based", 2.0, features="target")
     found = over_iid(read_runs(tmp_path))
-    assert found[found["data"] == SPLITS["train"]].set_index("split")["over IID, %"].to_dict() == {
+    assert found[found["data"] == MEASURED_ON["train"]].set_index("split")["over IID, %"].to_dict() == {
         "embedding": "+50.0",
         "target": "+100.0",
     }

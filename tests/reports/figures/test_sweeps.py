@@ -32,7 +32,7 @@ from tests.reports.figures.pictures import (
     words,
 )
 from utils.errors import UserError
-from utils.runs import SPLITS
+from utils.runs import MEASURED_ON
 
 Write = Callable[..., Path]
 
@@ -380,7 +380,7 @@ def test_comparison_shows_the_numbers_of_its_table(drawn: list[Figure]) -> None:
                     bar = next(containers)
                     (low, _), (high, _) = interval_of(bar)[0]
                     drawn_words = f"{bar.patches[0].get_width():+.1f} [{low:+.1f}, {high:+.1f}]"
-                    assert drawn_words == said.loc[(task, SPLITS[split]), f"{kind}, α = {alpha:g}"]
+                    assert drawn_words == said.loc[(task, MEASURED_ON[split]), f"{kind}, α = {alpha:g}"]
                     assert to_hex(bar.patches[0].get_facecolor()) == colour
                     assert bar.patches[0].get_y() + 0.17 == pytest.approx(place + offset)
                     dots = [points_of(line) for line in axis.lines if line.get_marker() == "."]
