@@ -40,8 +40,9 @@ def main() -> None:
     """Build the model and save it with its settings."""
     args = parse_args()
     from datasets.table import classes_for
+    from models.networks.config import ModelConfig
     from models.networks.encoders import encoder_entry
-    from models.networks.task_model import ModelConfig, init_file, make_initial_model
+    from models.networks.task_model import init_file, make_initial_model
 
     config = ModelConfig(
         args.task, args.encoder, args.image_size or encoder_entry(args.encoder).image_size, args.norm, args.use_cbam,

@@ -36,10 +36,11 @@ def main() -> None:
     from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.settings import TrainSettings
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
+    from models.networks.config import ModelConfig
     from models.networks.frozen import on_kept_outputs
     from models.networks.lora import adapt
     from models.networks.precision import set_precision
-    from models.networks.task_model import ModelConfig, init_file, load_model, make_initial_model
+    from models.networks.task_model import init_file, load_model, make_initial_model
     from models.networks.threads import set_threads
     from reports.figures.charts import loss_curve
     from reports.stages.central import report_held_out

@@ -12,8 +12,9 @@ from accelerate import Accelerator
 
 from datasets.task_data import TaskData, as_tensor
 from datasets.tasks import RGB, ClassSet, Task, get_task
+from models.networks.config import ModelConfig
 from models.networks.precision import set_precision
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings

@@ -15,8 +15,9 @@ from sklearn.preprocessing import StandardScaler
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
+from models.networks.config import ModelConfig
 from models.networks.lora import merged
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from network.state import strip_prefix
 from utils.errors import UserError
 from utils.files import read_json

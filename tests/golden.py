@@ -33,9 +33,10 @@ from models.central.settings import TrainSettings
 from models.central.training import CentralTraining
 from models.embedding.embeddings import cluster, extract_embeddings
 from models.embedding.projection import reduce_dimension
+from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS
 from models.networks.encoders import ENCODERS, Wanted, build_encoder
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from models.teacher.basis import Notes, fit
 from models.teacher.guidance import vectors_of
 from network.algorithms import ALGORITHMS

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from models.networks import encoders
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from network.algorithms import ALGORITHMS
 from network.partition import rules
 from tests.conftest import ROOT

@@ -18,11 +18,13 @@ from datasets.task_data import TaskData
 from losses import LOSSES
 from models.central.evaluation import evaluate, mean_values
 from models.central.settings import TrainSettings
+from models.networks.config import ModelConfig
 from models.networks.costs import model_costs, peak_memory
+from models.networks.decoders import with_decoder
 from models.networks.kept_outputs import load_whole, whole
 from models.networks.lora import adapters, merged
 from models.networks.parts import TRAINABLE, is_within, lr_factor, train_part
-from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
+from models.networks.task_model import TaskModel, load_model, save_model
 from utils import interrupt, progress
 from utils.errors import UserError
 from utils.runs import is_due, load_checkpoint, load_newest, save_checkpoint
@@ -285,7 +287,7 @@ def _config_of(path: Path, state: Any) -> ModelConfig:
     needed = {"config", "settings", "images", "optimizer", "scheduler", "history", "begun"}
     with suppress(TypeError, ValueError):
         if isinstance(state, dict) and needed <= set(state):
-            return ModelConfig.of(state["config"])
+            return with_decoder(ModelConfig.of(state["config"]))
     raise UserError(f"{path} is not a checkpoint of train_centralized_task_model.py")
 
 

@@ -6,9 +6,10 @@ One entry in `DECODERS` is all that another decoder needs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from datasets.tasks import get_task
 from utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from datasets.tasks import Task
     from models.networks.backbones import Encoder
-    from models.networks.task_model import ModelConfig
+    from models.networks.config import ModelConfig
 
 
 class Decoder(Protocol):
@@ -120,11 +121,14 @@ DECODERS: dict[str, DecoderEntry] = {
 }
 
 
-def default_decoder(encoder: str, task: Task) -> str:
-    """The encoder's own decoder, or where that cannot do the task, the first that can."""
+def with_decoder(config: ModelConfig) -> ModelConfig:
+    """The settings, with a decoder where they name none: the encoder's own, or the first that can do the task."""
     from models.networks.encoders import encoder_entry
 
-    return next(name for name in (encoder_entry(encoder).decoder, *DECODERS) if DECODERS[name].suits(task))
+    if config.decoder:
+        return config
+    own, task = encoder_entry(config.encoder).decoder, get_task(config.task)
+    return replace(config, decoder=next(name for name in (own, *DECODERS) if DECODERS[name].suits(task)))
 
 
 def decoder_entry(config: ModelConfig, task: Task) -> DecoderEntry:

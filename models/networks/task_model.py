@@ -1,22 +1,22 @@
-"""A task's model: an encoder and a decoder, with the settings that rebuild it."""
+"""A task's model: an encoder and a decoder, saved with the settings that rebuild it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from datasets.tasks import ClassSet, Task, get_task
-from models.networks.decoders import Decoder, decoder_entry, default_decoder
+from datasets.tasks import Task, get_task
+from models.networks.config import ModelConfig
+from models.networks.decoders import Decoder, decoder_entry, with_decoder
 from models.networks.encoders import Wanted, build_encoder, weights_for
 from models.networks.kept_outputs import whole
 from models.networks.lora import merged
@@ -26,45 +26,7 @@ from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
 from utils.versions import tensors_digest
 
-_OPTIONAL = ("weights", "decoder_channels")
 _SCALE = 16  # of the smallest map that most networks come to
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """What a model is made of; it is saved with the weights, so that later stages rebuild the same network.
-
-    `decoder` is by default the encoder's own, if that can do the task. `classes` are those of a categorical task, from
-    the table of the images that the model is for. `weights` says which file the encoder started from, if any.
-    `decoder_channels` are a U-Net's, by default smp's.
-    """
-
-    task: str
-    encoder: str = "tiny"
-    image_size: int = 64
-    norm: str = "batch"
-    use_cbam: bool = False
-    depth_target: str = "scaled"
-    published_quirks: bool = False
-    classes: ClassSet | None = None
-    decoder: str = ""
-    bottleneck: int | None = None
-    weights: dict[str, Any] | None = field(default=None, hash=False)
-    decoder_channels: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decoder", self.decoder or default_decoder(self.encoder, get_task(self.task)))
-        object.__setattr__(self, "decoder_channels", self.decoder_channels and tuple(self.decoder_channels))
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> ModelConfig:
-        """From what JSON makes of one; TypeError or ValueError where it is none."""
-        config = cls(**content)
-        return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
-
-    def said(self) -> dict[str, Any]:
-        """What `of` takes, without the start from a file and the width of decoders where there is none."""
-        return {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}
 
 
 class Outputs(NamedTuple):
@@ -87,7 +49,8 @@ class TaskModel(nn.Module):
     """Images to `Outputs` for one task; `bf16` lets it compute under bfloat16 autocast.
 
     Args:
-        config: what to build; UserError if the image size is not a multiple of 16.
+        config: what to build, with the encoder's own decoder if it names none; UserError if the image size is not a
+            multiple of 16.
         pretrained: start the encoder from its published weights.
         weights: start it from these; the config says so then.
     """
@@ -96,6 +59,7 @@ class TaskModel(nn.Module):
         super().__init__()
         if config.image_size < _SCALE or config.image_size % _SCALE:
             raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
+        config = with_decoder(config)
         self.config = replace(config, weights=weights.about) if weights else config
         self.bf16 = False
         task = get_task(config.task, config.depth_target, config.published_quirks)

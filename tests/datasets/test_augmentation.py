@@ -19,7 +19,8 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS, Task, get_task
 from models.central.settings import TrainSettings
 from models.central.training import CentralTraining
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
 from network.federated_data import FederatedData

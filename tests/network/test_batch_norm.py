@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel, load_model, save_model
 from network.batch_norm import batch_norm_tensors, with_group_norm
 from utils.errors import UserError
 

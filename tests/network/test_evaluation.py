@@ -10,7 +10,8 @@ from accelerate import Accelerator
 from datasets.table import Table
 from datasets.task_data import TaskData
 from models.central.evaluation import evaluate, evaluate_trivial, mean_values
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from network.evaluation import Evaluation, over_clients
 from network.federated_data import FederatedData
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from datasets.table import Table
 from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS
-from models.networks.task_model import ModelConfig, Outputs, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import Outputs, TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from network.local_training import LocalTraining

@@ -13,8 +13,9 @@ from accelerate import Accelerator
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS
+from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
 from network.simulation import Simulation

@@ -22,7 +22,8 @@ from datasets.task_data import TaskData
 from datasets.tasks import TASKS, Task
 from losses import l1
 from models.central.metrics import metric_names
-from models.networks.task_model import ModelConfig, Outputs, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import Outputs, TaskModel
 from network import simulation as simulation_module
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from network.stacking import stack
 from tests.datasets.tables import classes_of
 

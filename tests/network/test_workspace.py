@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.networks.task_model import ModelConfig, Outputs, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import Outputs, TaskModel
 from network.workspace import OneCopy, StackedCopies, VmappedCopies, workspace
 from tests.network.quadratic import Quadratic
 from utils.errors import UserError

@@ -26,7 +26,8 @@ from models.central.evaluation import (
     measure_trivial,
     trivial_output,
 )
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from tests.datasets.tables import table_of
 from utils.errors import UserError
 

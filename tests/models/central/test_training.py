@@ -31,7 +31,8 @@ from models.central.training import (
     model_from_checkpoint,
     validation_split,
 )
-from models.networks.task_model import ModelConfig, TaskModel, load_model
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel, load_model
 from utils import interrupt
 from utils.errors import UserError
 from utils.runs import load_checkpoint, save_checkpoint

@@ -15,7 +15,8 @@ from datasets.tasks import ClassSet
 from losses import LOSSES
 from models.central.metrics import METRICS
 from models.detection.fcos import FCOSDecoder, _Coarser
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from network.workspace import OneCopy, workspace
 from utils.errors import UserError
 

@@ -24,7 +24,8 @@ from models.embedding.embeddings import (
     tsne,
 )
 from models.embedding.projection import reduce_dimension
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from utils.errors import UserError
 
 SIZE = 16

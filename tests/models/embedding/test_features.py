@@ -18,7 +18,8 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import get_task
 from models.embedding.embeddings import extract_embeddings
 from models.embedding.features import features_kind, features_of, shrunk, shrunk_target
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from utils.errors import UserError
 
 SIZE = 16

@@ -8,8 +8,9 @@ import torch
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
+from models.networks.config import ModelConfig
 from models.networks.costs import forward_flops, model_costs, peak_memory
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from tests.datasets.tables import classes_of
 
 

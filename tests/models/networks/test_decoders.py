@@ -16,10 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models import get_model
 
 from datasets.tasks import TASKS, ClassSet
-from models.networks.decoders import DECODERS
+from models.networks.config import ModelConfig
+from models.networks.decoders import DECODERS, with_decoder
 from models.networks.encoders import ENCODERS
 from models.networks.linear import LinearDecoder
-from models.networks.task_model import ModelConfig, TaskModel, load_model, save_model
+from models.networks.task_model import TaskModel, load_model, save_model
 from network.workspace import OneCopy, Workspace, workspace
 from tests.datasets.tables import bound, classes_of
 from tests.models.small_networks import n_parameters
@@ -251,7 +252,9 @@ def test_the_width_of_a_unet_is_smps_and_stays_with_the_model(channels: tuple | 
 
 
 def test_the_decoder_is_by_default_the_encoders_own() -> None:
-    assert ModelConfig("class_scene", "lenet").decoder == "linear"
-    assert ModelConfig("class_scene", "lenet", decoder="taskonomy").decoder == "taskonomy"
-    assert ModelConfig("normal", "timm:test_vit").decoder == "taskonomy"
-    assert ModelConfig("normal", "lenet").decoder == "taskonomy" and ModelConfig("detection").decoder == "fcos"
+    assert with_decoder(ModelConfig("class_scene", "lenet")).decoder == "linear"
+    assert with_decoder(ModelConfig("class_scene", "lenet", decoder="taskonomy")).decoder == "taskonomy"
+    assert with_decoder(ModelConfig("normal", "timm:test_vit")).decoder == "taskonomy"
+    assert with_decoder(ModelConfig("normal", "lenet")).decoder == "taskonomy"
+    assert with_decoder(ModelConfig("detection")).decoder == "fcos"
+    assert TaskModel(ModelConfig("normal", "lenet", 32)).config.decoder == "taskonomy"  # what is saved names it

@@ -24,8 +24,9 @@ from datasets.tasks import get_task
 from models.central.settings import TrainSettings
 from models.central.training import CentralTraining, model_from_checkpoint
 from models.networks import frozen
+from models.networks.config import ModelConfig
 from models.networks.frozen import EncoderOutputs, on_kept_outputs
-from models.networks.task_model import ModelConfig, TaskModel, load_model
+from models.networks.task_model import TaskModel, load_model
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings

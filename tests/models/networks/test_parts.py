@@ -16,8 +16,9 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.central.settings import TrainSettings
 from models.central.training import CentralTraining
+from models.networks.config import ModelConfig
 from models.networks.parts import TRAINABLE, in_eval_mode, train_part
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from network.algorithms import ALGORITHMS
 from network.client import Phase
 from network.federated_data import FederatedData

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from models.networks import precision
+from models.networks.config import ModelConfig
 from models.networks.precision import has_bf16, set_precision
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.task_model import TaskModel
 from tests.datasets.tables import classes_of
 from utils.errors import UserError
 

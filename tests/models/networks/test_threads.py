@@ -10,7 +10,8 @@ from torch import nn
 
 from datasets.task_data import Batch
 from models.networks import threads
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from models.networks.threads import set_threads, threads_for
 from tests.network import quadratic as q
 

@@ -20,8 +20,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from models.embedding.features import image_features
+from models.networks.config import ModelConfig
 from models.networks.encoders import Wanted, _resized_clip, build_encoder, encoder_name
-from models.networks.task_model import ModelConfig, TaskModel, fingerprint, load_model, make_initial_model, save_model
+from models.networks.task_model import TaskModel, fingerprint, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
 from models.teacher.teachers import build_teacher
 from utils.errors import UserError

@@ -13,7 +13,8 @@ from accelerate import Accelerator
 from datasets.table import Table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from models.networks.task_model import ModelConfig, TaskModel
+from models.networks.config import ModelConfig
+from models.networks.task_model import TaskModel
 from models.teacher.basis import Photographs
 from models.teacher.guidance import make_guidance
 from models.teacher.guide import Condition, Guide
