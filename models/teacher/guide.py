@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.teacher.basis import Basis, Photographs
 from models.teacher.guidance import BASIS, STAGE, read_guidance, vectors_of
@@ -20,7 +20,6 @@ from utils.streams import generator
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
-    from network.client import ClientContext
 
 _PASSES, _EMBEDDED = 32, 64  # batch sizes: passes of the denoiser, and images that are embedded
 
@@ -126,21 +125,21 @@ class Condition:
         )
 
     @torch.no_grad()
-    def asked(self, local: ClientContext) -> dict[str, Tensor]:
-        """The teacher's vectors of a client's images, given their embeddings by the client's starting model.
+    def asked(self, model: nn.Module, start: Mapping[str, Tensor], images: np.ndarray) -> dict[str, Tensor]:
+        """The teacher's vectors of a client's images, given their embeddings by the model with the tensors `start`.
 
         For `answers`: `images` (n,), in increasing order, and `vectors` (n, P, d) float16.
         """
-        images = np.unique(local.client_round.images)
+        images = np.unique(images)
         sources, parts = self._guide.sources(images), []
         columns = np.arange(self._guide.kept.n_texts)
-        local.model.eval()
+        model.eval()
         for at in np.array_split(sources, -(-len(sources) // _EMBEDDED)):
             batch = self._guide.data.batch(torch.from_numpy(at).to(self._guide.data.device))
-            encoded = torch.func.functional_call(local.model, dict(local.start), batch.images).encoded
+            encoded = torch.func.functional_call(model, dict(start), batch.images).encoded
             given, seen = np.tile(columns, (len(at), 1)), self._photographs.batch(at)
             parts.append(vectors_of(self._teacher, self._basis, seen, at, given, self._lifted(encoded)).half())
-        local.model.train()
+        model.train()
         return {"images": torch.from_numpy(images).to(parts[0].device), "vectors": torch.cat(parts)}
 
     def answers(self, positions: Tensor, asked: dict[str, Tensor]) -> Tensor:

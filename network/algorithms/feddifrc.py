@@ -109,7 +109,7 @@ class FedDifRC(FedAvg):
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """With `--condition round`, ask the teacher about the client's images as they are embedded now; then train."""
         if self._condition:
-            local.scratch["asked"] = self._condition.asked(local)
+            local.scratch["asked"] = self._condition.asked(local.model, local.start, local.client_round.images)
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
