@@ -34,11 +34,12 @@ def main() -> None:
     from models.teacher.basis import Photographs
     from models.teacher.guidance import ABOUT, make_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
+    from network.provenance import provenance
     from network.simulation import shared_run
     from reports.stages.teacher import report_guidance
     from utils.processes import processes
     from utils.runs import Run, data_path_or_default
-    from utils.versions import digests, provenance
+    from utils.versions import digests
 
     accelerator = processes(args.use_accelerator)
     args.data_path = data_path_or_default(args.data_path, args.result_path)

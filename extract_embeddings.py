@@ -66,12 +66,13 @@ def main() -> None:
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
     from network.partition.explained import target_explained
+    from network.provenance import provenance
     from reports.stages.central import report_held_out
     from reports.stages.clusters import draw_clusters, report_explained, report_n_clusters
     from utils.files import write_array
     from utils.processes import processes
     from utils.runs import Run, data_path_or_default
-    from utils.versions import digests, provenance
+    from utils.versions import digests
 
     accelerator = processes(args.use_accelerator)
     model, path = model_for(args)

@@ -74,6 +74,7 @@ def main() -> None:
     from network.partition.groups import within
     from network.partition.local_test import deal_held_out
     from network.partition.settings import SplitSettings
+    from network.provenance import provenance
     from network.settings import LocalSettings, SimulationSettings
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
@@ -81,7 +82,6 @@ def main() -> None:
     from utils.arguments import said_by
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
-    from utils.versions import provenance
 
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)

@@ -42,12 +42,13 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.task_model import init_file, load_model, make_initial_model
     from models.networks.threads import set_threads
+    from network.provenance import provenance
     from reports.figures.charts import loss_curve
     from reports.stages.central import report_held_out
     from utils.files import locked
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
-    from utils.versions import digests, provenance
+    from utils.versions import digests
 
     accelerator = accelerator_of(args)
     if accelerator.num_processes > 1:

@@ -16,13 +16,14 @@ from datasets.tasks import get_task
 from models.central.training import checkpoint_file
 from models.networks.task_model import init_file
 from network.algorithms import ALGORITHMS
+from network.provenance import code_of
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.arguments import said_by
 from utils.errors import UserError
 from utils.files import json_in
 from utils.runs import ASIDE, Run, checkpoints
-from utils.versions import DECLARED, CodePolicy, code_of, unchanged, warn
+from utils.versions import DECLARED, CodePolicy, unchanged, warn
 
 
 class State(Enum):

@@ -62,6 +62,8 @@ TOGETHER = {
     "network/algorithms", "reports/figures", "reports/stages",
 }  # fmt: skip
 
+ROOMS = ("utils", "datasets", "models", "network")  # from the ground floor up
+
 
 def test_the_map_names_every_module_and_no_other() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Where things are")[1]
@@ -89,3 +91,12 @@ def test_what_computes_knows_no_reports(room: str) -> None:
             for name in [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
         ]
         assert not [name for name in imported if name.split(".")[0] == "reports"], path
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_those_below_it(room: str) -> None:
+    """Not even where it imports late, or for types: the networks know no clients, and the ground floor no tasks."""
+    above = set(ROOMS[ROOMS.index(room) + 1 :])
+    for path in (ROOT / room).rglob("*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
+        assert not [node.module for node in nodes if (node.module or "").split(".")[0] in above], path

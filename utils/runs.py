@@ -58,7 +58,7 @@ class Run:
     def create(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
         """Make the directory of a new run and write down its arguments and versions.
 
-        `origin`, of `utils.versions.provenance`, goes into `environment.json` as well.
+        `origin`, of `network.provenance.provenance`, goes into `environment.json` as well.
         """
         base = Path(args.result_path, *parts)
         try:

@@ -1,4 +1,4 @@
-"""What a run was made with: the code that bears on its numbers, its data, and the files that it read."""
+"""Versions of the code and of files, and which runs count that were made with other ones."""
 
 from __future__ import annotations
 
@@ -27,31 +27,6 @@ ENGINE = {
     "test_fed": 1,
 }
 _SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root
-
-
-def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | None:
-    """The declared versions of all that a stage executes with these arguments, by name; None for other scripts."""
-    from datasets.tasks import TASKS
-    from models.networks.decoders import DECODERS
-    from models.networks.encoders import ENCODERS
-    from network.algorithms import ALGORITHMS
-    from network.partition.rules import PARTITIONERS, rule_of
-
-    if (stage := Path(script).stem) not in ENGINE:
-        return None
-    versions = {"engine": ENGINE[stage]}
-    if method := ALGORITHMS.get(arguments.get("method", "")):
-        versions |= {f"method {name}": version for name, version in method.versions().items()}
-    said = dict(arguments)
-    if "partition" in said:
-        said["partition"] = rule_of(said["type"], said["partition"])
-    registries: dict[str, Mapping[str, Any]] = {
-        "task": TASKS, "partition": PARTITIONERS, "encoder": ENCODERS, "decoder": DECODERS,
-    }  # fmt: skip
-    for kind, entries in registries.items():
-        if entry := entries.get(said.get(kind, "")):  # networks of timm have none
-            versions[f"{kind} {said[kind]}"] = entry.version
-    return versions
 
 
 @cache
@@ -160,19 +135,3 @@ def digests(paths: Iterable[Path], start: Path) -> dict[str, str]:
 def unchanged(recorded: Mapping[str, str], start: Path) -> bool:
     """Whether all files of `digests` are still what they were."""
     return digests((start / name for name in recorded), start) == recorded
-
-
-def code_of(script: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What `environment.json` says of the code that a script executes with these arguments."""
-    return {"code_version": code_version(script, arguments), "source_hash": source_hash()}
-
-
-def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
-    """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
-
-    `args` are all the run's arguments, its method's and its model's among them; which file of weights its encoder
-    started from, if any, is named beside these.
-    """
-    weights = getattr(args, "weights", None)
-    origin = {"data_version": data_version, "inputs": digests(reads, args.result_path)}
-    return code_of(sys.argv[0], vars(args)) | origin | ({"encoder_weights": weights} if weights else {})

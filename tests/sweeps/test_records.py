@@ -16,6 +16,7 @@ import torch
 from datasets.table import read_table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS, get_task
+from network import provenance
 from network.algorithms import ALGORITHMS
 from network.partition.rules import PARTITIONERS
 from sweeps import records
@@ -135,7 +136,7 @@ def test_run_is_done_whatever_becomes_of_the_sources_that_changes_no_version(
     monkeypatch.setattr(ALGORITHMS["moon"], "version", 2, raising=False)  # another method
     monkeypatch.setitem(TASKS, "reshading", replace(TASKS["reshading"], version=2))
     assert states(run) == [State.DONE] * 3 and said() == []
-    monkeypatch.setattr(versions, "source_hash", lambda: "other")
+    monkeypatch.setattr(provenance, "source_hash", lambda: "other")
     assert state_of(run[0]) is State.DONE
     [line] = said()
     assert "other source files of the same declared versions count; --refuse_code True makes them again" in line

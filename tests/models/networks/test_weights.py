@@ -25,8 +25,9 @@ from models.networks.encoders import Wanted, _resized_clip, build_encoder, encod
 from models.networks.task_model import TaskModel, fingerprint, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
 from models.teacher.teachers import build_teacher
+from network.provenance import provenance
 from utils.errors import UserError
-from utils.versions import file_digest, provenance, tensors_digest
+from utils.versions import file_digest, tensors_digest
 
 VIT, RESNET = "timm:test_vit", "timm:test_resnet"
 CPU = torch.device("cpu")

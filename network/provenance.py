@@ -1,0 +1,56 @@
+"""What a run was made with: the declared versions of all that a stage executes, the sources, data and files."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from datasets.tasks import TASKS
+from models.networks.decoders import DECODERS
+from models.networks.encoders import ENCODERS
+from network.algorithms import ALGORITHMS
+from network.partition.rules import PARTITIONERS, rule_of
+from utils.versions import ENGINE, digests, source_hash
+
+# By the argument that chooses an entry.
+_REGISTRIES: dict[str, Mapping[str, Any]] = {
+    "task": TASKS,
+    "partition": PARTITIONERS,
+    "encoder": ENCODERS,
+    "decoder": DECODERS,
+}
+
+
+def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | None:
+    """The declared versions of all that a stage executes with these arguments, by name; None for other scripts."""
+    if (stage := Path(script).stem) not in ENGINE:
+        return None
+    versions = {"engine": ENGINE[stage]}
+    if method := ALGORITHMS.get(arguments.get("method", "")):
+        versions |= {f"method {name}": version for name, version in method.versions().items()}
+    said = dict(arguments)
+    if "partition" in said:
+        said["partition"] = rule_of(said["type"], said["partition"])
+    for name, entries in _REGISTRIES.items():
+        if entry := entries.get(said.get(name, "")):  # networks of timm have none
+            versions[f"{name} {said[name]}"] = entry.version
+    return versions
+
+
+def code_of(script: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What `environment.json` says of the code that a script executes with these arguments."""
+    return {"code_version": code_version(script, arguments), "source_hash": source_hash()}
+
+
+def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
+    """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
+
+    `args` are all the run's arguments, its method's and its model's among them; which file of weights its encoder
+    started from, if any, is named beside these.
+    """
+    weights = getattr(args, "weights", None)
+    origin = {"data_version": data_version, "inputs": digests(reads, args.result_path)}
+    return code_of(sys.argv[0], vars(args)) | origin | ({"encoder_weights": weights} if weights else {})
