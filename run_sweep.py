@@ -57,8 +57,14 @@ def parse_args() -> tuple[Namespace, list[str]]:
     parser.group("output").add_argument("--result_path", type=Path, help=text)
     add = running.add_argument
     add("--until", choices=UNTIL, help="the last part to run")
-    add("--jobs", type=POSITIVE_INT, help="processes at once; default: one per GPU of --gpus, or one per core")
+    add("--jobs", type=POSITIVE_INT,
+        help="processes at once; default: one per GPU of --gpus, or one per core. On a cluster: jobs of an array at "
+        "once; default: all")  # fmt: skip
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
+    add("--cluster", choices=("slurm",), help="submit the jobs to a cluster; default: run them on this machine")
+    add("--cluster_arguments", nargs="+", metavar="NAME=VALUE",
+        help="what a job asks the cluster for: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
+    running.add_flag("--wait", None, "wait until no job is left on the cluster; False leaves after submission")
     add("--dry_run", nargs="?", const="True", default="False", choices=FORMATS,
         help="only print every job with its state and command, for a reader or as a table with tabs")  # fmt: skip
     running.add_flag("--test_mode", False, "very short trainings, to see that everything works")

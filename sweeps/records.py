@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -68,6 +68,28 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     for difference in sorted(found.get((State.DONE, False), ())):
         warn(f"finished runs made with {difference} are made again; --accept_code True keeps them")
     return State.NEW
+
+
+def made_with(command: Command) -> dict[str, Any]:
+    """The present code and data of a command: declared versions, sources, table and, where they are packed, images."""
+    args = parsed(command)
+    said = vars(args)
+    data = {"table": read_table(args.data_path).fingerprint, "packed": _data_now(args.data_path, said)}
+    return code_of(command[0], _of_numbers(said)) | data
+
+
+def check_unchanged(command: Command, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
+    """UserError where a command would run other code or data than it was submitted with, of `made_with`.
+
+    Images that were not packed then may be packed by now. Of the code, the policy says what counts.
+    """
+    now = made_with(command)
+    again = "run the same command again to submit it as it is now"
+    counts, difference = policy.judge(submitted, now)
+    if not counts:
+        raise UserError(f"the code has changed since this job was submitted: {difference}; {again}")
+    if submitted["table"] != now["table"] or submitted["packed"] not in (None, now["packed"]):
+        raise UserError(f"the images have changed since this job was submitted; {again}")
 
 
 def _state_in(folder: Path, args: Namespace) -> State:

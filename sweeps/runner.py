@@ -27,12 +27,13 @@ _DURATIONS = "durations.tsv"  # a line for each finished job: its kinds, the mos
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sweep ended: the names of jobs that were done before, succeeded, failed, or could not start."""
+    """How a sweep ended: the names of jobs that were done before, succeeded, failed, could not start, or go on."""
 
     before: list[str]
     finished: list[str]
     failed: list[str]
     left_out: list[str]
+    in_queue: Sequence[str] = ()  # of a cluster, where nobody waits for them
 
 
 @dataclass
@@ -83,6 +84,10 @@ class Runner:
         if isinstance(answer, UserError):
             raise answer
         return answer
+
+    def states(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """The state of each job, by its name: "done", "cut off" or "new"."""
+        return self.ask(work.states, jobs, self.policy)
 
     def run(self, jobs: Sequence[Job], title: str) -> Outcome:
         """Do all jobs that are not done; shows progress, time left, and the last lines of jobs that fail."""
@@ -142,8 +147,8 @@ class Runner:
                 queue.remove(job)
                 slot = min(set(range(self.n_jobs)) - {each.slot for each in running})
                 gpu = self.gpus[slot % len(self.gpus)] if self.gpus else None
-                lock = self.log_path / f"{job.name}.lock"
-                process = self._context.Process(target=work.do, args=(job, lock, self._output(job), self.policy, gpu))
+                of_job = (job, lock_of(self.log_path, job), self._output(job), self.policy, gpu)
+                process = self._context.Process(target=work.do, args=of_job)
                 process.start()
                 running.append(_Running(job, process, slot, time.monotonic()))
 
@@ -161,12 +166,22 @@ class Runner:
     def _failure(self, ended: _Running, path: Path) -> str:
         code = ended.process.exitcode
         how = f"with exit code {code}" if code > 0 else f"by signal {-code}"
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        last = [line.rsplit("\r", 1)[-1] for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-        return "\n".join([f"{ended.job.name} ended {how}:", *(f"    {line}" for line in last), f"  see {path}"])
+        return told(f"{ended.job.name} ended {how}", path)
 
 
 _BAR = "{desc}: {percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+
+
+def lock_of(log_path: Path, job: Job) -> Path:
+    """The file that whoever does a job holds."""
+    return log_path / f"{job.name}.lock"
+
+
+def told(what: str, log: Path) -> str:
+    """How a job has ended, with the last lines of its output."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    last = [line.rsplit("\r", 1)[-1] for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    return "\n".join([f"{what}:", *(f"    {line}" for line in last), f"  see {log}"])
 
 
 def _give_up(queue: list[Job], failed: str) -> list[str]:

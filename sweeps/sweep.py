@@ -27,8 +27,7 @@ class Sweep:
     def __init__(self, args: Namespace, further: Sequence[str]) -> None:
         self.said, self.given = asked(args, further)
         self.name = args.experiment.stem if args.experiment else args.type or COMPARISON
-        n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
-        self.runner = Runner(Path("logs"), n_jobs, args.gpus, CodePolicy.of(args))
+        self.runner = runner_of(args)
         self.reads = self.runner.ask(work.declared_arguments)
         self._expand()
 
@@ -47,9 +46,7 @@ class Sweep:
         if not source.has_table or self.experiment.buildings.is_file():
             commands.append(self.experiment.selection())
         jobs = preparation(commands, self.jobs) if commands else list(self.jobs)
-        states = self.runner.ask(work.states, self.jobs, self.runner.policy) | {
-            "data": "done" if source.has_table else "new"
-        }
+        states = self.runner.states(self.jobs) | {"data": "done" if source.has_table else "new"}
         if made := tuple(self.experiment.outputs.commands()):
             jobs.append(Job("results", made, tuple(job.name for job in jobs)))
             states["results"] = "new"
@@ -69,6 +66,13 @@ class Sweep:
             for grid in self.experiment.grids:
                 grid.hold_settings()
             outcome = self.runner.run(self.jobs, self.name)
+            if outcome.in_queue:
+                print(
+                    f"{len(self.jobs)} jobs: {len(outcome.before)} done, {len(outcome.in_queue)} with Slurm; the same "
+                    "command goes on from there, and makes tables and figures when all are done",
+                    flush=True,
+                )
+                return 0
             counts = f"{len(outcome.before)} done before, {len(outcome.finished)} now, {len(outcome.failed)} failed"
             print(f"{len(self.jobs)} jobs: {counts}, {len(outcome.left_out)} left out because of these", flush=True)
             if outcome.failed:
@@ -77,6 +81,21 @@ class Sweep:
                 print(note, flush=True)
         self.experiment.outputs.run()
         return 0
+
+
+def runner_of(args: Namespace) -> Runner:
+    """What runs the jobs: this machine, or the cluster that the arguments name."""
+    policy = CodePolicy.of(args)
+    if args.cluster is None:
+        if args.cluster_arguments is not None or args.wait is not None:
+            raise UserError("--cluster_arguments and --wait are for --cluster slurm; give that, too")
+        n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
+        return Runner(Path("logs"), n_jobs, args.gpus, policy)
+    if args.gpus:
+        raise UserError("--gpus is for one machine; on a cluster give --cluster_arguments gpus_per_node=1")
+    from sweeps.cluster import Cluster, read_arguments
+
+    return Cluster(read_arguments(args.cluster_arguments or ()), args.jobs, args.wait is not False, policy)
 
 
 def asked(args: Namespace, further: Sequence[str]) -> tuple[dict[str, Any], Given]:

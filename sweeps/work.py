@@ -7,7 +7,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -123,8 +123,20 @@ def done(jobs: Sequence[Job], policy: CodePolicy) -> list[str]:
     return sorted(name for name, state in states(jobs, policy).items() if state == "done")
 
 
-def do(job: Job, lock: Path, output: Path, policy: CodePolicy, gpu: str | None) -> None:
-    """Do a job, or the rest of it, once the lock is free; the exit code is that of the command that failed."""
+def made_with(jobs: Sequence[Job]) -> dict[str, dict[str, Any]]:
+    """The present code and data of each job, by its name; see `sweeps.records.made_with`."""
+    from sweeps.records import made_with as of
+
+    return {job.name: of(job.commands[-1]) for job in jobs}
+
+
+def do(
+    job: Job, lock: Path, output: Path, policy: CodePolicy, gpu: str | None, submitted: Mapping[str, Any] | None = None
+) -> None:
+    """Do a job, or the rest of it, once the lock is free; the exit code is that of the command that failed.
+
+    It fails where code or data are not those that it was `submitted` with, of `made_with`; None asks for nothing.
+    """
     from utils.files import locked
 
     if gpu is not None:
@@ -135,7 +147,15 @@ def do(job: Job, lock: Path, output: Path, policy: CodePolicy, gpu: str | None) 
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
         with locked(lock):
+            if submitted is not None:
+                run_script(partial(_check_unchanged, job, policy, submitted))
             _do_locked(job, policy)
+
+
+def _check_unchanged(job: Job, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
+    from sweeps.records import check_unchanged
+
+    check_unchanged(job.commands[-1], policy, submitted)
 
 
 def _do_locked(job: Job, policy: CodePolicy) -> None:
