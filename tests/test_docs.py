@@ -90,6 +90,9 @@ def check_shell(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -
         assert list(ROOT.glob(script.replace("…", "*")))
         return
     assert (ROOT / script).is_file(), f"{script}: no such script"
+    if script == "scripts/federation_on_nodes.sh":
+        check_python(["test_fed.py", *arguments], monkeypatch)
+        return
     experiments = re.findall(r'reproduce\.sh" "?([^"\s]+)', (ROOT / script).read_text())
     for name in experiments:
         default = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", name)

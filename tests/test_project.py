@@ -22,7 +22,13 @@ def requirements(name: str) -> list[Requirement]:
 
 @pytest.mark.parametrize(
     "name",
-    ["requirements.txt", "requirements-pretrained.txt", "requirements-taskonomy.txt", "requirements-test.txt"],
+    [
+        "requirements.txt",
+        "requirements-cluster.txt",
+        "requirements-pretrained.txt",
+        "requirements-taskonomy.txt",
+        "requirements-test.txt",
+    ],  # fmt: skip
 )
 def test_what_was_tested_is_what_is_required(name: str) -> None:
     tested = {canonicalize_name(each.name): each.specifier for each in requirements("constraints.txt")}

@@ -90,7 +90,7 @@ def cluster() -> Iterator[Path]:
     folder.chmod(0o755)
     (folder / "state").mkdir()
     configuration = folder / "slurm.conf"
-    configuration.write_text(_CONFIGURATION.format(folder=folder, ports=_free_ports(4)))
+    configuration.write_text(_CONFIGURATION.format(folder=folder, ports=free_ports(4)))
     (folder / "munge.key").write_bytes(os.urandom(1024))
     (folder / "munge.key").chmod(0o400)
     files = {"key-file": "key", "socket": "sock", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
@@ -143,7 +143,7 @@ def _take_down(daemons: Sequence[subprocess.Popen], environment: dict[str, str])
             daemon.wait()
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
     """Ports that nothing listens on."""
     sockets = [socket.socket() for _ in range(number)]
     try:

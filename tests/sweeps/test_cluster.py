@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -23,7 +24,7 @@ from sweeps import work
 from sweeps.cluster import Cluster, Submitted, arrays, minutes, read_arguments
 from sweeps.grid import Job
 from sweeps.runner import Outcome
-from tests.conftest import _FORKS, ROOT
+from tests.conftest import _FORKS, ROOT, run_forked
 from tests.sweeps import slurm
 from tests.sweeps.light import Light, answers, begun
 from utils.errors import UserError
@@ -354,3 +355,23 @@ def test_a_sweep_that_is_cut_off_on_the_cluster_is_the_sweep_of_one_machine(prep
 def files(run: Path) -> set[str]:
     """The names of all files of a run."""
     return {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.usefixtures("on_slurm")
+def test_a_federation_over_two_nodes_is_that_of_one_process(prepared: Path) -> None:
+    model = f"--task normal --data_path {prepared / 'data'} --init_model_dir {prepared / 'models'}"
+    assert run_forked(prepared, f"model_initialization.py {model} --encoder tiny --image_size 32").returncode == 0
+    command = f"{model} --type class_based --alpha 1 --n_clients 4 --clients_per_round 3 --min_client_ds_len 1"
+    command += " --n_rounds 2 --sgd_per_epoch 2 --use_accelerator False"
+    assert run_forked(prepared, f"test_fed.py {command} --result_path one").returncode == 0
+    environment = os.environ | {"MASTER": "127.0.0.1", "PORT": str(slurm.free_ports(1)[0]), "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    submit = ["sbatch", "--wait", f"--output={prepared / 'nodes.txt'}", "scripts/federation_on_nodes.sh"]
+    words = [*command.split(), "--result_path", str(prepared / "two")]
+    done = subprocess.run([*submit, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (prepared / "nodes.txt").read_text()[-3000:]
+    run = "test_federated/fedavg/normal/class_based/alpha1_seed42"
+    one, two = (pd.read_csv(prepared / name / run / "metrics.csv") for name in ("one", "two"))
+    assert json.loads((prepared / "two" / run / "environment.json").read_text())["processes"] == 2
+    columns = [name for name in one if "seconds" not in name]
+    np.testing.assert_allclose(two[columns], one[columns], rtol=1e-4, atol=1e-5)  # sums are rounded in another order
