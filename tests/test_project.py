@@ -28,7 +28,7 @@ def requirements(name: str) -> list[Requirement]:
         "requirements-pretrained.txt",
         "requirements-taskonomy.txt",
         "requirements-test.txt",
-    ],  # fmt: skip
+    ],
 )
 def test_what_was_tested_is_what_is_required(name: str) -> None:
     tested = {canonicalize_name(each.name): each.specifier for each in requirements("constraints.txt")}
