@@ -70,6 +70,7 @@ def main() -> None:
     from reports.stages.central import report_held_out
     from reports.stages.clusters import draw_clusters, report_explained, report_n_clusters
     from utils.files import write_array
+    from utils.filling import remove
     from utils.processes import processes
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests
@@ -94,7 +95,6 @@ def main() -> None:
     write_array(projection, reduced)
     folder = args.assignment_files_path
     made = save_assignments(folder, data, args.features, assignments, centres, args.n_clusters, projection)
-
     of_variance = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
     print(f"{args.task}, features {args.features}: {embeddings.shape[1]} numbers per image; {of_variance}")
     print("images per cluster:", *np.bincount(assignments[data.train][assignments[data.train] >= 0]))
@@ -107,8 +107,7 @@ def main() -> None:
     if args.observe_performance:
         report_held_out(model, data, *held_out_values(model, data, accelerator), run.figures)
     if not args.keep_embeddings:
-        full.unlink()
-        full.with_suffix(".filled.json").unlink()
+        remove(full)
     found = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
     run.write_summary(found | {"target_explained": explained}, digests([*made, projection], args.result_path))
     print(f"assignments and centres in {folder}, figures in {run.figures}")

@@ -4,52 +4,32 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from utils.args import (
-    POSITIVE_INT,
-    Parser,
-    add_assignments,
-    add_compute,
-    add_data,
-    add_init_model,
-    add_model,
-    add_progress,
-)
+from utils.args import Parser, add_compute, add_data, add_init_model, add_model, add_progress
 from utils.errors import run_script
 
 
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
-    from models.embedding.features import features_kind
     from network.algorithms import ALGORITHMS
-    from network.partition.groups import split_type
-    from network.partition.settings import add_partition, settle_rule
+    from network.partition.settings import add_split, settle_rule
     from network.settings import add_federation, settle_local_work
     from utils.arguments import add_arguments_of, check_arguments
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
-    model, partition, output = (parser.group(title) for title in ("model", "partition", "output"))
     add_init_model(parser)
+    model = parser.group("model")
     model.add_flag("--start_warm", False, "start from the central model instead of the initial one")
     model.add_argument(
         "--trained_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
     )
-    add = partition.add_argument
-    add("--type", type=split_type, default="embedding_based",
-        help="what is dealt: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
-        "groups, or iid")  # fmt: skip
-    add_partition(parser)
-    add("--partition_file", type=Path, help="use this saved partition: a run's partition.json or its folder")
-    add_assignments(parser)
-    clusters = parser.group("clusters")
-    clusters.add_argument("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
-    clusters.add_argument("--features", type=features_kind, help="features that the clusters must be of; default: any")
+    add_split(parser)
     add_federation(parser)
     parser.group("method").add_argument("--method", choices=ALGORITHMS, default="fedavg", help="the federated method")
     add_arguments_of(parser, "method", ALGORITHMS, "method")
     add_data(parser)
-    output.add_flag("--plot_distribution", True, "draw what each client has")
+    parser.group("output").add_flag("--plot_distribution", True, "draw what each client has")
     add_progress(parser, "rounds", "continue the newest run with these arguments")
     add_compute(parser)
     args = parser.parse_args()

@@ -28,19 +28,32 @@ def parse_args() -> Namespace:
     return parser.parse_args()
 
 
+def initial_model(args: Namespace) -> Path:
+    """The file of the initial model; where there is none, the default one is made."""
+    from datasets.table import classes_for
+    from models.networks.config import ModelConfig
+    from models.networks.task_model import init_file, make_initial_model
+
+    start = init_file(args.init_model_dir, args.task, args.use_cbam)
+    if not start.is_file():
+        classes = classes_for(args.task, args.data_path, args.result_path)
+        config = ModelConfig(args.task, use_cbam=args.use_cbam, classes=classes)
+        made = make_initial_model(start, config, args.rand_seed)
+        print(f"made the default initial model, because there was none: {made}")
+    return start
+
+
 def main() -> None:
     """Train, and measure the best model on the held-out images beside the trivial predictor."""
     args = parse_args()
-    from datasets.table import classes_for
     from datasets.task_data import TaskData
     from models.central.evaluation import evaluate, mean_values, measure_trivial
     from models.central.settings import TrainSettings
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
-    from models.networks.config import ModelConfig
     from models.networks.frozen import on_kept_outputs
     from models.networks.lora import adapt
     from models.networks.precision import set_precision
-    from models.networks.task_model import init_file, load_model, make_initial_model
+    from models.networks.task_model import load_model
     from models.networks.threads import set_threads
     from network.provenance import provenance
     from reports.figures.charts import loss_curve
@@ -53,12 +66,7 @@ def main() -> None:
     accelerator = accelerator_of(args)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    start = init_file(args.init_model_dir, args.task, args.use_cbam)
-    if not start.is_file():
-        classes = classes_for(args.task, args.data_path, args.result_path)
-        config = ModelConfig(args.task, use_cbam=args.use_cbam, classes=classes)
-        made = make_initial_model(start, config, args.rand_seed)
-        print(f"made the default initial model, because there was none: {made}")
+    start = initial_model(args)
     model = load_model(start, args.task, "model_initialization.py")
     adapt(model, args)
     set_precision(model, args.precision, accelerator.device)
@@ -66,10 +74,10 @@ def main() -> None:
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode)
     model, inputs = on_kept_outputs(model, data, args, accelerator)
     set_threads(model, inputs, args.batch_size)
-    settings = TrainSettings.of(args)
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]
+    settings = TrainSettings.of(args)
     training = CentralTraining(model, inputs, settings, accelerator, last, best_path, early, args.checkpoint_every)
     trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
     made_with = provenance(args, data.version, [start])

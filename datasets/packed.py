@@ -25,7 +25,7 @@ from datasets.table import Table
 from datasets.tasks import VOID, ClassSet, Encoding
 from utils.errors import UserError
 from utils.files import json_in, locked, write_atomically, write_json
-from utils.filling import fill
+from utils.filling import fill, note_of
 from utils.versions import file_digest
 
 TRANSFORM_VERSION = 2  # to be raised when the resizing changes, so that old arrays are made again
@@ -201,7 +201,7 @@ def load_packed(table: Table, encoding: Encoding, size: int) -> tuple[np.ndarray
             manifest_path.unlink(missing_ok=True)  # it must never describe another array
             fresh.replace(array_path)
             write_json(manifest_path, manifest | {"fingerprint": fingerprint})
-            fresh.with_suffix(".filled.json").unlink()  # the manifest says the same
+            note_of(fresh).unlink()  # the manifest says the same
             array = np.load(array_path, mmap_mode="c", allow_pickle=False)
         return array, manifest["unreadable"]
 

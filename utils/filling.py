@@ -42,7 +42,7 @@ def fill(
     Returns:
         What `work` has returned for each block. `UserError` where the disk is full or write-protected.
     """
-    part, note = path.with_suffix(".part.npy"), path.with_suffix(".filled.json")
+    part, note = path.with_suffix(".part.npy"), note_of(path)
     about = {"inputs": inputs, "shape": list(shape), "dtype": str(np.dtype(dtype)), "blocks": len(blocks)}
     array, done = _begun(part if part.is_file() else path, note, about)
     if not part.is_file() and len(done) == len(blocks):
@@ -69,6 +69,17 @@ def fill(
     _note(array, note, about, done)
     part.replace(path)
     return done
+
+
+def note_of(path: Path) -> Path:
+    """The file that says from what and how far the array `path` is filled."""
+    return path.with_suffix(".filled.json")
+
+
+def remove(path: Path) -> None:
+    """Remove a filled array and its note."""
+    path.unlink()
+    note_of(path).unlink()
 
 
 def _note(array: np.memmap, note: Path, about: dict[str, Any], done: list[Any]) -> None:

@@ -29,7 +29,7 @@ from models.networks.task_model import TaskModel
 from models.networks.threads import threads_for
 from utils.errors import UserError
 from utils.files import locked
-from utils.filling import fill
+from utils.filling import fill, note_of
 from utils.versions import tensors_digest
 
 MOST_BYTES = 8 << 30  # that `--encoder_outputs auto` keeps
@@ -134,7 +134,7 @@ class EncoderOutputs:
         blocks = np.split(np.arange(self.shape[0]), range(_BATCH, self.shape[0], _BATCH))
         before = torch.get_num_threads()
         torch.set_num_threads(threads_for(self._whole, self._data, _BATCH))
-        title, note = f"encoding ({_gib(self.n_bytes)})", path.with_suffix(".filled.json")
+        title, note = f"encoding ({_gib(self.n_bytes)})", note_of(path)
         try:
             fill(path, self.shape, self.dtype, path.stem, blocks, self._fill_block, title)
         except UserError as error:

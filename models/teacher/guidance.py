@@ -26,7 +26,7 @@ from models.teacher.basis import Basis, Notes, Photographs, blocks_of, fit
 from models.teacher.teachers import Teacher, TeacherSettings
 from utils.errors import UserError
 from utils.files import locked, new_array, read_json, write_array, write_atomically, write_json
-from utils.filling import fill
+from utils.filling import fill, remove
 from utils.versions import file_digest
 
 STAGE = "extract_diffusion_features.py"
@@ -136,8 +136,7 @@ def _merge(path: Path, shape: tuple[int, ...], parts: Mapping[Path, np.ndarray])
             whole[rows] = np.load(part, mmap_mode="r", allow_pickle=False)
         whole.flush()
     for part in parts:
-        part.unlink()
-        part.with_suffix(".filled.json").unlink()
+        remove(part)
 
 
 @dataclass(frozen=True)

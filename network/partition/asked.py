@@ -69,6 +69,7 @@ def _saved(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettin
         )
 
     def taken(checks: Mapping[str, Callable[[Any], bool]]) -> dict[str, Any]:
+        """Those of these arguments that the file says; UserError for a value that is none."""
         found = {name: partition.origin[name] for name in checks if name in partition.origin}
         for name, value in found.items():
             if not checks[name](value):

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from network.partition.groups import RANDOM, split_label
+from models.embedding.features import features_kind
+from network.partition.groups import EMBEDDING, RANDOM, split_label, split_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
-from utils.args import POSITIVE_INT, Parser, number, number_or_auto
+from utils.args import POSITIVE_INT, Parser, add_assignments, number, number_or_auto
 from utils.arguments import Argument, add_arguments_of, arguments_of, check_arguments
 from utils.settings import add_settings, setting, settings_of
 
@@ -147,6 +148,20 @@ def add_partition(parser: Parser) -> None:
     """Add `--partition` and the arguments that rules use."""
     add_settings(parser, DealSettings, "partition")
     add_arguments_of(parser, "partition", PARTITIONERS, "partition")
+
+
+def add_split(parser: Parser) -> None:
+    """Add the arguments for `SplitSettings`."""
+    add = parser.group("partition").add_argument
+    add("--type", type=split_type, default=EMBEDDING,
+        help="what is dealt: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
+        "groups, or iid")  # fmt: skip
+    add_partition(parser)
+    add("--partition_file", type=Path, help="use this saved partition: a run's partition.json or its folder")
+    add_assignments(parser)
+    add = parser.group("clusters").add_argument
+    add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
+    add("--features", type=features_kind, help="features that the clusters must be of; default: any")
 
 
 def settle_rule(args: Namespace) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from utils import filling
-from utils.filling import fill
+from utils.filling import fill, note_of, remove
 
 BLOCKS = [np.array([0, 1]), np.array([2]), np.array([4, 5]), np.array([7])]
 EXPECTED = np.array([[1, 1], [2, 2], [3, 3], [0, 0], [5, 5], [6, 6], [0, 0], [8, 8]], np.float32)
@@ -91,3 +91,11 @@ def test_what_is_filled_is_noted_now_and_then(tmp_path: Path, monkeypatch: pytes
     filled(tmp_path / "a.npy", again)
     assert again.calls == 2  # of the two blocks before the kill, the second was noted
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), EXPECTED)
+
+
+def test_an_array_is_removed_with_its_note(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.npy"
+    fill(path, (2,), np.int64, "a", [np.arange(2)], lambda array, rows: None, "filling")
+    assert note_of(path).is_file()
+    remove(path)
+    assert not list(tmp_path.glob("numbers*"))
