@@ -24,13 +24,15 @@ import pandas as pd
 from datasets.public import PUBLIC, check_room
 from datasets.public import fetch as fetch_public
 from datasets.sources.taskonomy import needed_domains, read_buildings
-from datasets.tasks import TASKS
+from datasets.tasks import INSTANCES, MASK, TASKS
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import UserError, run_script
 from utils.files import write_atomically
 
 SUBSETS = ("tiny", "medium", "full", "fullplus")
 CLASS_NAMES = Path(__file__).with_name("places_class_names.txt")
+# Masks and objects come from other data sets.
+_TASKS = [name for name in TASKS if not {MASK, INSTANCES}.intersection(needed_domains([name]))]
 _WORKERS = 4
 _TIMEOUT = 60
 
@@ -137,7 +139,7 @@ def main() -> None:
     parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("--source", choices=("taskonomy", *PUBLIC), default="taskonomy", help="which data set")
     parser.add_argument("--data_path", type=Path, default=Path("taskonomy_dataset"), help="data folder")
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS), help="whose files are needed")
+    parser.add_argument("--tasks", nargs="+", choices=_TASKS, default=_TASKS, help="whose files are needed")
     parser.add_argument("--subset", choices=SUBSETS, default="tiny", help="Taskonomy's list of buildings")
     parser.add_argument("--taskonomy_clients_to_include", type=POSITIVE_INT, default=3, help="the first n buildings")
     parser.add_argument("--name", default=os.environ.get("USER", ""), help="yours, for Taskonomy's licence")

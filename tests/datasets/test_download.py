@@ -7,7 +7,7 @@ import os
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -80,6 +80,25 @@ def aria2c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def run(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr(sys, "argv", ["download", *command.split()])
     download.main()
+
+
+def test_by_default_all_is_asked_for_that_taskonomy_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def note(domains: Sequence[str], buildings: Sequence[str]) -> list:
+        asked.extend(domains)
+        raise UserError("noted")
+
+    monkeypatch.setattr(download, "find_archives", note)
+    with pytest.raises(UserError, match="noted"):
+        run(monkeypatch, f"--data_path {tmp_path}")
+    # Of the folders that the omnidata starter set has for Taskonomy's buildings.
+    assert sorted(asked) == [
+        "class_scene", "depth_euclidean", "edge_texture", "keypoints3d", "normal", "principal_curvature", "reshading",
+        "rgb", "segment_semantic",
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="--tasks: invalid choice: 'detection'"):
+        run(monkeypatch, f"--data_path {tmp_path} --tasks detection")
 
 
 def test_fetches_the_domains_of_the_tasks_and_the_lists(
