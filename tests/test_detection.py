@@ -58,7 +58,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model_initialization.py --task detection --image_size 32 --norm group",
     ):
         finish(start_in(folder, command), folder)
-    assert (folder / "data" / "missing_files.txt").read_text().count("reaches out of its image") == 2
+    assert not (folder / "data" / "missing_files.txt").exists()  # the box that reaches out of its image is cut
     return folder
 
 

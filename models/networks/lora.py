@@ -76,7 +76,7 @@ def adapt(model: TaskModel, args: Namespace) -> None:
     generator = torch.Generator().manual_seed(derived_seed("lora", args.rand_seed))
     for path in taken:
         model.encoder.set_submodule(path, LoraLinear(layers[path], rank, asked["lora_alpha"], generator))
-    args.lora_targets = targets or names
+    vars(args).update(asked, lora_targets=targets or names)
 
 
 def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

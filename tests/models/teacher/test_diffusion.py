@@ -122,6 +122,8 @@ def test_what_is_missing_is_said_in_a_line(
 def test_a_hub_that_cannot_be_reached_says_no_line_of_its_own(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    pytest.importorskip("diffusers", reason="needs diffusers, of requirements-diffusion.txt")
+
     def refuse(*_: object, **__: object) -> None:
         logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
         raise OSError("no connection")
