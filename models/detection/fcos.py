@@ -17,15 +17,18 @@ from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
 from datasets.pyramid import LEVELS, finest_stride, pyramid_points
+from datasets.tasks import GRID
 from models.networks.layers import normalisation
 from utils.errors import UserError
 
 
 class FCOSDecoder(nn.Module):
-    """From skip maps to the towers' maps of the finest level and the detector's output; see `datasets/pyramid.py`.
+    """From skip maps to an embedding and the detector's output; see `datasets/pyramid.py`.
 
     The levels are the skip maps from the finest stride on, and coarser ones that are made of the last. The embedding
-    is what stands before the last layers: the two towers' maps of the finest level, side by side.
+    is what stands before the last layers, where something is found: the maps of the two towers, side by side, times the
+    score of their point (as a number: no gradient flows through it), as means in a grid of 8 by 8 cells, summed over
+    the levels. Most points show nothing, and without the scores these would outweigh the objects.
 
     Args:
         skip_channels: channels of the encoder's maps at strides 2, 4, …, finest first; UserError where they end before
@@ -50,17 +53,18 @@ class FCOSDecoder(nn.Module):
             )
         self.pyramid = FeaturePyramidNetwork(used, channels, extra_blocks=_Coarser(channels, LEVELS - len(used)))
         self.head = FCOSHead(channels, n_classes, n_convs)
-        self.embedding_shape = (2 * channels, image_size // finest, image_size // finest)
+        self.embedding_shape = (2 * channels, GRID, GRID)
         self.points: Tensor
         self.register_buffer("points", pyramid_points(image_size), persistent=False)
 
     def forward(self, encoded: Tensor, skips: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
-        """Embedding (B, 2 channels, S / stride, S / stride) and output (B, A, C + 8); the vector is not looked at."""
+        """Embedding (B, 2 channels, 8, 8) and output (B, A, C + 8); the vector is not looked at."""
         levels = self.pyramid({str(number): level for number, level in enumerate(skips[self._used])})
         towers = [self.head.towers(level) for level in levels.values()]
-        predicted = torch.cat([self.head(*each) for each in towers], dim=1)
-        output = torch.cat([predicted, self.points.expand(len(predicted), -1, -1)], dim=2)
-        return torch.cat(towers[0], dim=1), output
+        predicted = [self.head(*each) for each in towers]
+        found = sum(_where_found(torch.cat(maps, dim=1), said) for maps, said in zip(towers, predicted, strict=True))
+        said = torch.cat(predicted, dim=1)
+        return found, torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
 
 
 class FCOSHead(nn.Module):
@@ -83,6 +87,19 @@ class FCOSHead(nn.Module):
         distances = F.relu(self.boxes.bbox_reg(of_boxes))
         maps = [self.classes.cls_logits(of_classes), distances, self.boxes.bbox_ctrness(of_boxes)]
         return torch.cat(maps, dim=1).flatten(2).transpose(1, 2)
+
+
+def _where_found(maps: Tensor, predicted: Tensor) -> Tensor:
+    """Maps (B, D, H, W) times their points' scores, as means in a grid, (B, D, 8, 8); smaller maps are enlarged.
+
+    `predicted` (B, H W, C + 5) is what the head says of the points. A score is the best class's, as in detection.
+    """
+    logits, _, centredness = predicted.detach().split([predicted.shape[-1] - 5, 4, 1], dim=-1)
+    scores = (logits.amax(-1, keepdim=True).sigmoid() * centredness.sigmoid()).sqrt()
+    weighted = maps * scores.transpose(1, 2).unflatten(2, maps.shape[2:])
+    if min(maps.shape[2:]) >= GRID:
+        return F.adaptive_avg_pool2d(weighted, GRID)
+    return F.interpolate(weighted, (GRID, GRID), mode="bilinear", align_corners=False)
 
 
 class _Coarser(ExtraFPNBlock):

@@ -128,7 +128,7 @@ DECODERS: dict[str, DecoderEntry] = {
     "linear": DecoderEntry(_linear, "classes", _is_class, options=("bottleneck",)),
     "unet": DecoderEntry(_unet, "maps", _is_map, most_stride=32, options=("decoder_channels",)),
     "deeplabv3plus": DecoderEntry(_deeplabv3plus, "maps", _is_map, most_stride=16),
-    "fcos": DecoderEntry(_fcos, "boxes", _is_boxes, most_stride=32),
+    "fcos": DecoderEntry(_fcos, "boxes", _is_boxes, most_stride=32, version=2),
 }
 
 

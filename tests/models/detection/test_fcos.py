@@ -61,9 +61,20 @@ def test_output_is_that_of_torchvisions_head() -> None:
     torch.testing.assert_close(output[..., :5], expected["cls_logits"])
     torch.testing.assert_close(output[..., 5:9], expected["bbox_regression"])
     torch.testing.assert_close(output[..., 9:10], expected["bbox_ctrness"])
-    towers = [head.conv(levels[0]) for head in (theirs.classification_head, theirs.regression_head)]
-    torch.testing.assert_close(embedding, torch.cat(towers, dim=1))
-    assert decoder.embedding_shape == embedding.shape[1:]
+    assert decoder.embedding_shape == embedding.shape[1:] == (64, 8, 8)
+    scores = torch.sqrt(expected["cls_logits"].sigmoid().max(-1)[0] * expected["bbox_ctrness"].sigmoid()[..., 0])
+    by_hand, scores_of = torch.zeros(2, 64, 8, 8), scores.split([256, 64, 16, 4, 1], dim=1)
+    for level, of_level in zip(levels, scores_of, strict=True):
+        n = level.shape[-1]
+        towers = [head.conv(level) for head in (theirs.classification_head, theirs.regression_head)]
+        found = torch.cat(towers, dim=1) * of_level.reshape(2, 1, n, n)
+        if n == 16:
+            by_hand += found.reshape(2, 64, 8, 2, 8, 2).mean((3, 5))
+        elif n in (1, 8):
+            by_hand += found
+        else:
+            by_hand += nn.Upsample((8, 8), mode="bilinear")(found)
+    torch.testing.assert_close(embedding, by_hand)
 
 
 def test_two_coarser_levels_are_torchvisions() -> None:
