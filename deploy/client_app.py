@@ -6,13 +6,16 @@ The node that it runs on says with `--node-config 'folder="…"'` where the clie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from deploy.messages import read, write
-from deploy.participant import join, participant
+from deploy.nodes import SIGN
+from deploy.participant import Participant, join, participant
 
 app = ClientApp()
 
@@ -29,19 +32,26 @@ def query(message: Message, context: Context) -> Message:
     return Message(write(join(folder, use_accelerator, *read(message.content))), reply_to=message)
 
 
+@app.query(SIGN)
+def sign(message: Message, context: Context) -> Message:
+    """Say that whatever was asked before is done."""
+    return Message(RecordDict(), reply_to=message)
+
+
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Take part in a round."""
-    folder, use_accelerator = _of(context)
-    said, tensors = read(message.content)
-    answer = participant(folder, said["run"], use_accelerator).train(said, tensors)
-    return Message(write(*answer), reply_to=message)
+    return _take_part(Participant.train, message, context)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Evaluate a model on the client's images."""
+    return _take_part(Participant.evaluate, message, context)
+
+
+def _take_part(work: Callable[..., Any], message: Message, context: Context) -> Message:
     folder, use_accelerator = _of(context)
     said, tensors = read(message.content)
-    answer = participant(folder, said["run"], use_accelerator).evaluate(said, tensors)
+    answer = work(participant(folder, said["run"], use_accelerator), said, tensors)
     return Message(write(*answer), reply_to=message)

@@ -1,18 +1,21 @@
 """The clients of a run, known by their numbers, wherever their nodes are.
 
-Flower knows nodes by numbers of its own and loses a message whose node is restarted. Here a node says which client it
-is, and what is asked of a client is asked again when its node has come back.
+Flower knows nodes by numbers of its own, and loses messages: those of a node that is restarted, and without a word
+those that a node fails to fetch or to answer. Here a node says which client it is, and what was lost is asked again. A
+node answers one message after the other, so an answer to what it was asked later shows that an earlier one is lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from deploy.messages import read
 from utils import interrupt, progress
@@ -20,9 +23,11 @@ from utils.errors import UserError
 
 _PAUSE = 0.5  # seconds between two looks for answers
 _LOOK = 2.0  # and between two looks for nodes
+_DOUBT = 60.0  # and until a node that has not answered is first asked for a sign, which it gives when it is done
 # Error codes of Flower that say that a message was lost, and not that its client refuses it.
 _LOST = {3, 4, 5, 8}  # MESSAGE_UNAVAILABLE, REPLY_MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE, CLIENT_APP_CRASHED
-_QUERY = "query"
+_FAULTS = (httpx.HTTPStatusError, ObjectPushError)  # of a SuperLink that is overburdened; a run that is over is none
+_QUERY, SIGN = "query", "sign"
 
 
 @dataclass
@@ -32,6 +37,9 @@ class _Asked:
     client: int
     node: int
     since: str  # when that node came up, by which a restarted one is told apart
+    at: float = field(default_factory=time.monotonic)
+    doubt: float = field(default_factory=lambda: _DOUBT)
+    overtaken: bool = False  # the node has answered what it was asked later
 
 
 @dataclass
@@ -56,7 +64,9 @@ class Nodes:
     _up: dict[int, str] = field(default_factory=dict)
     _greeted: dict[int, str] = field(default_factory=dict)
     _asked: dict[str, _Asked] = field(default_factory=dict)
+    _signs: dict[str, str] = field(default_factory=dict)  # messages that ask for a sign, and what they wait for
     _looked: float = field(default=-_LOOK)
+    _fault: Exception | None = None  # the last one of this turn
 
     def gather(self) -> None:
         """Wait for all clients to say what they are; UserError where one does not come."""
@@ -72,10 +82,9 @@ class Nodes:
         def open_questions() -> list[int]:
             """Ask where that is possible; returns the clients that have not answered."""
             waited_for = {each.client for each in self._asked.values()}
-            for client in contents.keys() - answers.keys() - waited_for:
-                node = self._node_of.get(client)
-                if node is not None and node in self._up:
-                    self._push(kind, contents[client], node, client, group)
+            asked = {client: self._node_of.get(client, -1) for client in contents.keys() - answers.keys() - waited_for}
+            self._push(kind, [(contents[client], node, client) for client, node in sorted(asked.items())
+                              if node in self._up], group)  # fmt: skip
             return [client for client in contents if client not in answers]
 
         self._wait(open_questions, answers)
@@ -89,9 +98,12 @@ class Nodes:
     ) -> list[int]:
         """Look for nodes and answers until no question is open; returns the clients that patience has run out for."""
         away_since: dict[int, float] = {}
+        well = time.monotonic()
         while True:
             interrupt.check()
+            self._fault = None
             self._look_for_nodes()
+            self._ask_for_signs()
             for client, content in self._answers():
                 if answers is not None:
                     answers[client] = content
@@ -101,6 +113,10 @@ class Nodes:
             lost = [client for client, since in away_since.items() if now - since > self.patience]
             if set(waiting) <= set(lost):
                 return lost
+            if self._fault is None:
+                well = now
+            elif now - well > self.patience:
+                raise UserError(f"the SuperLink has failed for {self.patience:g} s: {self._fault}")
             time.sleep(_PAUSE)
 
     def _look_for_nodes(self) -> None:
@@ -108,38 +124,91 @@ class Nodes:
         if (now := time.monotonic()) - self._looked < _LOOK:
             return
         self._looked = now
-        self._up = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
+        try:
+            self._up = {node.node_id: node.last_activated_at for node in self.grid.get_nodes()}
+        except _FAULTS as error:
+            self._fault = error
         for message, asked in list(self._asked.items()):
             if self._up.get(asked.node) != asked.since:
-                del self._asked[message]
-        for node, since in self._up.items():
-            if self._greeted.get(node) != since:
-                self._greeted[node] = since
-                self._node_of = {client: each for client, each in self._node_of.items() if each != node}
-                self._push(_QUERY, self.greeting(), node, -1, "")
+                self._lose(message)
+        new = [node for node, since in self._up.items() if self._greeted.get(node) != since]
+        self._node_of = {client: node for client, node in self._node_of.items() if node not in new}
+        for node in self._push(_QUERY, [(self.greeting(), node, -1) for node in new], ""):
+            self._greeted[node] = self._up[node]
 
-    def _push(self, kind: str, content: RecordDict, node: int, client: int, group: str) -> None:
-        message = Message(content, dst_node_id=node, message_type=kind, group_id=group)
-        for identity in self.grid.push_messages([message]):
-            if identity:
-                self._asked[identity] = _Asked(client, node, self._up[node])
+    def _push(self, kind: str, questions: Sequence[tuple[RecordDict, int, int]], group: str) -> list[int]:
+        """Ask these questions: content, node and client of each; returns the nodes that are now asked.
+
+        All at once, so that no node has done with one while Flower is still told of another that has the same tensors.
+        """
+        if not questions:
+            return []
+        messages = [Message(content, dst_node_id=node, message_type=kind, group_id=group)
+                    for content, node, _ in questions]  # fmt: skip
+        try:
+            identities = [*self.grid.push_messages(messages)]
+        except _FAULTS as error:
+            self._fault, identities = error, []
+        taken = [(identity, *each) for identity, each in zip(identities, questions, strict=False) if identity]
+        for identity, _, node, client in taken:
+            self._asked[identity] = _Asked(client, node, self._up[node])
+        return [node for _, _, node, _ in taken]
+
+    def _ask_for_signs(self) -> None:
+        """Ask nodes that have been silent for long for a sign, ever less often."""
+        now = time.monotonic()
+        due = {message: asked for message, asked in self._asked.items() if now - asked.at > asked.doubt}
+        for message, asked in due.items():
+            asked.doubt *= 2
+            sign = Message(RecordDict(), dst_node_id=asked.node, message_type=f"{_QUERY}.{SIGN}", group_id="")
+            try:
+                self._signs |= dict.fromkeys(filter(None, self.grid.push_messages([sign])), message)
+            except _FAULTS as error:
+                self._fault = error
 
     def _answers(self) -> list[tuple[int, RecordDict | str]]:
         """The answers that have come from clients; nodes that say which client they are become theirs."""
         found: list[tuple[int, RecordDict | str]] = []
-        for reply in self.grid.pull_messages(set(self._asked)) if self._asked else ():
-            asked = self._asked.pop(reply.metadata.reply_to_message_id, None)
-            if asked is None:
-                continue
+        overtaken = [message for message, asked in self._asked.items() if asked.overtaken]
+        self._signs = {sign: message for sign, message in self._signs.items() if message in self._asked}
+        for reply in self._pull({*self._asked, *self._signs}):
+            identity = reply.metadata.reply_to_message_id
             lost = reply.has_error() and reply.error.code in _LOST
+            about = self._asked.get(self._signs.pop(identity, ""))
+            if about is not None and not lost:
+                about.overtaken = True
+            if (asked := self._asked.get(identity)) is None:
+                continue
+            if lost:
+                self._lose(identity)
+                continue
+            del self._asked[identity]
             if asked.client < 0:
-                if lost:
-                    del self._greeted[asked.node]
-                else:
-                    self._take_in(asked.node, reply)
-            elif not lost:
+                self._take_in(asked.node, reply)
+            else:
                 found.append((asked.client, _reason(reply) if reply.has_error() else reply.content))
+        for message in overtaken:
+            self._lose(message)
         return found
+
+    def _pull(self, messages: set[str]) -> list[Message]:
+        """The replies to these messages that have come; what Flower cannot say of one is lost."""
+        try:
+            return [*self.grid.pull_messages(messages)] if messages else []
+        except _FAULTS as error:
+            self._fault = error
+            if len(messages) > 1:
+                return [reply for message in messages for reply in self._pull({message})]
+            for message in messages:
+                self._lose(message)
+                self._signs.pop(message, None)
+            return []
+
+    def _lose(self, message: str) -> None:
+        """Forget a question, so that it is asked again."""
+        asked = self._asked.pop(message, None)
+        if asked is not None and asked.client < 0:
+            self._greeted.pop(asked.node, None)
 
     def _take_in(self, node: int, reply: Message) -> None:
         """Make a node that of the client that it says it is, or say why not."""

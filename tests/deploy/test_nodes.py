@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from flwr.app import Error, Message, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from deploy import nodes as module
 from deploy.messages import read, write
@@ -20,18 +22,24 @@ Answer = Callable[[int, Message], RecordDict | Error | None]
 
 @dataclass
 class FakeGrid:
-    """Nodes by number and the time that they came up; `answer` says what one answers, None for nothing."""
+    """Nodes by number and the time that they came up; `answer` says what one answers, None for nothing.
+
+    `fault` is called with what is asked for, and may raise.
+    """
 
     up: dict[int, str]
     answer: Answer
+    fault: Callable[[str, set[str]], None] = lambda what, about: None
     sent: list[tuple[int, str]] = field(default_factory=list)
     replies: dict[str, Message] = field(default_factory=dict)
 
     def get_nodes(self) -> list[Any]:
+        self.fault("nodes", set())
         return [SimpleNamespace(node_id=node, last_activated_at=since) for node, since in self.up.items()]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         found = []
+        self.fault("push", {message.metadata.message_type for message in messages})
         for message in messages:
             node, kind = message.metadata.dst_node_id, message.metadata.message_type
             self.sent.append((node, kind))
@@ -47,6 +55,7 @@ class FakeGrid:
         return found
 
     def pull_messages(self, identities: Iterable[str]) -> list[Message]:
+        self.fault("pull", set(identities))
         return [self.replies.pop(each) for each in [*self.replies] if each in set(identities)]
 
 
@@ -145,3 +154,90 @@ def test_a_client_that_comes_back_with_other_images_is_refused(capsys: pytest.Ca
     grid.up[5] = "again"
     assert nodes.ask("train", {0: write({})}, "1") == {}
     assert "but has other images than that had before" in capsys.readouterr().err
+
+
+FAILED = httpx.HTTPStatusError("500", request=httpx.Request("POST", "https://a"), response=httpx.Response(500))
+
+
+def test_a_message_that_is_lost_without_a_word_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that has failed to fetch a message goes on as if nothing had been."""
+    answers = {"query": iter([None, write(described(0))]), "train": iter([None, write({"done": True})])}
+
+    def answer(node: int, message: Message) -> RecordDict | None:
+        kind = message.metadata.message_type
+        return RecordDict() if kind == "query.sign" else next(answers[kind])
+
+    grid = FakeGrid({5: "now"}, answer)
+    monkeypatch.setattr(module, "_DOUBT", 0.0)
+    nodes = nodes_of(grid, 1, patience=10.0)
+    nodes.gather()
+    [answered] = nodes.ask("train", {0: write({})}, "1").values()
+    assert read(answered)[0] == {"done": True}
+    assert [kind for _, kind in grid.sent if kind != "query.sign"] == ["query", "query", "train", "train"]
+
+
+def test_a_client_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives a sign when it is done, and not before; the server then has its answer, too."""
+    pulls = iter(range(30))
+
+    def hold_back(what: str, about: set[str]) -> None:
+        if what == "pull" and "message 2" in about and next(pulls) == 20:
+            grid.replies |= late
+
+    def answer(node: int, message: Message) -> RecordDict | None:
+        return write(described(0)) if message.metadata.message_type == "query" else RecordDict()
+
+    grid = FakeGrid({5: "now"}, answer, hold_back)
+    nodes = nodes_of(grid, 1)
+    nodes.gather()
+    late: dict[str, Message] = {}
+    monkeypatch.setattr(module, "_DOUBT", 0.0)
+    push = grid.push_messages
+
+    def keep(messages: Iterable[Message]) -> list[str]:
+        found = push(messages)
+        late.update({each: grid.replies.pop(each) for each in found})
+        return found
+
+    monkeypatch.setattr(grid, "push_messages", keep)
+    assert nodes.ask("train", {0: write({})}, "1").keys() == {0}
+    assert [kind for _, kind in grid.sent if kind == "train"] == ["train"]
+
+
+@pytest.mark.parametrize("error", [FAILED, ObjectPushError("a", 1, "b")])
+def test_what_the_superlink_fails_to_take_or_to_say_is_asked_again(error: Exception) -> None:
+    failing = {"nodes": 1, "push": 2, "pull": 3}
+
+    def fail(what: str, about: set[str]) -> None:
+        failing[what] -= 1
+        if failing[what] >= 0:
+            raise error
+
+    grid = FakeGrid({5: "now", 6: "now"}, lambda node, message: write(described(node - 5)), fail)
+    nodes = nodes_of(grid, patience=10.0)
+    nodes.gather()
+    assert nodes.ask("train", {0: write({}), 1: write({})}, "1").keys() == {0, 1}
+
+
+def test_a_superlink_that_goes_on_failing_ends_the_run_with_a_line() -> None:
+    def fail(what: str, about: set[str]) -> None:
+        if "train" in about:
+            raise FAILED
+
+    grid = FakeGrid({5: "now"}, lambda node, message: write(described(0)), fail)
+    nodes = nodes_of(grid, 1)
+    nodes.gather()
+    with pytest.raises(UserError, match="the SuperLink has failed for 0 s: 500"):
+        nodes.ask("train", {0: write({})}, "1")
+
+
+def test_all_clients_of_a_round_are_asked_at_once() -> None:
+    """What they have in common is sent to the SuperLink once, and no node can be done with it before."""
+    pushed: list[int] = []
+    grid = FakeGrid({5: "now", 6: "now"}, lambda node, message: write(described(node - 5)))
+    push = grid.push_messages
+    grid.push_messages = lambda messages: pushed.append(len([*messages])) or push(messages)  # type: ignore
+    nodes = nodes_of(grid)
+    nodes.gather()
+    nodes.ask("train", {0: write({}), 1: write({})}, "1")
+    assert pushed == [2, 2]

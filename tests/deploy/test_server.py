@@ -138,6 +138,31 @@ def test_it_is_the_simulation_to_the_bit(more: str, shares: Shares, tmp_path: Pa
             assert same(load_file(kept), load_file(of_simulation.with_suffix(".safetensors")))
 
 
+@pytest.mark.parametrize("more", ["--method scaffold", "--method fedrep", "--method moon", "--method ditto"])
+def test_a_client_that_is_asked_twice_answers_the_same(
+    more: str, shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer may be lost, and whether it is lost is not always known."""
+    asked: list[str] = []
+    for kind in ("train", "evaluate"):
+        once = getattr(Participant, kind)
+
+        def twice(self: Participant, said: dict, tensors: dict, kind: str = kind, once: Callable = once) -> tuple:
+            first, second = once(self, said, tensors), once(self, said, tensors)
+            assert first[0] == second[0] and same(first[1], second[1])
+            asked.append(kind)
+            return second
+
+        monkeypatch.setattr(Participant, kind, twice)
+    deployed, simulated = (
+        make(shares, tmp_path / make.__name__, accelerator, more) for make in (deployment, simulation)
+    )
+    for run in (deployed, simulated):
+        run.train()
+    np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
+    assert same(deployed.server, simulated.server) and {*asked} == {"train", "evaluate"}
+
+
 BAD = {
     "name": (lambda up: up | {"more": torch.zeros(1)}, "it has 'more'"),
     "names": (lambda up: {name: t for name, t in up.items() if name != "local_loss"}, "it lacks 'local_loss'"),
