@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, Phase
 from network.client_models import ClientModels
-from network.state import ClientStates, add_prefix, strip_prefix
+from network.state import ClientStates, strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 
@@ -74,12 +74,9 @@ class FedAMP(FedAvg):
 
         models = self._models(model, server, states, total)
         clients = list(cohort)
-        batches = models.batches(clients)
-        weights, told = self.attention(torch.cat([models.distances(batch) for batch in batches]), clients)
-        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
-            for client, u in zip(batch, models.mixed(rows), strict=True):
-                if client in states.own:
-                    states.save(client, states.load(client) | add_prefix("cloud", models.tensors(u)))
+        distances = torch.cat([models.distances(batch) for batch in models.batches(clients)])
+        weights, told = self.attention(distances, clients)
+        models.save_mixed("cloud", clients, weights)
         return told
 
     def newcomer(

@@ -111,11 +111,7 @@ class Gossip(FedAvg):
         device = next(iter(server.values())).device
         weights = torch.from_numpy(metropolis_weights(self._graph, clients, states.n_clients))
         weights = weights.to(device, sum_type(device))
-        batches = models.batches(clients)
-        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
-            for client, vector in zip(batch, models.mixed(rows), strict=True):
-                if client in states.own:
-                    states.save(client, states.load(client) | add_prefix(_MIXED, models.tensors(vector)))
+        models.save_mixed(_MIXED, clients, weights)
         for client in set(clients).intersection(states.own):
             state = states.load(client)
             after = strip_prefix(_MIXED, state)
