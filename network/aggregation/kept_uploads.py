@@ -60,6 +60,7 @@ class KeptUploads:
     def clear(self, server: Mapping[str, Tensor] | None = None, round: int = 0) -> None:
         """Begin a round in which clients start from these tensors; what the server has none of starts from 0."""
         self._server = server or {}
+        self._first = self._last = torch.zeros(0)
         self._own: list[int] = []
         self._rows: list[Tensor] = []
         self._reported.clear()
@@ -97,20 +98,19 @@ class KeptUploads:
         if not sum(self._sizes):  # nothing travels
             return reported
         if not self.clients:
-            return self._named(self._vector(self._server)) | reported
+            return self._named(self._first) | reported
         change = self._rule.aggregate(self)
         self.told = self._rule.told(self)
         if self._rule.remembers:
             self.state = add_prefix(_BEFORE, {name: each.float() for name, each in self._named(change).items()})
-        return self._named(change + self._vector(self._server)) | reported
+        return self._named(change + self._first) | reported
 
     def blocks(self, compared: bool = False) -> Iterator[Tensor]:
         """The changes of all clients, and the last aggregate if the rule remembers it: (n, B) after (n, B).
 
         `compared` leaves out the buffers. Every process must ask for all blocks.
         """
-        first, device = self._vector(self._server), self._within.accelerator.device
-        last = self._vector(strip_prefix(_BEFORE, self._server))
+        device = self._within.accelerator.device
         n_compared = sum(
             s for s, name in zip(self._sizes, self._shapes, strict=True) if name not in self._within.buffers
         )
@@ -121,12 +121,12 @@ class KeptUploads:
                 return
             block = torch.zeros(len(self.clients), end - begin, dtype=sum_type(device), device=device)
             for place, row in zip(self._places, self._columns(begin, end), strict=True):
-                block[place] = row.to(device, block.dtype) - first[begin:end]
+                block[place] = row.to(device, block.dtype) - self._first[begin:end]
             block = total(block, self._within.accelerator)
-            yield torch.cat([block, last[None, begin:end]]) if self._rule.remembers else block
+            yield torch.cat([block, self._last[None, begin:end]]) if self._rule.remembers else block
 
     def _settle(self) -> None:
-        """Learn from the other processes which clients there are, and the layout."""
+        """Learn from the other processes which clients there are, and the layout; the server's vectors follow."""
         found = [(self._own, self._shapes)]
         if self._within.accelerator.num_processes > 1:
             found = gather_object(found)
@@ -134,6 +134,9 @@ class KeptUploads:
         self._sizes = [shape.numel() for shape in self._shapes.values()]
         self.clients = sorted(client for own, _ in found for client in own)
         self._places = [self.clients.index(client) for client in self._own]
+        self._first = self._vector(self._server)
+        if self._rule.remembers:
+            self._last = self._vector(strip_prefix(_BEFORE, self._server))
 
     def _vector(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """These tensors one after the other in double precision, zeros for those that are missing."""
