@@ -212,23 +212,26 @@ def map_encoding(domain: str, channels: int, files: MapFiles) -> Encoding:
     return Encoding(domain, "float32", channels, nothing=(NOTHING,) * channels, maps=files)
 
 
+# What tasks of the same kind have in common, whatever their files are: how they are drawn, and depth's variants.
+_DEPTH: dict[str, Any] = {
+    "activation": "tanh", "colormap": "magma_r", "value_range": None, "unit": "m, given the farthest surface",
+}  # fmt: skip
+_IN_METRES: dict[str, Any] = {"activation": "identity", "unit": "m", "physical": None}
+_LOG_METRES = _IN_METRES | {"metrics": ("mae", "rmse"), "physical": log_in_metres}
+_NORMALS: dict[str, Any] = {"activation": "tanh", "value_range": (-1.0, 1.0), "mirror": mirror_normals}
+
 _ENTRIES = (
     Task(
         "depth_euclidean", 1, decode_image_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"), DEPTH,
-        title="Depth", activation="tanh", colormap="magma_r", value_range=None,
-        unit="m, given the farthest surface", physical=scaled_in_metres,
+        title="Depth", physical=scaled_in_metres, **_DEPTH,
         variants={
-            "metric": {"decode": decode_metres, "activation": "identity", "unit": "m", "physical": None},
-            "log": {
-                "decode": decode_log_metres, "metrics": ("mae", "rmse"), "activation": "identity", "unit": "m",
-                "physical": log_in_metres,
-            },
+            "metric": _IN_METRES | {"decode": decode_metres},
+            "log": _LOG_METRES | {"decode": decode_log_metres},
             "published": {"decode": published_depth, "physical": published_in_metres, "masked": False},
         },
     ),
     Task(
-        "normal", 3, decode_normals, "l1", ("angle",), NORMAL, title="Surface normals", activation="tanh",
-        value_range=(-1.0, 1.0), mirror=mirror_normals,
+        "normal", 3, decode_normals, "l1", ("angle",), NORMAL, title="Surface normals", **_NORMALS,
         variants={
             "published": {
                 "decode": published_picture, "metrics": ("mae", "rmse"), "value_range": (0.0, 1.0), "masked": False,
@@ -259,19 +262,12 @@ _ENTRIES = (
     Task(
         "depth", 1, decode_map_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"),
         map_encoding("depth", 1, MapFiles(distances=True)),
-        title="Depth maps", activation="tanh", colormap="magma_r", value_range=None,
-        unit="m, given the farthest surface", physical=scaled_in_units,
-        variants={
-            "metric": {"decode": decode_map, "activation": "identity", "unit": "m", "physical": None},
-            "log": {
-                "decode": decode_log_map, "metrics": ("mae", "rmse"), "activation": "identity", "unit": "m",
-                "physical": log_in_metres,
-            },
-        },
+        title="Depth maps", physical=scaled_in_units, **_DEPTH,
+        variants={"metric": _IN_METRES | {"decode": decode_map}, "log": _LOG_METRES | {"decode": decode_log_map}},
     ),
     Task(
         "normals", 3, decode_map_of_normals, "l1", ("angle",), map_encoding("normals", 3, MapFiles(signed=True)),
-        title="Maps of normals", activation="tanh", value_range=(-1.0, 1.0), mirror=mirror_normals,
+        title="Maps of normals", **_NORMALS,
     ),
     Task(
         "edges", 1, decode_map_scale, "l1", ("mae", "rmse", "edge_f1"), map_encoding("edges", 1, MapFiles()),

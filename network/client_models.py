@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from network.aggregation.weighted_sum import sum_type
-from network.state import ClientStates, cast_like, strip_prefix
+from network.state import ClientStates, add_prefix, cast_like, strip_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,23 +77,31 @@ class ClientModels:
             sums.addr_(weights[:, other], self.vector(other, self.names).to(weights.dtype))
         return self.total(sums)
 
+    def save_mixed(self, prefix: str, clients: Sequence[int], weights: Tensor) -> None:
+        """Put into each client's state, as `<prefix>.<name>`, its mixture of all N models, by its row of (B, N)."""
+        batches = self.batches(clients)
+        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
+            for client, vector in zip(batch, self.mixed(rows), strict=True):
+                if client in self.states.own:
+                    self.states.save(client, self.states.load(client) | add_prefix(prefix, self.tensors(vector)))
+
     def mean(self) -> dict[str, Tensor]:
         """The tensors of the mean of all clients' models."""
-        import torch
-
-        device = next(iter(self.server.values())).device
-        n = self.states.n_clients
-        [mean] = self.mixed(torch.full((1, n), 1 / n, dtype=sum_type(device), device=device))
-        return self.tensors(mean)
+        return self.tensors(self._mean())
 
     def consensus_distance(self) -> float:
         """sqrt(1/N sum_i |w_i - w|^2), w being the mean of all N models; between parameters."""
-        first = self.vector(0, self.parameters)  # of whatever client: its shape
-        mean = first.new_zeros(first.shape, dtype=sum_type(first.device))
-        for client in self.states.own:
-            mean += self.vector(client, self.parameters)
-        mean = self.total(mean) / self.states.n_clients
+        mean = self._mean()
         apart = mean.new_zeros(())
         for client in self.states.own:
-            apart += (self.vector(client, self.parameters) - mean).square().sum()
+            own = self.vector(client, self.parameters)
+            apart += (own - mean[: len(own)]).square().sum()
         return float(self.total(apart) / self.states.n_clients) ** 0.5
+
+    def _mean(self) -> Tensor:
+        """The vector (P,) of the mean of all models: of equal ones exactly these, as their sum is exact."""
+        import torch
+
+        device = next(iter(self.server.values())).device
+        [summed] = self.mixed(torch.ones(1, self.states.n_clients, dtype=sum_type(device), device=device))
+        return summed / self.states.n_clients

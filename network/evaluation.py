@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -57,7 +56,6 @@ class Evaluation:
             self.evaluated = np.sort(drawn)
             self.clients, self.held_out = (of_all.choose(self.evaluated) for of_all in (self.clients, self.held_out))
         self.left_out = left_out
-        self._counts = ~np.isin(self.evaluated, sorted(left_out))
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
         """The columns of the server's model: one pass over the dealt images and one over the held-out ones.
@@ -66,16 +64,18 @@ class Evaluation:
         """
         data = self.images
         test = evaluate(model, data, data.test, self.accelerator)
+        splits = {"train": self.clients, "local_test": self.held_out}
         if self.apart:
-            splits = {"train": self.clients, "local_test": self.held_out}
             row = self.of_models(model, lambda client: None, self.evaluated.tolist(), own, splits, self.left_out)
         else:
             train = evaluate(model, data, self.clients.images, self.accelerator)
-            of_clients = ClientImages(np.arange(len(train)), self.clients.bounds)
             # data.test is in order
             in_test = ClientImages(np.searchsorted(data.test, self.held_out.images), self.held_out.bounds)
-            row = self._over_clients("train", summarise(data.task, train, of_clients))
-            row |= self._over_clients("local_test", summarise(data.task, test, in_test))
+            values = [
+                list(summarise(data.task, statistics, images).values())
+                for statistics, images in ((train, self.clients.places), (test, in_test))
+            ]
+            row = self._columns(np.array(values).T, self.evaluated, splits, self.left_out)
         return row | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
@@ -99,26 +99,22 @@ class Evaluation:
 
         `load` and `own` are as for `of_clients`; the clients `left_out` do not count.
         """
-        task, parts = self.images.task, list(splits.values())
-        values = np.zeros((len(parts[0]), len(metric_names(task)), len(parts)))
+        parts = list(splits.values())
+        values = np.zeros((len(parts[0]), len(metric_names(self.images.task)), len(parts)))
         for row_of, client in enumerate(clients):
-            if client not in own:
-                continue
-            if client in left_out:
-                values[row_of] = np.nan
-                continue
-            load(client)
-            values[row_of] = values_of(model, self.images, *(images[row_of] for images in parts))
+            if client in own and client not in left_out:
+                load(client)
+                values[row_of] = values_of(model, self.images, *(images[row_of] for images in parts))
         if self.accelerator.num_processes > 1:
             values = self.accelerator.reduce(torch.from_numpy(values).to(self.images.device), "sum").cpu().numpy()
-        return columns(task, values, splits)
+        return self._columns(values, clients, splits, left_out)
 
-    def _over_clients(self, split: str, values: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """`over_clients` without those that are left out."""
-        counted = {name: of_client.copy() for name, of_client in values.items()}
-        for of_client in counted.values():
-            of_client[~self._counts] = np.nan
-        return over_clients(split, counted, error_names(self.images.task))
+    def _columns(
+        self, values: np.ndarray, clients: Sequence[int] | np.ndarray, splits: Iterable[str], left_out: Collection[int]
+    ) -> dict[str, float]:
+        """`columns` of these clients' values, (clients, metrics, splits), without those that are left out."""
+        counts = ~np.isin(clients, sorted(left_out))
+        return columns(self.images.task, np.where(counts[:, None, None], values, np.nan), splits)
 
     def notes(self) -> list[str]:
         """A line for reports where only some clients are evaluated."""
@@ -130,15 +126,11 @@ class Evaluation:
     def of_newcomers(self, model: nn.Module) -> dict[str, float]:
         """The columns of unseen clients, all with this model, in one pass over their images."""
         splits = {"unseen_train": self.data.unseen, "unseen_test": self.data.unseen_held_out}
-        images = [part for parts in splits.values() for part in parts]
-        statistics = evaluate(model, self.images, np.concatenate(images), self.accelerator)
-        bounds = np.cumsum([0, *map(len, images)])
-        values = summarise(self.images.task, statistics, [np.arange(a, b) for a, b in pairwise(bounds)])
-        row: dict[str, float] = {}
-        for number, split in enumerate(splits):
-            of_split = {name: np.split(of_parts, len(splits))[number] for name, of_parts in values.items()}
-            row |= over_clients(split, of_split, error_names(self.images.task))
-        return row
+        of_all = ClientImages.of([images for parts in splits.values() for images in parts])
+        statistics = evaluate(model, self.images, of_all.images, self.accelerator)
+        found = np.array(list(summarise(self.images.task, statistics, of_all.places).values()))
+        values = np.stack(np.split(found, len(splits), axis=1), axis=-1)  # (metrics, clients, splits)
+        return columns(self.images.task, values.swapaxes(0, 1), splits)
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
         """Loss and metrics of the trivial predictor by split: on the clients' splits, the mean over clients.
@@ -146,7 +138,7 @@ class Evaluation:
         It is made from the training images without those of unseen clients.
         """
         splits: dict[str, Sequence[np.ndarray]] = {
-            name: [images for images, counts in zip(of_all, self._counts, strict=True) if counts]
+            name: [images for i, images in zip(self.evaluated, of_all, strict=True) if i not in self.left_out]
             for name, of_all in (("train", self.clients), ("local_test", self.held_out))
         }
         if self.data.unseen:

@@ -29,6 +29,7 @@ from network.evaluation import Evaluation, gaps
 from network.federated_data import FederatedData
 from network.pace import print_pace
 from network.privacy import NO_PRIVACY, NoPrivacy
+from network.server import ServerContext
 from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, VersionLog, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer, travelling
@@ -184,8 +185,7 @@ class Simulation:
         Returns the clients' weighted mean loss, the largest number of steps, the traffic, and the method's own metrics.
         """
         cohort = self.cohort(round)
-        add_up = partial(total, accelerator=self.accelerator)
-        told = self.algorithm.start_round(self.model, cohort, self.server, self.states, add_up)
+        told = self.algorithm.start_round(cohort, self._context())
         self._uploads.clear(self.server, round)
         first_bad: dict[int, Tensor] = {}
         stopped = False
@@ -211,7 +211,7 @@ class Simulation:
         traffic = self.algorithm.traffic(uploaded, self.server, self._shared, self._trained)
         row |= zip(TRAFFIC, traffic, strict=True)
         self.server = self.algorithm.server_step(self.server, mean) | self._uploads.state
-        return row | self.algorithm.end_round(self.model, sound, self.server, self.states, add_up)
+        return row | self.algorithm.end_round(sound, self._context())
 
     def label(self) -> str:
         """The method in figures, with what puts uploads together and who attacks, where that is not the usual."""
@@ -312,8 +312,11 @@ class Simulation:
 
     def newcomer(self) -> Mapping[str, Tensor]:
         """The tensors of the model that a client gets which has not taken part; all processes must call it."""
-        add_up = partial(total, accelerator=self.accelerator)
-        return self.algorithm.newcomer(self.model, self.server, self.states, add_up)
+        return self.algorithm.newcomer(self._context())
+
+    def _context(self) -> ServerContext:
+        """The server as it is now, for the method's hooks."""
+        return ServerContext(self.model, self.server, self.states, partial(total, accelerator=self.accelerator))
 
     def _check_sound(self, round: int, losses: Mapping[str, float]) -> None:
         """UserError if models have diverged by these losses, or are unfit before the first round."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
-from typing import IO, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from network.aggregation.kept_rows import KeptRows
 from network.aggregation.weighted_sum import Surroundings, WeightedSum, sum_type, total
 from network.state import add_prefix, strip_prefix
-from utils.errors import UserError
 
 _BLOCK = 1 << 22  # numbers, of all clients together, that are looked at at once
 _BEFORE = "aggregate"  # the prefix of the last aggregate among the server's tensors
@@ -39,10 +37,9 @@ class Rule(Protocol):
 class KeptUploads:
     """Takes the uploads of a round, as `WeightedSum` does, and puts them together by a rule.
 
-    A process keeps those of its own clients as vectors in single precision, in memory up to a bound and beyond it in a
-    file that vanishes with the process. A rule sees blocks of columns of the matrix of all clients' changes, one row
-    per client in the order of the clients' numbers; blocks are put together from all processes and are the same in each
-    of them, so that results do not depend on the number of processes or the order of clients.
+    A process keeps those of its own clients as `KeptRows`. A rule sees blocks of columns of the matrix of all clients'
+    changes, one row per client in the order of the clients' numbers; blocks are put together from all processes and are
+    the same in each of them, so that results do not depend on the number of processes or the order of clients.
 
     `clients` are those of the rows, `told` the rule's columns of the round's metrics, and `state` what the server has
     to keep among its tensors for the next round.
@@ -52,7 +49,7 @@ class KeptUploads:
         self._rule, self._within = rule, within
         self._reported = WeightedSum(within.accelerator)
         self._shapes: dict[str, torch.Size] = {}
-        self._file: IO[bytes] | None = None
+        self._rows = KeptRows(within.folder, within.memory)
         self.told: dict[str, str] = {}
         self.state: dict[str, Tensor] = {}
         self.clear({})
@@ -60,12 +57,10 @@ class KeptUploads:
     def clear(self, server: Mapping[str, Tensor] | None = None, round: int = 0) -> None:
         """Begin a round in which clients start from these tensors; what the server has none of starts from 0."""
         self._server = server or {}
+        self._first = self._last = torch.zeros(0)
         self._own: list[int] = []
-        self._rows: list[Tensor] = []
+        self._rows.clear()
         self._reported.clear()
-        if self._file:
-            self._file.close()
-        self._file = None
 
     def add(self, upload: Mapping[str, Tensor], weight: float, client: int = 0) -> None:
         """Keep a client's upload; all must have the same tensors, with values that fit into single precision.
@@ -79,13 +74,8 @@ class KeptUploads:
             self._shapes = {name: upload[name].shape for name in names}
         if not weight:
             return
-        parts = [torch.zeros(0), *(upload[name].detach().float().cpu().flatten() for name in self._shapes)]
-        row = torch.cat(parts)
         self._own.append(client)
-        if self._file is None and (len(self._rows) + 1) * row.nbytes <= self._within.memory:
-            self._rows.append(row)
-        else:
-            self._write(row)
+        self._rows.add(upload[name] for name in self._shapes)
 
     def mean(self, whole: float) -> dict[str, Tensor]:
         """What the rule makes of all processes' uploads, and the weighted mean of what is reported; double precision.
@@ -97,20 +87,19 @@ class KeptUploads:
         if not sum(self._sizes):  # nothing travels
             return reported
         if not self.clients:
-            return self._named(self._vector(self._server)) | reported
+            return self._named(self._first) | reported
         change = self._rule.aggregate(self)
         self.told = self._rule.told(self)
         if self._rule.remembers:
             self.state = add_prefix(_BEFORE, {name: each.float() for name, each in self._named(change).items()})
-        return self._named(change + self._vector(self._server)) | reported
+        return self._named(change + self._first) | reported
 
     def blocks(self, compared: bool = False) -> Iterator[Tensor]:
         """The changes of all clients, and the last aggregate if the rule remembers it: (n, B) after (n, B).
 
         `compared` leaves out the buffers. Every process must ask for all blocks.
         """
-        first, device = self._vector(self._server), self._within.accelerator.device
-        last = self._vector(strip_prefix(_BEFORE, self._server))
+        device = self._within.accelerator.device
         n_compared = sum(
             s for s, name in zip(self._sizes, self._shapes, strict=True) if name not in self._within.buffers
         )
@@ -120,13 +109,13 @@ class KeptUploads:
             if compared and begin >= n_compared:
                 return
             block = torch.zeros(len(self.clients), end - begin, dtype=sum_type(device), device=device)
-            for place, row in zip(self._places, self._columns(begin, end), strict=True):
-                block[place] = row.to(device, block.dtype) - first[begin:end]
+            for place, row in zip(self._places, self._rows.columns(begin, end), strict=True):
+                block[place] = row.to(device, block.dtype) - self._first[begin:end]
             block = total(block, self._within.accelerator)
-            yield torch.cat([block, last[None, begin:end]]) if self._rule.remembers else block
+            yield torch.cat([block, self._last[None, begin:end]]) if self._rule.remembers else block
 
     def _settle(self) -> None:
-        """Learn from the other processes which clients there are, and the layout."""
+        """Learn from the other processes which clients there are, and the layout; the server's vectors follow."""
         found = [(self._own, self._shapes)]
         if self._within.accelerator.num_processes > 1:
             found = gather_object(found)
@@ -134,6 +123,9 @@ class KeptUploads:
         self._sizes = [shape.numel() for shape in self._shapes.values()]
         self.clients = sorted(client for own, _ in found for client in own)
         self._places = [self.clients.index(client) for client in self._own]
+        self._first = self._vector(self._server)
+        if self._rule.remembers:
+            self._last = self._vector(strip_prefix(_BEFORE, self._server))
 
     def _vector(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """These tensors one after the other in double precision, zeros for those that are missing."""
@@ -147,22 +139,3 @@ class KeptUploads:
     def _named(self, vector: Tensor) -> dict[str, Tensor]:
         pieces = zip(self._shapes.items(), vector.split(self._sizes), strict=True)
         return {name: piece.view(shape) for (name, shape), piece in pieces}
-
-    def _columns(self, begin: int, end: int) -> Iterator[Tensor]:
-        """The part from `begin` to `end` of the vectors of this process's clients."""
-        yield from (row[begin:end] for row in self._rows)
-        if self._file:
-            self._file.flush()
-            shape = (len(self._own) - len(self._rows), sum(self._sizes))
-            on_disk = np.memmap(self._file, np.float32, "r", shape=shape)  # type: ignore[call-overload]
-            yield from (torch.from_numpy(np.array(row[begin:end])) for row in on_disk)
-
-    def _write(self, row: Tensor) -> None:
-        folder = self._within.folder
-        try:
-            if self._file is None:
-                folder.mkdir(parents=True, exist_ok=True)
-                self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `clear`
-            self._file.write(row.numpy().data)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot keep a round's uploads ({error.strerror}); make room there") from error

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound, Phase
 from network.client_models import ClientModels
-from network.state import ClientStates, add_prefix, strip_prefix
+from network.server import ServerContext
+from network.state import strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE, Argument
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 
 class FedAMP(FedAvg):
@@ -61,42 +62,28 @@ class FedAMP(FedAvg):
         """Nothing is averaged: every client keeps its whole model."""
         return False
 
-    def start_round(
-        self,
-        model: nn.Module,
-        cohort: Mapping[int, ClientRound],
-        server: Mapping[str, Tensor],
-        states: ClientStates,
-        total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:
+    def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """Put u_i into the state of each of the round's clients; returns the metrics of `attention`, over the round."""
         import torch
 
-        models = self._models(model, server, states, total)
+        models = self._models(context)
         clients = list(cohort)
-        batches = models.batches(clients)
-        weights, told = self.attention(torch.cat([models.distances(batch) for batch in batches]), clients)
-        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
-            for client, u in zip(batch, models.mixed(rows), strict=True):
-                if client in states.own:
-                    states.save(client, states.load(client) | add_prefix("cloud", models.tensors(u)))
+        distances = torch.cat([models.distances(batch) for batch in models.batches(clients)])
+        weights, told = self.attention(distances, clients)
+        models.save_mixed("cloud", clients, weights)
         return told
 
-    def newcomer(
-        self, model: nn.Module, server: Mapping[str, Tensor], states: ClientStates, total: Callable[[Tensor], Tensor]
-    ) -> Mapping[str, Tensor]:
+    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models: the mixture for one to whom all are equally far.
 
         The paper says nothing of newcomers, whose initial model is near nobody's.
         """
-        return self._models(model, server, states, total).mean()
+        return self._models(context).mean()
 
-    def _models(
-        self, model: nn.Module, server: Mapping[str, Tensor], states: ClientStates, total: Callable[[Tensor], Tensor]
-    ) -> ClientModels:
-        parameters = [name for name, _ in model.named_parameters()]
-        others = [name for name in server if name not in parameters]
-        return ClientModels(server, states, parameters, others, total)
+    def _models(self, context: ServerContext) -> ClientModels:
+        parameters = [name for name, _ in context.model.named_parameters()]
+        others = [name for name in context.server if name not in parameters]
+        return ClientModels(context.server, context.states, parameters, others, context.total)
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]

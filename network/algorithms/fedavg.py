@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,8 +13,9 @@ from network.client import ClientContext, ClientRound, Phase
 from network.importance import CLASS, CLUSTER, HELD_OUT, NONE, POPULATION, UNIFORM, check_kinds, kinds_of, reweighting
 from network.partition.client_images import ClientImages
 from network.sampling import SAMPLERS, shuffled_epochs
+from network.server import ServerContext
 from network.settings import LocalSettings
-from network.state import ClientStates, cast_like
+from network.state import cast_like
 from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument, read_arguments
 from utils.errors import UserError
@@ -196,29 +197,14 @@ class FedAvg:
             cohort[i] = ClientRound(images, n_steps, weight, portion)
         return cohort
 
-    def start_round(
-        self,
-        model: nn.Module,
-        cohort: Mapping[int, ClientRound],
-        server: Mapping[str, Tensor],
-        states: ClientStates,
-        total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:
+    def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """What the server does before clients train, in all processes.
 
-        `total` sums a tensor over the processes; all of them must call it. Returns further columns of the round's
-        metrics, the same in all processes.
+        Returns further columns of the round's metrics, the same in all processes.
         """
         return {}
 
-    def end_round(
-        self,
-        model: nn.Module,
-        cohort: Mapping[int, ClientRound],
-        server: Mapping[str, Tensor],
-        states: ClientStates,
-        total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:
+    def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """What happens after the server's step, in all processes, as `start_round`.
 
         `cohort` lacks the clients whose loss was not finite.
@@ -285,16 +271,13 @@ class FedAvg:
         """
         return dict(server) | {name: cast_like(value, server[name]) for name, value in mean.items()}
 
-    def newcomer(
-        self, model: nn.Module, server: Mapping[str, Tensor], states: ClientStates, total: Callable[[Tensor], Tensor]
-    ) -> Mapping[str, Tensor]:
+    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The model that a client gets which has not taken part: what it is evaluated with, and adapts.
 
         By default the server's tensors, and the initial ones where they do not travel, as for a participant in its
-        first round: a fresh head under a method that keeps heads personal. Called in all processes, all of which must
-        call `total`.
+        first round: a fresh head under a method that keeps heads personal. Called in all processes.
         """
-        return server
+        return context.server
 
     def personal_model(self, start: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """A client's model for evaluation, from the tensors that it would start a round from and its state."""

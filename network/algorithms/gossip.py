@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from models.networks.parts import TRAINABLE, is_within
@@ -12,7 +12,8 @@ from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientRound
 from network.client_models import ClientModels
-from network.state import ClientStates, add_prefix, strip_prefix
+from network.server import ServerContext
+from network.state import add_prefix, strip_prefix
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from utils.args import POSITIVE_INT
 from utils.arguments import Argument
@@ -20,7 +21,7 @@ from utils.arguments import Argument
 if TYPE_CHECKING:
     import networkx
     import numpy as np
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from datasets.task_data import TaskData
     from network.partition.client_images import ClientImages
@@ -83,39 +84,20 @@ class Gossip(FedAvg):
         """Nothing goes through the server."""
         return False
 
-    def start_round(
-        self,
-        model: nn.Module,
-        cohort: Mapping[int, ClientRound],
-        server: Mapping[str, Tensor],
-        states: ClientStates,
-        total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:
+    def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """How many neighbours the clients that are awake have among themselves, on average."""
         self._neighbours = 2.0 * self._graph.subgraph(cohort).number_of_edges() / len(cohort)
         return {"neighbours": self._neighbours}
 
-    def end_round(
-        self,
-        model: nn.Module,
-        cohort: Mapping[int, ClientRound],
-        server: Mapping[str, Tensor],
-        states: ClientStates,
-        total: Callable[[Tensor], Tensor],
-    ) -> dict[str, float]:
+    def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """Mix the models of neighbours; returns how far all clients' models are from their mean."""
         import torch
 
-        models = self._models(model, server, states, total)
+        models, states = self._models(context), context.states
         clients = sorted(cohort)
-        device = next(iter(server.values())).device
+        device = next(iter(context.server.values())).device
         weights = torch.from_numpy(metropolis_weights(self._graph, clients, states.n_clients))
-        weights = weights.to(device, sum_type(device))
-        batches = models.batches(clients)
-        for batch, rows in zip(batches, weights.split([len(batch) for batch in batches]), strict=True):
-            for client, vector in zip(batch, models.mixed(rows), strict=True):
-                if client in states.own:
-                    states.save(client, states.load(client) | add_prefix(_MIXED, models.tensors(vector)))
+        models.save_mixed(_MIXED, clients, weights.to(device, sum_type(device)))
         for client in set(clients).intersection(states.own):
             state = states.load(client)
             after = strip_prefix(_MIXED, state)
@@ -123,20 +105,18 @@ class Gossip(FedAvg):
             states.save(client, kept_state | add_prefix("own", after))
         return {"consensus_distance": models.consensus_distance()}
 
-    def newcomer(
-        self, model: nn.Module, server: Mapping[str, Tensor], states: ClientStates, total: Callable[[Tensor], Tensor]
-    ) -> Mapping[str, Tensor]:
+    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models, which Metropolis weights leave what it is."""
-        return dict(server) | self._models(model, server, states, total).mean()
+        return dict(context.server) | self._models(context).mean()
 
-    def _models(
-        self, model: nn.Module, server: Mapping[str, Tensor], states: ClientStates, total: Callable[[Tensor], Tensor]
-    ) -> ClientModels:
+    def _models(self, context: ServerContext) -> ClientModels:
         """All clients' models, in what they mix."""
+        model = context.model
         kept = batch_norm_tensors(model) if self._own_norm else frozenset()
         mixed = [name for name in model.state_dict() if is_within(self._trained, name) and name not in kept]
         parameters = [name for name, _ in model.named_parameters() if name in mixed]
-        return ClientModels(server, states, parameters, [name for name in mixed if name not in parameters], total)
+        others = [name for name in mixed if name not in parameters]
+        return ClientModels(context.server, context.states, parameters, others, context.total)
 
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]

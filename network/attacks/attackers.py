@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from datasets.false_targets import falsified
+from network.aggregation.kept_rows import KeptRows
 from network.aggregation.weighted_sum import Uploads, WeightedSum, sum_type, total
 from network.attacks.attack import Attack, Honest
 from network.state import add_prefix, strip_prefix
@@ -26,7 +27,8 @@ class AttackedUploads:
 
     An attack looks at changes of what clients start from. Buffers and what clients report pass unchanged: a negative
     variance would give an attacker away. What is reported is that of the honest clients, or of all where a round has
-    no honest client. Attackers that need to know all honest uploads send theirs when those are there, in `mean`.
+    no honest client. Attackers that need to know all honest uploads send theirs when those are there, in `mean`; until
+    then theirs wait as `KeptRows`.
 
     Args:
         uploads: what uploads are passed on to.
@@ -48,6 +50,7 @@ class AttackedUploads:
         self._within, self._seed = within, seed
         self._honest = WeightedSum(within.accelerator)
         self._reports = [WeightedSum(within.accelerator) for _ in range(2)]  # of honest clients, and of all
+        self._rows = KeptRows(within.folder, within.memory)
         self.clear()
 
     @property
@@ -64,7 +67,8 @@ class AttackedUploads:
         """Begin a round in which clients start from these tensors."""
         self._server, self._round = server or {}, round
         self._n_honest = self._weight = 0.0
-        self._waiting: list[tuple[int, float, dict[str, Tensor]]] = []
+        self._waiting: list[tuple[int, float]] = []  # clients, with their weights, by rows
+        self._rows.clear()
         for each in (self._uploads, self._honest, *self._reports):
             each.clear(server, round)
 
@@ -81,7 +85,9 @@ class AttackedUploads:
                 self._honest.add(add_prefix("mean", changes) | add_prefix("square", squares), 1.0)
             self._uploads.add(upload, weight, client)
         elif self._attack.knows:
-            self._waiting.append((client, weight, {name: tensor.clone() for name, tensor in upload.items()}))
+            self._waiting.append((client, weight))
+            self._rows.add(upload.values())
+            self._layout = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.items()}
         elif self._attack.sends:
             self._pass_on(client, weight, upload, None)
         else:
@@ -93,15 +99,21 @@ class AttackedUploads:
         counts = [self._n_honest, self._weight, len(self._waiting)]
         added = total(torch.tensor(counts, dtype=sum_type(device), device=device), self._within.accelerator)
         n_honest, weight, n_waiting = added.tolist()
-        if n_honest and n_waiting:
-            honest = self._known(int(n_honest), int(n_waiting))
-            for client, of_client, upload in self._waiting:
+        honest = self._known(int(n_honest), int(n_waiting)) if n_honest and n_waiting else None
+        for client, of_client, upload in self._waited():
+            if honest:
                 self._pass_on(client, of_client, upload, honest)
-        else:  # nobody to hide behind, or nobody who would
-            for client, of_client, upload in self._waiting:
+            else:  # nobody to hide behind
                 self._uploads.add(upload, of_client, client)
         reported = self._reports[0].mean(weight) if n_honest else self._reports[1].mean(whole)
         return self._uploads.mean(whole) | reported
+
+    def _waited(self) -> Iterator[tuple[int, float, dict[str, Tensor]]]:
+        """The attackers of this process that wait, with their weights and uploads, as these came."""
+        for (client, weight), row in zip(self._waiting, self._rows.columns(), strict=True):
+            parts = row.to(self._within.accelerator.device).split([shape.numel() for shape, _ in self._layout.values()])
+            layout = zip(self._layout.items(), parts, strict=True)
+            yield client, weight, {name: part.view(shape).to(dtype) for (name, (shape, dtype)), part in layout}
 
     def _known(self, n_honest: int, n_attackers: int) -> Honest:
         """Mean and spread over the honest clients of all processes."""

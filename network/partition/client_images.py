@@ -56,6 +56,11 @@ class ClientImages(Sequence[np.ndarray]):
         """The client of each of `images`, (N,) int64."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    @property
+    def places(self) -> ClientImages:
+        """Where each client's images stand among `images`, for what is computed of all of them at once."""
+        return ClientImages(np.arange(len(self.images)), self.bounds)
+
     def choose(self, clients: np.ndarray) -> ClientImages:
         """Those of some clients, (n,) numbers, in this order."""
         bounds = np.append(0, np.cumsum(self.sizes[clients]))

@@ -92,6 +92,24 @@ def test_each_client_is_measured_with_the_model_that_is_loaded_for_it(
     assert row["personal_local_test_loss_worst"] == pytest.approx(max(held_out), rel=1e-5)
 
 
+def test_clients_that_are_left_out_count_in_no_way_of_evaluating(
+    model: TaskModel, data: TaskData, evaluation: Evaluation
+) -> None:
+    clients, held_out = [*evaluation.clients], [*evaluation.held_out]
+    without = Evaluation(FederatedData(data, clients, held_out, data.table.labels), ACCELERATOR, left_out={1})
+    others = FederatedData(data, clients[::2], held_out[::2], data.table.labels)
+    rest = Evaluation(others, ACCELERATOR)
+    for apart in (False, True):
+        without.apart = rest.apart = apart
+        expected = rest.of_server(model, range(2))
+        assert without.of_server(model, range(3)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    loaded: list[int] = []
+    expected = rest.of_clients(model, lambda client: None, range(2))
+    assert without.of_clients(model, loaded.append, range(3)) == pytest.approx(expected) and loaded == [0, 2]
+    for split, values in rest.of_trivial().items():
+        assert without.of_trivial()[split] == pytest.approx(values)
+
+
 def test_the_trivial_predictor_is_averaged_over_clients_as_models_are(data: TaskData, evaluation: Evaluation) -> None:
     found = evaluation.of_trivial()
     for split, parts in (("train", evaluation.clients), ("local_test", evaluation.held_out[:2])):

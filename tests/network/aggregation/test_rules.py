@@ -163,6 +163,23 @@ def test_rules_move_with_what_clients_start_from_and_leave_out_the_far_ones(tmp_
     assert np.linalg.norm(found - honest) < 0.4 * np.linalg.norm(rows().mean(axis=0) - honest)
 
 
+@pytest.mark.parametrize("name", ROBUST)
+def test_rules_that_look_twice_at_uploads_read_the_servers_tensors_once(tmp_path: Path, name: str) -> None:
+    class Counted(dict[str, torch.Tensor]):
+        reads = 0
+
+        def __getitem__(self, key: str) -> torch.Tensor:
+            self.reads += 1
+            return super().__getitem__(key)
+
+    server, uploads = Counted(w=torch.ones(SHAPE)), kept(name, tmp_path)
+    uploads.clear(server)
+    for client, change in enumerate(rows()):
+        uploads.add({"w": torch.from_numpy(change).view(SHAPE), "loss": torch.tensor(1.0)}, 1.0, client)
+    uploads.mean(float(N))
+    assert server.reads == 1
+
+
 def test_buffers_count_in_no_distance_and_follow_the_weights(tmp_path: Path) -> None:
     uploads = kept("krum", tmp_path, buffers=("norm.running_var", "norm.n"))
     uploads.clear({"w": torch.zeros(5), "norm.running_var": torch.ones(2), "norm.n": torch.tensor(4)})

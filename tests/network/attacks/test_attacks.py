@@ -26,10 +26,15 @@ WEIGHTS = [1.0, 3.0, 2.0, 4.0]
 
 
 def received(
-    name: str, attackers: set[int], present: tuple[int, ...] = (0, 1, 2, 3), **arguments: object
+    name: str,
+    attackers: set[int],
+    present: tuple[int, ...] = (0, 1, 2, 3),
+    folder: Path = Path(),
+    memory: int = 1 << 30,
+    **arguments: object,
 ) -> np.ndarray:
     """What the server's model becomes, as its change (6,), where client i changes it by row i of `changes`."""
-    within = Surroundings(Accelerator(cpu=True), buffers=("b",), reported=("loss",))
+    within = Surroundings(Accelerator(cpu=True), buffers=("b",), reported=("loss",), folder=folder, memory=memory)
     attack = ATTACKS[name](Namespace(**arguments))
     uploads = AttackedUploads(Mean(Namespace()).uploads(within), attack, attackers, within, seed=3)
     server = {"w": torch.full((6,), 2.0), "b": torch.ones(1)}
@@ -80,6 +85,19 @@ def test_alie_and_ipm_know_all_honest_uploads() -> None:
 def test_with_no_honest_client_in_a_round_there_is_nobody_to_hide_behind(name: str) -> None:
     found = received(name, {1, 2}, present=(1, 2))
     assert np.allclose(found, np.average(changes()[[1, 2]], axis=0, weights=[3.0, 2.0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["alie", "ipm"])
+@pytest.mark.parametrize("present", [(0, 1, 2, 3), (1, 2)])
+def test_uploads_that_wait_beyond_the_memory_come_from_the_disk_to_the_bit(
+    tmp_path: Path, name: str, present: tuple[int, ...]
+) -> None:
+    plain = received(name, {1, 2}, present)
+    for memory in (0, 8 * 4):  # no upload, or one of the six weights, a buffer and a loss
+        assert (received(name, {1, 2}, present, tmp_path / "disk", memory) == plain).all()
+        (tmp_path / "file").touch()
+        with pytest.raises(UserError, match="cannot keep a round's uploads"):
+            received(name, {1, 2}, present, tmp_path / "file" / "none", memory)
 
 
 def test_z_is_the_papers() -> None:
