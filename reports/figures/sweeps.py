@@ -292,20 +292,20 @@ def _seeds(table: pd.DataFrame) -> str:
 def comparison(table: pd.DataFrame, path: Path) -> Path:
     """Relative loss increase over the IID split by task, method, alpha and part of the data.
 
-    A panel per task (columns) and part of the data (rows), with a bar for the class-based and one for the
-    embedding-based split for each method and alpha, a dot per seed, and the interval of the mean. The panels of a row
-    share their axis, which shows all seeds; intervals that reach further are cut off and end in an arrow head. `table`
-    comes from `reports.tables.compare`.
+    A panel per task (rows) and part of the data (columns), with a bar for the class-based and one for the
+    embedding-based split for each method and alpha, a dot per seed, and the interval of the mean. The panels of a task
+    share their axis, which shows all its seeds, and no other's: one may rise twenty times as far as another. Intervals
+    that reach further are cut off and end in an arrow head. `table` comes from `reports.tables.compare`.
     """
     tasks, parts = in_order(table["task"]), [name for name in IMAGES if name in set(table["images"])]
     settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
     height = max(1.5, 0.34 * len(settings) + 0.5)
-    width = max(2.1 * len(tasks) + 2.4, 6.6)  # what title and legend take
-    figure = Figure((width, height * len(parts) + 1.0), layout="constrained")
-    axes = figure.subplots(len(parts), len(tasks), squeeze=False, sharey=True, sharex="row")
-    for row, images in enumerate(parts):
+    width = max(2.4 * len(parts) + 2.4, 6.6)  # what title and legend take
+    figure = Figure((width, height * len(tasks) + 1.0), layout="constrained")
+    axes = figure.subplots(len(tasks), len(parts), squeeze=False, sharey=True, sharex="row")
+    for row, task in enumerate(tasks):
         seen, intervals = [0.0], []
-        for axis, task in zip(axes[row], tasks, strict=True):
+        for axis, images in zip(axes[row], parts, strict=True):
             part = table[(table["images"] == images) & (table["task"] == task)]
             for y, (method, alpha) in enumerate(settings):
                 for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
@@ -314,13 +314,12 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
                         intervals.append((axis, place, low, high))
             axis.axvline(0, color="black", lw=0.8)
             axis.set_yticks(range(len(settings)), [f"{method_label(name)}, α = {alpha:g}" for name, alpha in settings])
-            axis.set(ylim=(len(settings) - 0.4, -0.6), title=task_label(task) if row == 0 else "")
+            axis.set(ylim=(len(settings) - 0.4, -0.6), title=fill(IMAGES[images], 20) if row == 0 else "")
+            axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
             axis.grid(axis="x", alpha=0.25, lw=0.6)
             axis.set_axisbelow(True)
         margin = 0.06 * (max(seen) - min(seen)) or 1.0
-        axes[row, 0].set(xlim=(min(seen) - margin, max(seen) + margin), ylabel=fill(IMAGES[images], 18))
-        for axis in axes[row]:
-            axis.set_xlabel("increase, %" if row == len(parts) - 1 else "")
+        axes[row, 0].set(xlim=(min(seen) - margin, max(seen) + margin), ylabel=fill(task_label(task), 18))
         for axis, place, low, high in intervals:
             mark_cut(axis, "x", place, low, high)
     n_seeds = max(map(len, table["iid"]))

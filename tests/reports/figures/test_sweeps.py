@@ -371,7 +371,7 @@ def test_comparison_shows_the_numbers_of_its_table(drawn: list[Figure]) -> None:
     sweeps.comparison(table, Path())
     said = increases(table).set_index(["task", "data"])
     panels = np.array(drawn[0].axes).reshape(2, 2)
-    for (row, split), (column, task) in product(enumerate(("train", "test")), enumerate(("normal", "reshading"))):
+    for (row, task), (column, split) in product(enumerate(("normal", "reshading")), enumerate(("train", "test"))):
         axis = panels[row, column]
         containers = iter(container for container in axis.containers if hasattr(container, "errorbar"))
         for place, alpha in enumerate((0.1, 10.0)):
@@ -390,11 +390,30 @@ def test_comparison_shows_the_numbers_of_its_table(drawn: list[Figure]) -> None:
         assert next(containers, None) is None
     assert words(panels[0, 0].get_yticklabels()) == ["FedAvg, α = 0.1", "FedAvg, α = 10"]
     assert panels[0, 0].get_ylim() == pytest.approx((1.6, -0.6))  # the first setting above
-    assert [axis.get_title() for axis in panels[0]] == ["Surface normals", "Reshading"]
-    assert [axis.get_ylabel().replace("\n", " ") for axis in panels[:, 0]] == [IMAGES["train"], IMAGES["test"]]
+    assert [axis.get_title().replace("\n", " ") for axis in panels[0]] == [IMAGES["train"], IMAGES["test"]]
+    assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals", "Reshading"]
     named = {f"{kind}-based split": colour for kind, colour in COLOURS.items()}
     assert list(legend_of(drawn[0]).items())[:2] == list(named.items())
     assert drawn[0].get_suptitle().endswith("mean over 3 seeds")
+
+
+def test_a_task_fills_its_axis_however_far_another_rises(drawn: list[Figure]) -> None:
+    table = comparison_of({
+        (task, 0.1, split): ([2 + far, 2 + 1.2 * far, 2 + 1.1 * far], [2 + far / 2, 2 + far / 4, 2.0], [2.0, 2.0, 2.0])
+        for task, far in (("class_scene", 40.0), ("depth_euclidean", 0.2))
+        for split in ("train", "test")
+    })  # fmt: skip
+    sweeps.comparison(table, Path())
+    panels = np.array(drawn[0].axes).reshape(2, 2)
+    for row, task in enumerate(("class_scene", "depth_euclidean")):
+        part = table[table["task"] == task]
+        increases_of_seeds = np.concatenate([
+            100 * (record[kind] / record["iid"] - 1) for record in part.to_dict("records") for kind in COLOURS
+        ])  # fmt: skip
+        least, most = min(0.0, increases_of_seeds.min()), max(0.0, increases_of_seeds.max())
+        for axis in panels[row]:
+            low, high = axis.get_xlim()
+            assert low <= least and most <= high and high - low < 1.2 * (most - least)
 
 
 def cuts_of(axis: Axes) -> list[tuple[float, float, str]]:
