@@ -405,7 +405,7 @@ def test_a_task_fills_its_axis_however_far_another_rises(drawn: list[Figure]) ->
     })  # fmt: skip
     sweeps.comparison(table, Path())
     panels = np.array(drawn[0].axes).reshape(2, 2)
-    for row, task in enumerate(("class_scene", "depth_euclidean")):
+    for row, task in enumerate(("depth_euclidean", "class_scene")):  # in the order of the registry
         part = table[table["task"] == task]
         increases_of_seeds = np.concatenate([
             100 * (record[kind] / record["iid"] - 1) for record in part.to_dict("records") for kind in COLOURS
