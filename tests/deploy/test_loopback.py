@@ -203,15 +203,12 @@ class Recorded(Simulation):
         vars(self).setdefault("seen", {})[round] = {f"server.{name}": t.clone() for name, t in self.server.items()}
 
 
-@pytest.fixture(scope="module")
-def simulated(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Simulation]:
+def simulated(shares: Shares, folder: Path) -> dict[str, Simulation]:
     """The three federations, simulated."""
     runs = {}
     for method in METHODS:
-        path = tmp_path_factory.mktemp(method)
-        runs[method] = simulation(
-            shares, path, Accelerator(cpu=True), f"--method {method} --n_rounds {ROUNDS}", Recorded
-        )
+        words = f"--method {method} --n_rounds {ROUNDS}"
+        runs[method] = simulation(shares, folder / method, Accelerator(cpu=True), words, Recorded)
         runs[method].train()
     return runs
 
@@ -255,7 +252,7 @@ def test_a_node_without_a_key_that_is_registered_is_refused(federation: Federati
     assert len({*activated}) == len(activated) <= 3
 
 
-def test_the_same_numbers_on_machines_of_their_own(federation: Federation, simulated: dict[str, Simulation]) -> None:
+def test_the_same_numbers_on_machines_of_their_own(federation: Federation, tmp_path: Path) -> None:
     """Three runs at once; a client and a server are killed, and go on: the same weights, states and metrics."""
     seen: dict[str, dict[int, dict[str, Tensor]]] = {method: {} for method in METHODS}
 
@@ -276,9 +273,10 @@ def test_the_same_numbers_on_machines_of_their_own(federation: Federation, simul
     federation.start_client(1, federation.folder / "share_1")
     federation.flwr("stop", re.findall(r"Created run (\d+)", federation.log("superlink"))[0])
     federation.run("fedavg", "--resume_training True")
+    simulations = simulated(federation.shares, tmp_path)  # while they go on
     until(lambda: all(map(is_done, METHODS)), "all runs are over", federation)
 
-    for method, run in simulated.items():
+    for method, run in simulations.items():
         path = federation.path(method)
         assert {ROUNDS - 1, ROUNDS} <= seen[method].keys()
         for round, tensors in seen[method].items():
