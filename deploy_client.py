@@ -1,17 +1,26 @@
 """Take part in a federation from a client's own machine: a SuperNode of Flower, and the process that trains for it."""
 
-from argparse import Namespace
+import re
+from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 
 from utils.args import Parser
-from utils.errors import run_script
+from utils.errors import UserError, run_script
+
+
+def address(text: str) -> str:
+    """An argparse type: a host and a port, without which a SuperNode would be started again and again."""
+    found = re.fullmatch(r".+:(\d{1,5})", text)
+    if not found or not 0 < int(found[1]) < 65536:
+        raise ArgumentTypeError(f"{text!r} is no HOST:PORT")
+    return text
 
 
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
     add = parser.group("running").add_argument
-    add("--superlink", required=True, metavar="HOST:PORT", help="the server's SuperLink")
+    add("--superlink", type=address, required=True, metavar="HOST:PORT", help="the server's SuperLink")
     text = "certificate of the authority that signed the SuperLink's; default: no encryption, for tests on one machine"
     add("--root_certificates", type=Path, help=text)
     add("--private_key", type=Path, help="this client's key, by which the SuperLink knows it")
@@ -28,7 +37,13 @@ def main() -> None:
     from deploy.shares import read_share
     from deploy.worker import run_client
 
-    read_share(args.folder)
+    if read_share(args.folder).client is None:
+        raise UserError(f"{args.folder} has the server's images; give a client's")
+    for name in ("root_certificates", "private_key"):
+        if (path := getattr(args, name)) is not None and not path.is_file():
+            raise UserError(f"{path}: no such file; see --{name}")
+    if args.private_key and not args.root_certificates:
+        raise UserError("--private_key needs a connection with TLS; give --root_certificates")
     run_client(args.superlink, args.folder, args.use_accelerator, args.root_certificates, args.private_key)
 
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser
+from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import run_script
 
 
@@ -13,9 +13,11 @@ def parse_args() -> Namespace:
     text = "names and addresses by which clients reach the server"
     parser.group("running").add_argument("--hosts", nargs="+", default=["localhost", "127.0.0.1"], help=text)
     parser.group("running").add_argument("--n_clients", type=POSITIVE_INT, required=True, help="number of clients")
-    parser.group("running").add_argument("--port", type=POSITIVE_INT, default=8000, help="port of the SuperLink")
+    parser.group("running").add_argument(
+        "--port", type=number(int, least=1, most=65535), default=8000, help="port of the SuperLink"
+    )
     text = "days for which the certificates are valid"
-    parser.group("running").add_argument("--days", type=POSITIVE_INT, default=365, help=text)
+    parser.group("running").add_argument("--days", type=number(int, least=1, most=36500), default=365, help=text)
     text = "folder for the keys; those that lie there are kept"
     parser.group("output").add_argument("--output_path", type=Path, default=Path("keys"), help=text)
     return parser.parse_args()

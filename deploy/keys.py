@@ -35,6 +35,7 @@ def make_keys(folder: Path, hosts: Sequence[str], n_clients: int, days: int) -> 
     account may read. Keys are on the curve P-384, as Flower takes them. UserError where the authority's key has gone
     and something has to be signed.
     """
+    names = [_general_name(host) for host in hosts]
     made: list[Path] = []
     for name in (AUTHORITY, SERVER, *(f"client_{client}" for client in range(n_clients))):
         if not (path := folder / f"{name}.key").is_file():
@@ -46,7 +47,7 @@ def make_keys(folder: Path, hosts: Sequence[str], n_clients: int, days: int) -> 
             if of_client:
                 public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
                 made.append(_write(path.with_suffix(".pub"), public))
-    return made + _certify(folder, hosts, timedelta(days=days))
+    return made + _certify(folder, names, timedelta(days=days))
 
 
 def write_connection(folder: Path, address: str) -> Path:
@@ -61,7 +62,7 @@ def write_connection(folder: Path, address: str) -> Path:
     return home
 
 
-def _certify(folder: Path, hosts: Sequence[str], valid: timedelta) -> list[Path]:
+def _certify(folder: Path, hosts: Sequence[x509.GeneralName], valid: timedelta) -> list[Path]:
     """The certificates that are missing."""
     keys = {name: _read(folder / f"{name}.key") for name in (AUTHORITY, SERVER)}
     made = []
@@ -81,7 +82,7 @@ def _certify(folder: Path, hosts: Sequence[str], valid: timedelta) -> list[Path]
             x509.AuthorityKeyIdentifier.from_issuer_public_key(of_authority), critical=False
         )
         if name == SERVER:
-            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            names = x509.SubjectAlternativeName(hosts)
             usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
             builder = builder.add_extension(names, critical=False).add_extension(usage, critical=False)
         signed = builder.sign(keys[AUTHORITY], hashes.SHA384())
@@ -93,7 +94,10 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        try:
+            return x509.DNSName(host)
+        except ValueError as error:
+            raise UserError(f"--hosts: {host!r} is no name of a host ({error})") from error
 
 
 def _read(path: Path) -> ec.EllipticCurvePrivateKey:

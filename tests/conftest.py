@@ -33,9 +33,8 @@ _FORKS.set_forkserver_preload(["sweeps.preload"])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--soak N`: kill every resumable script N times instead of a few; `--loopback`: run a deployed federation."""
+    """`--soak N`: kill every resumable script N times instead of a few."""
     parser.addoption("--soak", type=int, default=3, metavar="N", help="kills of each script that must resume")
-    parser.addoption("--loopback", action="store_true", help="a deployed federation of real processes, in two minutes")
 
 
 def _as_in_a_terminal() -> None:

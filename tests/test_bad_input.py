@@ -35,6 +35,7 @@ TRAIN = f"train_centralized_task_model.py --task normal --test_mode True {CPU}"
 EMBED = f"extract_embeddings.py --task normal --n_clusters 4 --test_mode True {CPU}"
 FED = f"test_fed.py --task normal --n_clusters 4 --n_clients 3 --test_mode True {CPU}"
 DEAL = "make_partition.py --labels labels.npy --n_clients 3"
+CLIENT = "deploy_client.py --superlink a:8000"
 RESUME = "--resume_training True"
 DONE = Path("results/test_federated/fedavg/normal/embedding_based/alpha0.1_seed42")
 CENTRAL = Path("trained_models/centralized_normal_checkpoint.safetensors")
@@ -59,6 +60,10 @@ def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         process.join(300)
         assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
     (folder / "file").write_text("in the way")
+    for name, client in (("client_0", 0), ("server", None)):
+        said = {"client": client, "n_clients": 3, "partition": "a"}
+        (folder / "share" / name).mkdir(parents=True)
+        (folder / "share" / name / "share.json").write_text(json.dumps(said))
     (folder / "epochs.args").write_text("--local_epochs 3\n")
     (folder / "broken.args").write_text("--task 'normal\n")
     (folder / "circle.args").write_text("--task normal @circle.args\n")
@@ -248,6 +253,24 @@ ARGUMENTS = [
     (f"{FED} --assignment_files_path {LONG}", "File name too long"),
     (f"{FED} --partition_file {LONG}", "File name too long; give a shorter one"),
     (f"make_tables.py --result_path {LONG}", "n" * 200),
+    (f"{CLIENT} --folder share/client_0".replace("--superlink a:8000", ""), "--superlink"),
+    (CLIENT, "--folder"),
+    (f"{CLIENT} --folder nowhere", "nowhere/share.json is missing; run make_partition.py --export_clients first"),
+    (f"{CLIENT} --folder share/server", "share/server has the server's images; give a client's"),
+    (f"{CLIENT} --folder share/client_0 --superlink a", "--superlink: 'a' is no HOST:PORT"),
+    (f"{CLIENT} --folder share/client_0 --superlink a:70000", "--superlink: 'a:70000' is no HOST:PORT"),
+    (f"{CLIENT} --folder share/client_0 --root_certificates no.crt", "no.crt: no such file; see --root_certificates"),
+    (f"{CLIENT} --folder share/client_0 --root_certificates file --private_key no", "no such file; see --private_key"),
+    (f"{CLIENT} --folder share/client_0 --private_key file", "--private_key needs a connection with TLS; give --root"),
+    ("make_certificates.py", "--n_clients"),
+    ("make_certificates.py --n_clients 0", "--n_clients: 0 must be at least 1"),
+    ("make_certificates.py --n_clients 2 --port 70000", "--port: 70000 must be at least 1 and at most 65535"),
+    ("make_certificates.py --n_clients 2 --days 99999999", "--days: 99999999 must be at least 1 and at most 36500"),
+    (
+        "make_certificates.py --n_clients 2 --hosts k\u00f6ln --output_path keys",
+        "--hosts: 'k\u00f6ln' is no name of a host",
+    ),
+    ("make_certificates.py --n_clients 2 --output_path file", "cannot be written"),
     ("make_partition.py --n_clients 3", "nothing to deal; give --embeddings, --labels, --users or --lat_lng"),
     (f"{DEAL} --labels no.npy", "no.npy: not a readable .npy file"),
     (f"{DEAL} --labels file", "file: not a readable .npy file"),

@@ -56,6 +56,12 @@ def test_a_broken_key_is_named(tmp_path: Path) -> None:
         make_keys(tmp_path, ["localhost"], 1, days=1)
 
 
+def test_a_host_that_no_certificate_can_name_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--hosts: 'k\u00f6ln' is no name of a host"):
+        make_keys(tmp_path / "keys", ["localhost", "k\u00f6ln"], 1, days=1)
+    assert not (tmp_path / "keys").exists()
+
+
 def test_flower_is_told_where_the_server_is(tmp_path: Path) -> None:
     said = tomllib.loads((write_connection(tmp_path, "server:8000") / "config.toml").read_text())["superlink"]
     assert said == {

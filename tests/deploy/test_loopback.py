@@ -1,11 +1,13 @@
 """A SuperLink and three SuperNodes, each a process of its own on the loopback interface, with TLS and keys.
 
-All of Flower's processes have a home folder of this test's own, by which they are found again.
+All of Flower's processes have a home folder of this test's own, by which they are found again. Nothing here waits for a
+time: what is waited for is a condition, and a process that has ended or a run that has failed ends the test at once.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,12 +17,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import pandas as pd
 import pytest
 import torch
 from accelerate import Accelerator
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.cli.app import app as flwr_app
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, PullMessagesRequest, RegisterNodeFleetRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from safetensors.torch import load_file
 from torch import Tensor
+from typer.testing import CliRunner
 
 from deploy.keys import make_keys, write_connection
 from deploy.participant import RUNS
@@ -32,7 +45,7 @@ from utils.errors import UserError
 from utils.files import json_in
 from utils.runs import load_checkpoint, previous
 
-LIMIT = 600.0  # seconds to wait for anything: a machine may be busy
+LIMIT = 600.0  # seconds to wait for any condition: a machine may be busy
 METHODS = ("fedavg", "scaffold", "fedrep")
 ROUNDS = 2
 
@@ -43,7 +56,7 @@ class Federation:
     def __init__(self, folder: Path, shares: Shares) -> None:
         self.folder, self.shares = folder, shares
         self.started: list[subprocess.Popen] = []
-        self.nodes: dict[int, subprocess.Popen] = {}
+        self.needed: dict[str, subprocess.Popen] = {}  # those that must not end
         self.keys, self.home = folder / "keys", folder / "keys" / "flower"
         self.environment = os.environ | {
             "FLWR_HOME": str(self.home), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -64,39 +77,54 @@ class Federation:
         self.started.append(process)
         return process
 
-    def flower(self, name: str, *options: str) -> subprocess.Popen:
-        """Start a program of Flower's."""
-        program, *rest = options
-        return self.start(name, [str(Path(sys.executable).with_name(program)), *rest])
+    def flwr(self, *words: str) -> None:
+        """Run Flower's `flwr`, in this process, where it is loaded once."""
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in self.environment.items():
+                patched.setenv(name, value)
+            done = CliRunner().invoke(flwr_app, [*words])
+        assert done.exit_code == 0, (words, done.output, done.exception, self.ends())
 
     def start_superlink(self) -> None:
         """Start the SuperLink and tell it the clients' keys."""
         host, port = self.address.split(":")
         certified = [f"--ssl-{kind}file={self.keys / file}" for kind, file in
                      (("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt"))]  # fmt: skip
-        self.flower("superlink", "flower-superlink", *certified, "--enable-supernode-auth", "--host", host,
-                    "--port", port, "--disable-runtime-dependency-installation")  # fmt: skip
+        command = [str(Path(sys.executable).with_name("flower-superlink")), *certified, "--enable-supernode-auth"]
+        command += ["--host", host, "--port", port, "--disable-runtime-dependency-installation"]
+        self.needed["superlink"] = self.start("superlink", command)
         until(lambda: "Uvicorn running" in self.log("superlink"), "the SuperLink runs", self)
-        registered = [
-            self.flower(f"register_{k}", "flwr", "supernode", "register", str(self.keys / f"client_{k}.pub"))
-            for k in range(3)
-        ]
-        assert [process.wait(LIMIT) for process in registered] == [0] * 3
+        for client in range(3):
+            self.flwr("supernode", "register", str(self.keys / f"client_{client}.pub"))
 
     def start_client(self, number: int, folder: Path) -> None:
         """Start a client's machine, with the key of this number."""
         command = [sys.executable, str(ROOT / "deploy_client.py"), "--superlink", self.address, "--folder", str(folder)]
         command += ["--root_certificates", str(self.keys / "ca.crt"), "--use_accelerator", "False"]
         command += ["--private_key", str(self.keys / f"client_{number}.key")]
-        self.nodes[number] = self.start(f"client_{number}", command)
+        self.needed[f"client_{number}"] = self.start(f"client_{number}", command)
 
     def run(self, method: str, more: str = "") -> None:
         """Ask the SuperLink for a run."""
         words = f"{WORDS} --n_rounds {ROUNDS} --method {method} --data_path {self.shares.folder / 'server'} "
         words += f"--init_model_dir {self.shares.init} --result_path {self.folder} {more}"
-        options = ["--run-config", f'arguments="{words}"']
-        asked = self.flower(f"run_{method}", "flwr", "run", str(ROOT / "deploy" / "app"), *options)
-        assert asked.wait(LIMIT) == 0, self.log(f"run_{method}")
+        self.flwr("run", str(ROOT / "deploy" / "app"), "--run-config", f'arguments="{words}"')
+
+    def calls(self, key: Path | None) -> FleetHttpClient:
+        """A client of the interface for SuperNodes, that signs with this key or does not sign."""
+        signed = [NodeAuthHttpInterceptor(*pair_of(key))] if key else []
+        interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperNode"), *signed]
+        return FleetHttpClient.from_server_address(self.address, False, str(self.keys / "ca.crt"), interceptors)
+
+    def fault(self) -> str:
+        """What has gone wrong so far, in words."""
+        ended = [f"{name} has ended" for name, process in self.needed.items() if process.poll() is not None]
+        failed = ["a run has failed"] if "ServerApp raised an exception" in self.log("superlink") else []
+        return ", ".join(ended + failed)
+
+    def ends(self) -> str:
+        """The logs' ends."""
+        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in self.folder.glob("*.log"))
 
     def log(self, name: str) -> str:
         """What a program has said so far."""
@@ -142,10 +170,17 @@ def until(holds: Callable[[], object], what: str, federation: Federation) -> Non
     """Wait for a condition; on failure the logs' ends are shown."""
     end = time.monotonic() + LIMIT
     while not holds():
-        if time.monotonic() > end:
-            logs = "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in federation.folder.glob("*.log"))
-            pytest.fail(f"not in {LIMIT:g} s: {what}\n{logs}")
+        fault = federation.fault() or (f"not in {LIMIT:g} s" if time.monotonic() > end else "")
+        if fault:
+            pytest.fail(f"{fault}: {what}\n{federation.ends()}")
         time.sleep(0.1)
+
+
+def pair_of(key: Path) -> tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]:
+    """The private and the public key of a client."""
+    private = load_ssh_private_key(key.read_bytes(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    return private, private.public_key()
 
 
 def weights(run: Path) -> dict[int, dict[str, Tensor]]:
@@ -168,26 +203,19 @@ class Recorded(Simulation):
         vars(self).setdefault("seen", {})[round] = {f"server.{name}": t.clone() for name, t in self.server.items()}
 
 
-@pytest.fixture(scope="module")
-def simulated(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Simulation]:
+def simulated(shares: Shares, folder: Path) -> dict[str, Simulation]:
     """The three federations, simulated."""
     runs = {}
     for method in METHODS:
-        path = tmp_path_factory.mktemp(method)
-        runs[method] = simulation(
-            shares, path, Accelerator(cpu=True), f"--method {method} --n_rounds {ROUNDS}", Recorded
-        )
+        words = f"--method {method} --n_rounds {ROUNDS}"
+        runs[method] = simulation(shares, folder / method, Accelerator(cpu=True), words, Recorded)
         runs[method].train()
     return runs
 
 
 @pytest.fixture(scope="module")
-def federation(
-    shares: Shares, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Federation]:
+def federation(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     """The SuperLink and the three clients; what they hold is their own."""
-    if not request.config.getoption("--loopback"):
-        pytest.skip("a dozen processes for two minutes: --loopback runs them")
     if not Path("/proc/self/environ").is_file():
         pytest.skip("needs /proc, by which a ServerApp's process is found")
     made = Federation(tmp_path_factory.mktemp("loopback"), shares)
@@ -202,7 +230,29 @@ def federation(
         made.end()
 
 
-def test_the_same_numbers_on_machines_of_their_own(federation: Federation, simulated: dict[str, Simulation]) -> None:
+def test_a_node_without_a_key_that_is_registered_is_refused(federation: Federation) -> None:
+    """Whether it signs with a key that nobody has registered, registers one by itself, or does not sign at all."""
+    stranger = federation.keys / "client_3.key"
+    public = public_key_to_bytes(pair_of(stranger)[1])
+    known = public_key_to_bytes(pair_of(federation.keys / "client_0.key")[1])
+    with federation.calls(stranger) as signing, federation.calls(None) as silent:
+        asked = {
+            "activate": lambda: signing.ActivateNode(ActivateNodeRequest(public_key=public, heartbeat_interval=30)),
+            "register": lambda: signing.RegisterNode(RegisterNodeFleetRequest(public_key=public)),
+            "pull": lambda: signing.PullMessages(PullMessagesRequest(node=Node(node_id=1))),
+            "as another": lambda: signing.ActivateNode(ActivateNodeRequest(public_key=known, heartbeat_interval=30)),
+            "unsigned": lambda: silent.ActivateNode(ActivateNodeRequest(public_key=known, heartbeat_interval=30)),
+            "unsigned pull": lambda: silent.PullMessages(PullMessagesRequest(node=Node(node_id=1))),
+        }
+        for what, ask in asked.items():
+            with pytest.raises(httpx.HTTPStatusError) as refused:
+                ask()
+            assert 400 <= refused.value.response.status_code < 500, what
+    activated = re.findall(r"Activated node_id=(\d+)", federation.log("superlink"))
+    assert len({*activated}) == len(activated) <= 3
+
+
+def test_the_same_numbers_on_machines_of_their_own(federation: Federation, tmp_path: Path) -> None:
     """Three runs at once; a client and a server are killed, and go on: the same weights, states and metrics."""
     seen: dict[str, dict[int, dict[str, Tensor]]] = {method: {} for method in METHODS}
 
@@ -215,23 +265,18 @@ def test_the_same_numbers_on_machines_of_their_own(federation: Federation, simul
 
     for method in METHODS:
         federation.run(method)
-    # A machine whose key nobody has registered.
-    stranger = ["--superlink", federation.address, "--root-certificates", str(federation.keys / "ca.crt"), "--port"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        stranger.append(str(free.getsockname()[1]))
-    unknown = federation.flower("unknown", "flower-supernode", *stranger, "--isolation", "process",
-                                "--auth-supernode-private-key", str(federation.keys / "client_3.key"))  # fmt: skip
     until(lambda: rounds_of("fedavg") >= 1, "FedAvg's first round", federation)
-    federation.nodes[1].kill()  # its SuperNode ends with it
+    federation.kill(federation.needed.pop("client_1"))  # its SuperNode ends with it
     [server] = federation.server_processes(federation.path("fedavg"))
     os.kill(server, signal.SIGKILL)
     rounds_of("fedavg")
     federation.start_client(1, federation.folder / "share_1")
+    federation.flwr("stop", re.findall(r"Created run (\d+)", federation.log("superlink"))[0])
     federation.run("fedavg", "--resume_training True")
+    simulations = simulated(federation.shares, tmp_path)  # while they go on
     until(lambda: all(map(is_done, METHODS)), "all runs are over", federation)
-    assert unknown.wait(LIMIT) != 0 and "Failed to initialize the connection" in federation.log("unknown")
 
-    for method, run in simulated.items():
+    for method, run in simulations.items():
         path = federation.path(method)
         assert {ROUNDS - 1, ROUNDS} <= seen[method].keys()
         for round, tensors in seen[method].items():
