@@ -34,7 +34,7 @@ FOREIGN_OPTIONS = {
     "--clip", "--components", "--cpus", "--database", "--dest", "--disable", "--enable", "--exponent", "--extra",
     "--flag", "--host", "--logdir", "--machine_rank",
     "--main_process_ip", "--main_process_port", "--multi_gpu", "--nodes", "--num_machines",
-    "--loopback", "--num_processes", "--soak", "--ssl", "--stream", "--time",
+    "--num_processes", "--soak", "--ssl", "--stream", "--time",
 }  # fmt: skip
 SCRIPTS = sorted(
     path
