@@ -62,9 +62,9 @@ class FCOSDecoder(nn.Module):
         levels = self.pyramid({str(number): level for number, level in enumerate(skips[self._used])})
         towers = [self.head.towers(level) for level in levels.values()]
         predicted = [self.head(*each) for each in towers]
-        found = sum(_where_found(torch.cat(maps, dim=1), said) for maps, said in zip(towers, predicted, strict=True))
+        found = [_where_found(torch.cat(maps, dim=1), said) for maps, said in zip(towers, predicted, strict=True)]
         said = torch.cat(predicted, dim=1)
-        return found, torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
+        return torch.stack(found).sum(0), torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
 
 
 class FCOSHead(nn.Module):
