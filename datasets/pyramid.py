@@ -73,6 +73,11 @@ class Points:
         return torch.stack([self.x - half, self.y - half, self.x + half, self.y + half], dim=-1)
 
     @property
+    def scores(self) -> Tensor:
+        """How surely each point shows each class (…, A, C): the root of its probability times the centredness."""
+        return (self.logits.sigmoid() * self.centredness.sigmoid().unsqueeze(-1)).sqrt()
+
+    @property
     def boxes(self) -> Tensor:
         """The predicted boxes (…, A, 4) in pixels."""
         from torchvision.models.detection._utils import BoxLinearCoder

@@ -16,7 +16,7 @@ from torchvision.models.detection.fcos import FCOSClassificationHead, FCOSRegres
 from torchvision.ops import FeaturePyramidNetwork
 from torchvision.ops.feature_pyramid_network import ExtraFPNBlock
 
-from datasets.pyramid import LEVELS, finest_stride, pyramid_points
+from datasets.pyramid import LEVELS, Points, finest_stride, pyramid_points
 from datasets.tasks import GRID
 from models.networks.layers import normalisation
 from utils.errors import UserError
@@ -61,10 +61,13 @@ class FCOSDecoder(nn.Module):
         """Embedding (B, 2 channels, 8, 8) and output (B, A, C + 8); the vector is not looked at."""
         levels = self.pyramid({str(number): level for number, level in enumerate(skips[self._used])})
         towers = [self.head.towers(level) for level in levels.values()]
-        predicted = [self.head(*each) for each in towers]
-        found = [_where_found(torch.cat(maps, dim=1), said) for maps, said in zip(towers, predicted, strict=True)]
-        said = torch.cat(predicted, dim=1)
-        return torch.stack(found).sum(0), torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
+        said = torch.cat([self.head(*maps) for maps in towers], dim=1)
+        output = torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
+        best = (
+            Points.of(output.detach()).scores.amax(-1).split([level[0, 0].numel() for level in levels.values()], dim=1)
+        )
+        found = [_where_found(torch.cat(maps, dim=1), scores) for maps, scores in zip(towers, best, strict=True)]
+        return torch.stack(found).sum(0), output
 
 
 class FCOSHead(nn.Module):
@@ -89,14 +92,9 @@ class FCOSHead(nn.Module):
         return torch.cat(maps, dim=1).flatten(2).transpose(1, 2)
 
 
-def _where_found(maps: Tensor, predicted: Tensor) -> Tensor:
-    """Maps (B, D, H, W) times their points' scores, as means in a grid, (B, D, 8, 8); smaller maps are enlarged.
-
-    `predicted` (B, H W, C + 5) is what the head says of the points. A score is the best class's, as in detection.
-    """
-    logits, _, centredness = predicted.detach().split([predicted.shape[-1] - 5, 4, 1], dim=-1)
-    scores = (logits.amax(-1, keepdim=True).sigmoid() * centredness.sigmoid()).sqrt()
-    weighted = maps * scores.transpose(1, 2).unflatten(2, maps.shape[2:])
+def _where_found(maps: Tensor, scores: Tensor) -> Tensor:
+    """Maps (B, D, H, W) times their points' scores (B, H W), as means in a grid, (B, D, 8, 8); smaller are enlarged."""
+    weighted = maps * scores.unflatten(1, maps.shape[2:]).unsqueeze(1)
     if min(maps.shape[2:]) >= GRID:
         return F.adaptive_avg_pool2d(weighted, GRID)
     return F.interpolate(weighted, (GRID, GRID), mode="bilinear", align_corners=False)

@@ -69,7 +69,7 @@ class Found:
 def detect(output: Tensor) -> list[Found]:
     """The detections of each image, as torchvision's `FCOS.postprocess_detections` makes them.
 
-    A score is the root of class probability times centredness. Each level gives its candidates of highest score, boxes
+    Each level gives its candidates of highest score, boxes
     are cut at the image's border, and of those of a class that overlap the one of highest score stays.
     """
     return [_detect(Points.of(image)) for image in output]
@@ -78,8 +78,7 @@ def detect(output: Tensor) -> list[Found]:
 def _detect(points: Points) -> Found:
     from torchvision.ops import batched_nms, clip_boxes_to_image
 
-    scores = (points.logits.sigmoid() * points.centredness.sigmoid().unsqueeze(-1)).sqrt()
-    scores = scores.where(scores > SCORE_THRESHOLD, 0.0)
+    scores = points.scores.where(points.scores > SCORE_THRESHOLD, 0.0)
     at, classes = [], []
     for size in points.size.unique():
         level = torch.where(points.size == size)[0]
