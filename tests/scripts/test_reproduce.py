@@ -23,7 +23,7 @@ NAMES = {
     },
     "fedcv": {
         *(f"table_{number}" for number in (*range(2, 9), *range(11, 16))),
-        *(f"figure_{number}" for number in range(4, 10)),
+        *(f"figure_{number}" for number in range(4, 10)), "detector",
     },
 }  # fmt: skip
 # In place of Python: new enough, with nothing lacking; a sweep notes its arguments.
