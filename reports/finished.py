@@ -11,6 +11,7 @@ from utils.errors import UserError
 from utils.files import json_in
 from utils.runs import ASIDE
 from utils.versions import declared
+from utils.words import some
 
 _UNKNOWN = "unknown"  # for runs from before versions were declared
 _NAMED = 3  # rows with the same version that a line names
@@ -105,13 +106,8 @@ def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
         for row, versions in rows.items():
             alike.setdefault(next(iter(versions)), []).append(row)
         if len(alike) > 1 and not mixed:
-            each = "; ".join(f"{name[:8]} ({_some(rows)})" for name, rows in alike.items())
+            each = "; ".join(f"{name[:8]} ({some(rows, _NAMED)})" for name, rows in alike.items())
             yield f"{len(alike)} versions of the {what}, but one within each task and method: {each}"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join([*names[:_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from datasets.sources.listing import real_paths
 from datasets.stored import file_of
 from datasets.table import PART, Found
 from datasets.tasks import CLASS
-from utils.words import counted
+from utils.words import counted, some
 
-_MOST_NAMED = 50
+_MOST_NAMED = 8  # classes of a line
 
 
 def lines_about(data_path: Path, found: Found) -> Iterator[str]:
@@ -30,7 +30,7 @@ def lines_about(data_path: Path, found: Found) -> Iterator[str]:
         for part, called in (("train", "training"), ("test", "held-out")):
             present = set(rows[CLASS][rows[PART] == part])
             if lacking := [name for number, name in enumerate(names) if number not in present]:
-                yield f"no {called} image of {counted(len(lacking), 'class')}: {_some(lacking)}"
+                yield f"no {called} image of {counted(len(lacking), 'class')}: {some(lacking, _MOST_NAMED)}"
         if len(names) == 1:
             yield f"{names[0]} is the only class: classification has nothing to learn"
     files = list(dict.fromkeys(file_of(cell) for domain in about.domains for cell in rows[domain]))
@@ -38,9 +38,3 @@ def lines_about(data_path: Path, found: Found) -> Iterator[str]:
     if outside := [pair for pair in real if not pair[1].is_relative_to(root)]:
         cell, path = outside[0]
         yield f"{counted(len(outside), 'file')} outside the data folder, behind links: {cell} is {path}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """The names, and how many more there are where they are many."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from utils.errors import UserError
 from utils.versions import file_digest
+from utils.words import some
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -61,7 +62,7 @@ class EncoderWeights:
         if spoilt:
             raise UserError(
                 f"{self.path}: {len(spoilt)} of {len(fitting)} tensors have values that are not finite "
-                f"({_named(spoilt)}); give a file that was saved before the training failed"
+                f"({some(spoilt, _FEW)}); give a file that was saved before the training failed"
             )
         network.load_state_dict({name: found[name] for name in fitting}, strict=False)
         self.was_put = True
@@ -80,11 +81,11 @@ class EncoderWeights:
         if missing:
             raise UserError(
                 f"{self.path} does not fit {wanted}: {len(missing)} of its {len(own)} tensors are missing "
-                f"or of another shape ({_named(missing)}); give the weights of that network"
+                f"or of another shape ({some(missing, _FEW)}); give the weights of that network"
             )
         self.line = f"all {len(own)} tensors of the encoder are from {self.path}"
         if self._unused:
-            self.line += f", which has {len(self._unused)} others ({_named(self._unused)})"
+            self.line += f", which has {len(self._unused)} others ({some(self._unused, _FEW)})"
 
 
 def timm_filter(network: nn.Module) -> Callable[[Tensors, nn.Module], Tensors] | None:
@@ -176,7 +177,3 @@ def _adapted(tensors: Tensors, network: nn.Module, adapt: Callable[[Tensors, nn.
         return adapt(dict(tensors), network) if adapt else tensors
     except Exception:  # a translation of a published checkpoint that this is not
         return tensors
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:_FEW]) + (", …" if len(names) > _FEW else "")

@@ -62,7 +62,7 @@ def test_rows_may_have_versions_of_their_own_and_that_is_said(tmp_path: Path, wr
         write({"engine": engine, f"method {method}": 5}, method=method)
     write(2, method="mine", task="reshading")
     expected = ["2 versions of the code (engine), but one within each task and method: 1 (normal by fedavg, "
-                "normal by fedprox); 2 (normal by mine, normal by moon, normal by ditto, 1 more)"]  # fmt: skip
+                "normal by fedprox); 2 (normal by mine, normal by moon, normal by ditto and 1 more)"]  # fmt: skip
     assert check_versions(tmp_path, False) == check_versions(tmp_path, True) == expected
 
 

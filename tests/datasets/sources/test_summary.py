@@ -40,7 +40,7 @@ def test_classes_that_nobody_can_learn_or_that_are_not_tested_are_named(tmp_path
     for number in range(70):
         save_image(tmp_path / "train" / f"x{number:02}" / "1.png")
     assert lines("folder", tmp_path)[3].startswith("no held-out image of 71 classes: a, x00, x01, ")
-    assert lines("folder", tmp_path)[3].endswith("x47, x48 and 21 more")
+    assert lines("folder", tmp_path)[3].endswith(", x05, x06 and 63 more")
 
 
 def test_links_that_lead_out_of_the_data_folder_are_said(tmp_path: Path) -> None:
