@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
 from pathlib import Path
@@ -161,7 +161,13 @@ def experiment_of(
         raise UserError(f"until: {spec['until']!r} is not one of {', '.join(UNTIL)}")
     _check_keys(spec["make"], MAKE, "make")
     result_path = _result_path(spec, given, source)
-    grids = tuple(grid for part in _parts(spec, given) for grid in _grids(*part, source, result_path, given, reads))
+    parts = [
+        (_narrowed(part, whole, given, reads), names)
+        for (part, names), (whole, _) in zip(
+            _parts(spec, given), _parts(merged(KEYS, said), replace(given, more={})), strict=True
+        )
+    ]
+    grids = tuple(grid for part in parts for grid in _grids(*part, source, result_path, given, reads))
     folders = tuple(dict.fromkeys(grid.runs_path for grid in grids))
     own_tasks = spec["own_tasks"] and given.source is not None and not tasks and "tasks" not in given.more
     outputs = Outputs(result_path, source.folder, folders, grids, spec["make"])
@@ -188,6 +194,26 @@ def _parts(spec: Spec, given: Given) -> Iterator[tuple[Spec, dict[str, str]]]:
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
         of_stages = {stage: given.more[stage] for stage in STAGES if stage in given.more}
         yield merged(reduce(merged, tables, spec), of_stages), names
+
+
+def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping[str, Collection[str]]]) -> Spec:
+    """A part without arguments of `[fed]` that nothing reads which the command line has left of the file's lists.
+
+    `whole` is the part as the file alone says it: with `--methods fedavg`, what the file gives FedProx has no run. What
+    the command line itself gives stays.
+    """
+
+    def read(by: Spec) -> set[str]:
+        chosen = by["fed"] | {"method": by["methods"]}
+        return {
+            name
+            for choice, readers in reads.items()
+            for value in _list(chosen.get(choice, []))
+            for name in readers.get(text_of(value), ())
+        }
+
+    gone = read(whole) - read(part) - given.more.get("fed", {}).keys()
+    return {**part, "fed": {name: value for name, value in part["fed"].items() if name not in gone}}
 
 
 def _grids(

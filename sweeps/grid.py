@@ -97,7 +97,7 @@ class Grid:
 
     def central(self) -> list[Job]:
         """What federated runs need: a teacher; a model for each task and seed, and its clusters for each K."""
-        jobs = [self._guidance()] if self.guidance else []
+        jobs = [self._guidance()] if any(map(self._is_taught, self.methods)) else []
         for seed, task in product(self.seeds, self.tasks):
             model = self._model(task, seed)
             jobs.append(model)
@@ -110,7 +110,7 @@ class Grid:
         jobs = []
         for seed, task, k, method in product(self.seeds, self.tasks, self.n_clusters, self.methods):
             model = self._model(task, seed)
-            taught = self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
+            taught = self._is_taught(method)
             guided = ("--guidance_path", str(self.guidance)) if taught else ()
             for axis in self._axes_of(task, method):
                 for features, dealt in self._dealings():
@@ -168,6 +168,9 @@ class Grid:
                    str(self.result_path), "--guidance_path", str(self.guidance), "--resume_training", "True",
                    *self.teacher, *self.common)  # fmt: skip
         return Job(_name("extract_diffusion_features", command), (command,))
+
+    def _is_taught(self, method: str) -> bool:
+        return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
 
     def _assignments(self, seed: int, k: int, features: str) -> str:
         of = "" if features == MODEL else f"_{re.sub(r'[^A-Za-z0-9._-]', '_', features)}"

@@ -186,3 +186,34 @@ def test_scripts_take_every_command_of_the_papers_experiments(
         for command in experiment.outputs.commands():
             monkeypatch.setattr("sys.argv", list(command))
             importlib.import_module(command[0].removesuffix(".py")).parse_args()
+
+
+def test_what_the_command_line_leaves_out_takes_its_arguments_along(tmp_path: Path) -> None:
+    """Unless the command line gives them itself: then it is told that nothing reads them."""
+    reads = READS | {"attack": {"none": (), "flip": ("attackers",)}}
+    reads["method"] = {"fedavg": (), "fedprox": ("mu",), "feddifrc": ("guidance_path", "contrast")}
+    (tmp_path / "x.toml").write_text(
+        SMALL
+        + """
+methods = ["fedavg", "fedprox", "feddifrc"]
+guidance = "image"
+fed = { mu = [0.1, 1], contrast = "classes", attack = ["none", "flip"], attackers = 2 }
+"""
+    )
+
+    def runs(**more: object) -> list[dict[str, str]]:
+        given = Given(more=more)
+        jobs = experiment_of(read_experiment(tmp_path / "x.toml", None), given, reads).jobs()
+        commands = [job.commands[-1] for job in jobs]
+        taught = any(command[0] == "extract_diffusion_features.py" for command in commands)
+        assert taught == ("feddifrc" in more.get("methods", ["feddifrc"]))  # type: ignore[operator]
+        return [said(command) for command in commands if command[0] == "test_fed.py"]
+
+    seeds = 2
+    assert len(runs()) == seeds * 2 * (1 + 2 + 1)
+    prox = runs(methods=["fedprox"], fed={"attack": ["none"]})
+    assert len(prox) == seeds * 2 and all("attackers" not in run and "contrast" not in run for run in prox)
+    assert {run["mu"] for run in prox} == {"0.1", "1"}
+    flipped = runs(methods=["fedavg"], fed={"attack": ["flip"]})
+    assert len(flipped) == seeds and all(run["attackers"] == "2" and "mu" not in run for run in flipped)
+    assert all(run["mu"] == "3" for run in runs(methods=["fedavg"], fed={"mu": 3}))
