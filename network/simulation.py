@@ -113,8 +113,9 @@ class Simulation:
         self._n_saved = 0  # of these rows
         buffers = frozenset(name for name, _ in whole(self.model).named_buffers())
         within = Surroundings(
-            accelerator, algorithm.is_summed, buffers, (LOSS,), run.path / "checkpoint", settings.memory
-        )
+            accelerator, algorithm.is_summed, buffers, algorithm.left_alone, (LOSS,), run.path / "checkpoint",
+            settings.memory,
+        )  # fmt: skip
         self._uploads: Uploads = self.aggregation.uploads(within)
         if attack:
             self._uploads = AttackedUploads(self._uploads, attack, self.attackers, within, settings.rand_seed)

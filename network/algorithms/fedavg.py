@@ -59,7 +59,8 @@ class FedAvg:
     `arguments` declares the method's command-line arguments; each becomes an attribute. `personal` is True where
     clients have personal models although all tensors travel. `title` is the name in figures, where that is not the
     class's name. `only_mean` says why no `--aggregation` but the mean suits the method, where that is so, and
-    `no_uploads` why its server puts no clients' uploads together at all. `version` is raised by one, from 1, where the
+    `no_uploads` why its server puts no clients' uploads together at all. `left_alone` names what of an upload, besides
+    buffers, attackers do not change, because it would give them away. `version` is raised by one, from 1, where the
     class's numbers change; a subclass does not inherit it.
     """
 
@@ -88,6 +89,7 @@ class FedAvg:
     title: ClassVar[str] = ""
     only_mean: ClassVar[str] = ""
     no_uploads: ClassVar[str] = ""
+    left_alone: ClassVar[Collection[str]] = ()
     clients_per_round: int | None
     client_sampling: str
     virtual_client_size: int | None

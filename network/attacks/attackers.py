@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class AttackedUploads:
     """Stands between clients and what puts uploads together: honest ones pass, attackers' are changed on the way.
 
-    An attack looks at changes of what clients start from. Buffers and what clients report pass unchanged: a negative
-    variance would give an attacker away. What is reported is that of the honest clients, or of all where a round has
+    An attack looks at changes of what clients start from; what is summed over clients is a change as it is. Buffers,
+    what clients report and what the method says is left alone pass unchanged: a negative variance or count would give
+    an attacker away. What is reported is that of the honest clients, or of all where a round has
     no honest client. Attackers that need to know all honest uploads send theirs when those are there, in `mean`; until
     then theirs wait as `KeptRows`.
 
@@ -124,14 +125,18 @@ class AttackedUploads:
 
     def _changes(self, upload: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What training changed, of all that attackers may change."""
-        left_alone = {*self._within.buffers, *self._within.reported}
-        return {name: each - self._server.get(name, 0.0) for name, each in upload.items() if name not in left_alone}
+        left_alone = {*self._within.buffers, *self._within.reported, *self._within.left_alone}
+        return {name: each - self._start(name) for name, each in upload.items() if name not in left_alone}
+
+    def _start(self, name: str) -> Tensor | float:
+        """What a tensor of an upload has changed from: 0 where it is summed, or none of the server's."""
+        return 0.0 if self._within.is_summed(name) else self._server.get(name, 0.0)
 
     def _pass_on(self, client: int, weight: float, upload: Mapping[str, Tensor], honest: Honest | None) -> None:
         """Put a change of the attacker's choice in place of its own."""
         rng = generator("attack", self._seed, self._round, client)
         changes = self._attack.sent(self._changes(upload), honest, rng)
-        sent = {name: (change + self._server.get(name, 0.0)).to(upload[name]) for name, change in changes.items()}
+        sent = {name: (change + self._start(name)).to(upload[name]) for name, change in changes.items()}
         self._uploads.add({**upload, **sent}, weight, client)
 
 
