@@ -22,7 +22,7 @@ class Rule(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether the round before's aggregate is a further row, the last one."""
+        """Whether the round before's aggregate, without buffers, is a further row, the last one."""
         ...
 
     def aggregate(self, kept: KeptUploads) -> Tensor:
@@ -91,7 +91,8 @@ class KeptUploads:
         change = self._rule.aggregate(self)
         self.told = self._rule.told(self)
         if self._rule.remembers:
-            self.state = add_prefix(_BEFORE, {name: each.float() for name, each in self._named(change).items()})
+            before = {name: each for name, each in self._named(change).items() if name not in self._within.buffers}
+            self.state = add_prefix(_BEFORE, {name: each.float() for name, each in before.items()})
         return self._named(change + self._first) | reported
 
     def blocks(self, compared: bool = False) -> Iterator[Tensor]:
