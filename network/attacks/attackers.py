@@ -67,7 +67,7 @@ class AttackedUploads:
     def clear(self, server: Mapping[str, Tensor] | None = None, round: int = 0) -> None:
         """Begin a round in which clients start from these tensors."""
         self._server, self._round = server or {}, round
-        self._n_honest = self._weight = 0.0
+        self._n_honest = self._weight = self._of_all = 0.0  # both weights: of the honest clients, and of all
         self._waiting: list[tuple[int, float]] = []  # clients, with their weights, by rows
         self._rows.clear()
         for each in (self._uploads, self._honest, *self._reports):
@@ -77,6 +77,7 @@ class AttackedUploads:
         """Take a client's upload."""
         report = {name: upload[name] for name in self._within.reported}
         self._reports[1].add(report, weight)
+        self._of_all += weight
         if client not in self._attackers:
             self._n_honest, self._weight = self._n_honest + 1, self._weight + weight
             self._reports[0].add(report, weight)
@@ -97,16 +98,17 @@ class AttackedUploads:
     def mean(self, whole: float) -> dict[str, Tensor]:
         """What is made of the uploads that the server receives; every process must call it once per round."""
         device = self._within.accelerator.device
-        counts = [self._n_honest, self._weight, len(self._waiting)]
+        counts = [self._n_honest, self._weight, self._of_all, len(self._waiting)]
         added = total(torch.tensor(counts, dtype=sum_type(device), device=device), self._within.accelerator)
-        n_honest, weight, n_waiting = added.tolist()
+        n_honest, weight, of_all, n_waiting = added.tolist()
         honest = self._known(int(n_honest), int(n_waiting)) if n_honest and n_waiting else None
         for client, of_client, upload in self._waited():
             if honest:
                 self._pass_on(client, of_client, upload, honest)
             else:  # nobody to hide behind
                 self._uploads.add(upload, of_client, client)
-        reported = self._reports[0].mean(weight) if n_honest else self._reports[1].mean(whole)
+        # `whole` may differ from the weight of all: where sums are private, it is that of the clients expected.
+        reported = self._reports[0].mean(weight * (whole / of_all)) if weight else self._reports[1].mean(whole)
         return self._uploads.mean(whole) | reported
 
     def _waited(self) -> Iterator[tuple[int, float, dict[str, Tensor]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.attacks.alie import z_max
 from network.attacks.attackers import AttackedUploads
+from network.settings import PrivacySettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.spread import FOUR, FOUR_HELD_OUT
@@ -151,6 +153,26 @@ def test_attackers_with_false_targets_descend_on_them(tmp_path: Path, monkeypatc
     monkeypatch.setattr(q, "B", 1.0 - q.B)
     models = [q.descend(q.START, FOUR[i], 1) if i == attacker else honest[i] for i in range(4)]
     assert q.close(q.server_of(run), np.average(models, axis=0, weights=[len(images) for images in FOUR]))
+
+
+def test_the_reported_loss_of_bounded_rounds_is_of_the_honest_clients_drawn(tmp_path: Path) -> None:
+    """Poisson rounds of any number, whose sums are divided by two: the losses of one step are those of its start."""
+    pytest.importorskip("dp_accounting", reason="needs requirements-privacy.txt")
+    method = q.method("fedavg", client_sampling="poisson", clients_per_round=2)
+    run = q.simulation(
+        method, tmp_path, replace(q.SETTINGS, sgd_per_epoch=1), clients=FOUR, held_out=FOUR_HELD_OUT,
+        attack=ATTACKS["label_flip"](Namespace(attackers=1.0)), privacy=PrivacySettings(clip_norm=math.inf),
+    )  # fmt: skip
+    kinds = set()
+    for round in range(10):
+        drawn = {client for client, each in run.cohort(round).items() if each.weight}
+        honest, x = drawn - run.attackers, q.server_of(run)
+        found = run._train_round(round)["local_loss"]
+        if honest:
+            assert found == pytest.approx(np.mean([q.loss(x, FOUR[client]) for client in honest]), rel=1e-5)
+        assert math.isnan(found) == (not drawn)
+        kinds.add((bool(honest), len(drawn)))
+    assert kinds >= {(False, 0), (False, 1), (True, 2), (True, 3)}
 
 
 def of_three_attackers(method: FedAvg, folder: Path) -> Simulation:
