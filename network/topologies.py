@@ -82,7 +82,8 @@ def metropolis_weights(graph: networkx.Graph, clients: list[int], n_clients: int
 
     Among these clients, W_ij = 1 / (1 + max(d_i, d_j)) for neighbours i and j, where d counts a client's neighbours
     that are among these, too; W_ii is such that rows sum to 1. So W is symmetric and doubly stochastic, and the mean of
-    the models stays what it is: Xiao and Boyd 2004 (Systems & Control Letters 53), section 4.
+    the models stays what it is: Xiao, Boyd and Lall 2005 (IPSN, "A scheme for robust distributed sensor fusion based on
+    average consensus").
     """
     among = graph.subgraph(clients)
     degrees = dict(among.degree())
