@@ -50,9 +50,12 @@ def random_regular(n_clients: int, degree: int, seed: int) -> networkx.Graph:
             f"--topology random_regular: no graph connects {n_clients} clients with --degree {degree} neighbours each; "
             "give at least 2, fewer than there are clients, and an even number of clients or neighbours"
         )
-    attempts = 0
+    # Pairs drawn at random hardly ever make a dense graph; the clients that are not neighbours are as random.
+    dense = 3 * degree > 2 * n_clients
+    drawn_degree, attempts = n_clients - 1 - degree if dense else degree, 0
     while True:
-        drawn = networkx.random_regular_graph(degree, n_clients, seed=derived_seed("topology", seed, attempts))
+        drawn = networkx.random_regular_graph(drawn_degree, n_clients, seed=derived_seed("topology", seed, attempts))
+        drawn = networkx.complement(drawn) if dense else drawn
         if networkx.is_connected(drawn):
             return drawn
         attempts += 1

@@ -50,6 +50,7 @@ class Gossip(FedAvg):
     There is no global model.
     """
 
+    version: ClassVar[int] = 2
     title = "Gossip averaging"
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "topology": Argument("ring", "who is whose neighbour", choices=tuple(TOPOLOGIES)),

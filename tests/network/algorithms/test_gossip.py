@@ -13,6 +13,7 @@ from network.simulation import Simulation
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from tests.network import quadratic as q
 from utils.errors import UserError
+from utils.streams import derived_seed
 
 FOUR = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5]), np.array([6, 7])]  # of equal size
 HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.int64)]
@@ -41,6 +42,22 @@ def test_graphs_are_what_they_are_called() -> None:
                        "star": [1] * 11 + [11]}  # fmt: skip
     drawn = [set(TOPOLOGIES["random_regular"](12, 4, seed).edges) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("degree", [38, 48, 49])
+def test_dense_graphs_are_drawn_at_once(degree: int) -> None:
+    """Pairing at random hardly ever ends where nearly all are neighbours."""
+    drawn = [TOPOLOGIES["random_regular"](50, degree, seed) for seed in (0, 0, 1)]
+    assert all({n for _, n in graph.degree()} == {degree} and len(graph) == 50 for graph in drawn)
+    edges = [set(map(frozenset, graph.edges)) for graph in drawn]
+    assert edges[0] == edges[1] and (edges[1] != edges[2]) == (degree < 49)
+
+
+@pytest.mark.parametrize(("n", "edges"), [(5, 10), (6, 12), (12, 24)])
+def test_four_neighbours_are_those_that_networkx_pairs(n: int, edges: int) -> None:
+    graph = TOPOLOGIES["random_regular"](n, 4, 7)
+    drawn = networkx.random_regular_graph(4, n, seed=derived_seed("topology", 7, 0))
+    assert set(map(frozenset, graph.edges)) == set(map(frozenset, drawn.edges)) and graph.number_of_edges() == edges
 
 
 def test_spectral_gap_of_a_ring_is_its_closed_form() -> None:
