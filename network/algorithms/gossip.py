@@ -65,7 +65,7 @@ class Gossip(FedAvg):
         self._seed = getattr(args, "rand_seed", 0)
         self._trained = TRAINABLE[getattr(args, "train", "all")]
         self._own_norm = getattr(args, "batch_norm", "averaged") == "local"
-        self._neighbours = 0.0
+        self._sent = 0
 
     def unprotected(self) -> str:
         """There is no server that could add noise."""
@@ -87,8 +87,9 @@ class Gossip(FedAvg):
 
     def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """How many neighbours the clients that are awake have among themselves, on average."""
-        self._neighbours = 2.0 * self._graph.subgraph(cohort).number_of_edges() / len(cohort)
-        return {"neighbours": self._neighbours}
+        neighbours = 2.0 * self._graph.subgraph(cohort).number_of_edges() / len(cohort)
+        self._sent = round(neighbours * sum(context.server[name].nbytes for name in self._models(context).names))
+        return {"neighbours": neighbours}
 
     def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """Mix the models of neighbours; returns how far all clients' models are from their mean."""
@@ -122,9 +123,8 @@ class Gossip(FedAvg):
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
     ) -> tuple[int, int]:
-        """The whole model to each neighbour, and from each: the mean over the clients of the round."""
-        whole = round(self._neighbours * sum(server[name].nbytes for name in trained))
-        return whole, whole
+        """All that is mixed to each neighbour, and from each: the mean over the clients of the round."""
+        return self._sent, self._sent
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
         """How well the graph mixes, and how far apart the models are at the end."""

@@ -12,6 +12,7 @@ from models.networks.parts import TRAINABLE
 from network.simulation import Simulation
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from tests.network import quadratic as q
+from tests.network.spread import Normed
 from utils.errors import UserError
 from utils.streams import derived_seed
 
@@ -92,6 +93,19 @@ def test_rounds_on_a_ring_are_those_by_hand(tmp_path: Path) -> None:
     assert run.rows[-1]["consensus_distance"] == pytest.approx(expected, rel=1e-5)
     assert run.rows[-1]["neighbours"] == 2.0 and run.rows[-1]["bytes_up"] == 2 * 10 * 4
     assert not run.has_global and any("spectral gap is 0.667" in line for line in run.algorithm.notes(run.rows))
+
+
+def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) -> None:
+    """Ten weights go to each of two neighbours; with `averaged`, 20 numbers of the norm and a count of batches, too."""
+    sent = {}
+    for kind in ("averaged", "local"):
+        run = q.simulation(
+            q.method("gossip", batch_norm=kind), tmp_path / kind, model=Normed(), clients=FOUR, held_out=HELD_OUT,
+            batch_norm=kind,
+        )  # fmt: skip
+        row = run._train_round(0)
+        sent[kind] = row["bytes_up"], row["bytes_down"]
+    assert sent == {"averaged": (2 * (30 * 4 + 8),) * 2, "local": (2 * 10 * 4,) * 2}
 
 
 def test_the_complete_graph_is_fedavg_with_clients_of_equal_size(tmp_path: Path) -> None:
