@@ -284,7 +284,7 @@ class Simulation:
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Write the round's metrics; evaluate the models and write a checkpoint where they are due."""
         if is_due(round, self.settings.evaluate_every, self.n_rounds):
-            row |= self._evaluate(round) | self.privacy.spent(round)
+            row |= self._evaluate(round) | self.algorithm.measured(self._context()) | self.privacy.spent(round)
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)

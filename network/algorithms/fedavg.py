@@ -213,6 +213,10 @@ class FedAvg:
         """
         return {}
 
+    def measured(self, context: ServerContext) -> dict[str, float]:
+        """Further columns of the metrics where models are evaluated, in all processes, as `start_round`."""
+        return {}
+
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
         """Lines for the end of the run's report, from the metrics of all rounds."""
         return []

@@ -45,9 +45,9 @@ class Gossip(FedAvg):
     in which all clients count the same. Buffers are mixed like weights. With `--clients_per_round`, the other clients
     sleep: they neither train nor mix, and those that are awake mix along the edges between them.
 
-    The column `consensus_distance` is sqrt(1/n sum_i |x_i - x|^2) over all clients' parameters at the end of the round,
-    x being their mean (Kong et al. 2021, arXiv 2102.04828); `neighbours` is the mean number of neighbours that mix.
-    There is no global model.
+    Where models are evaluated, the column `consensus_distance` is sqrt(1/n sum_i |x_i - x|^2) over all clients'
+    parameters, x being their mean (Kong et al. 2021, arXiv 2102.04828); `neighbours` is the mean number of neighbours
+    that mix. There is no global model.
     """
 
     version: ClassVar[int] = 2
@@ -92,7 +92,7 @@ class Gossip(FedAvg):
         return {"neighbours": neighbours}
 
     def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
-        """Mix the models of neighbours; returns how far all clients' models are from their mean."""
+        """Mix the models of neighbours."""
         import torch
 
         models, states = self._models(context), context.states
@@ -105,7 +105,11 @@ class Gossip(FedAvg):
             after = strip_prefix(_MIXED, state)
             kept_state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{_MIXED}.")}
             states.save(client, kept_state | add_prefix("own", after))
-        return {"consensus_distance": models.consensus_distance()}
+        return {}
+
+    def measured(self, context: ServerContext) -> dict[str, float]:
+        """How far all clients' models are from their mean."""
+        return {"consensus_distance": self._models(context).consensus_distance()}
 
     def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models, which Metropolis weights leave what it is."""

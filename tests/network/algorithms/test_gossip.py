@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx
@@ -106,6 +107,24 @@ def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) 
         row = run._train_round(0)
         sent[kind] = row["bytes_up"], row["bytes_down"]
     assert sent == {"averaged": (2 * (30 * 4 + 8),) * 2, "local": (2 * 10 * 4,) * 2}
+
+
+def test_the_consensus_is_measured_where_models_are_evaluated(tmp_path: Path) -> None:
+    """Every second round and the last one, over parameters alone."""
+    run = q.simulation(
+        q.method("gossip", clients_per_round=2), tmp_path, replace(q.SETTINGS, n_rounds=3), Normed(), clients=FOUR,
+        held_out=HELD_OUT, evaluate_every=2,
+    )  # fmt: skip
+    run.train()
+    assert [round for round, row in enumerate(run.rows) if "consensus_distance" in row] == [0, 2, 3]
+    assert run.rows[0]["consensus_distance"] == 0.0
+    names = [name for name, _ in run.model.named_parameters()]
+    vectors = [
+        np.concatenate([run.trainer.start(run.states.load(client), run.server)[name].numpy() for name in names])
+        for client in range(4)
+    ]
+    apart = ((vectors - np.mean(vectors, axis=0, dtype=float)) ** 2).sum(axis=1)
+    assert run.rows[-1]["consensus_distance"] == pytest.approx(np.sqrt(apart.mean()), rel=1e-5)
 
 
 def test_the_complete_graph_is_fedavg_with_clients_of_equal_size(tmp_path: Path) -> None:
