@@ -136,6 +136,8 @@ class FedAvg:
             return "clusters, which --importance_reweighting counts, were found in all clients' images"
         if self.importance_reweighting != NONE and self.importance_target == POPULATION:
             return "--importance_target population counts the kinds of all clients' images; give another"
+        if self.importance_reweighting != NONE and self.importance_target == UNIFORM and self.importance_bound:
+            return "by --importance_bound, the weights of uniform tell which classes anybody has; omit the bound"
         return ""
 
     def reads(self) -> list[Path]:
