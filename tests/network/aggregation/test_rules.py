@@ -206,13 +206,6 @@ def test_centered_clipping_keeps_buffers_among_what_clients_have(tmp_path: Path)
         server |= {name: mean[name].float() for name in ("w", "norm.running_var")} | uploads.state
 
 
-def test_a_round_of_nobody_leaves_the_server_as_it_is(tmp_path: Path) -> None:
-    uploads = kept("median", tmp_path)
-    uploads.clear({"w": torch.full((3,), 5.0)})
-    uploads.add({"w": torch.zeros(3), "loss": torch.tensor(1.0)}, 0.0, 4)
-    assert uploads.mean(1.0)["w"].tolist() == [5.0] * 3
-
-
 def test_a_round_in_which_nothing_travels_has_its_loss(tmp_path: Path) -> None:
     uploads = kept("krum", tmp_path)
     uploads.add({"loss": torch.tensor(2.0)}, 3.0, 1)
