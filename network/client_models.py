@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -91,17 +91,28 @@ class ClientModels:
 
     def consensus_distance(self) -> float:
         """sqrt(1/N sum_i |w_i - w|^2), w being the mean of all N models; between parameters."""
-        mean = self._mean()
+        models = replace(self, others=())
+        mean = models._mean()
         apart = mean.new_zeros(())
-        for client in self.states.own:
-            own = self.vector(client, self.parameters)
-            apart += (own - mean[: len(own)]).square().sum()
+        for vector, count in models._counted():
+            apart += count * (vector - mean).square().sum()
         return float(self.total(apart) / self.states.n_clients) ** 0.5
+
+    def _counted(self) -> Iterator[tuple[Tensor, int]]:
+        """The vectors of this process's clients, and how many have each: all that are new have the server's."""
+        known = [client for client in self.states.own if client in self.states]
+        if n_new := len(self.states.own) - len(known):
+            new = next(client for client in self.states.own if client not in self.states)
+            yield self.vector(new, self.names), n_new
+        for client in known:
+            yield self.vector(client, self.names), 1
 
     def _mean(self) -> Tensor:
         """The vector (P,) of the mean of all models: of equal ones exactly these, as their sum is exact."""
         import torch
 
         device = next(iter(self.server.values())).device
-        [summed] = self.mixed(torch.ones(1, self.states.n_clients, dtype=sum_type(device), device=device))
-        return summed / self.states.n_clients
+        summed = torch.zeros(sum(self.sizes), dtype=sum_type(device), device=device)
+        for vector, count in self._counted():
+            summed.add_(vector.to(summed.dtype), alpha=count)
+        return self.total(summed) / self.states.n_clients

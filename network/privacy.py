@@ -126,6 +126,8 @@ class CentralPrivacy(NoPrivacy):
         self._settings, self._expected = settings, algorithm.clients_per_round or n_clients
         assert settings.clip_norm is not None
         self.clip_norm, self._noise = settings.clip_norm, settings.noise_multiplier or 0.0
+        if settings.delta is None and n_clients == 1:
+            raise UserError("--delta: its default, N^-1.1, is 1 for one client; give one below 1")
         delta = settings.delta or n_clients**-1.1
         self.account = Account(algorithm.client_sampling, n_clients, self._expected, self._noise, delta)
         self._count_noise = 0.0

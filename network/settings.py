@@ -86,7 +86,7 @@ class PrivacySettings:
                  "of --clients_per_round, at least --noise_multiplier", POSITIVE)
     )  # fmt: skip
     delta: float | None = setting(
-        Argument(None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, most=1))
+        Argument(None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, below=1))
     )
     max_epsilon: float | None = setting(Argument(None, "stop before epsilon exceeds this", POSITIVE))
 
@@ -212,6 +212,10 @@ def settle_privacy(args: Namespace) -> None:
     for name in {"clip_lr", "clip_count_noise"} & given:
         if "clip_quantile" not in given:
             raise UserError(f"--{name} is of a norm that adapts; give --clip_quantile")
+    if args.clip_quantile is not None and args.clip_norm == math.inf:
+        raise UserError("--clip_quantile: an infinite norm stays infinite; give a finite --clip_norm to begin with")
+    if args.clip_count_noise and not args.noise_multiplier:
+        raise UserError("--clip_count_noise: no count gets noise without --noise_multiplier; give that, or omit it")
     if given:
         args.noise_multiplier = args.noise_multiplier or 0.0  # as tables of several say it
     for each in fields(PrivacySettings):

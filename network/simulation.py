@@ -113,8 +113,9 @@ class Simulation:
         self._n_saved = 0  # of these rows
         buffers = frozenset(name for name, _ in whole(self.model).named_buffers())
         within = Surroundings(
-            accelerator, algorithm.is_summed, buffers, (LOSS,), run.path / "checkpoint", settings.memory
-        )
+            accelerator, algorithm.is_summed, buffers, algorithm.left_alone, (LOSS,), run.path / "checkpoint",
+            settings.memory,
+        )  # fmt: skip
         self._uploads: Uploads = self.aggregation.uploads(within)
         if attack:
             self._uploads = AttackedUploads(self._uploads, attack, self.attackers, within, settings.rand_seed)
@@ -283,7 +284,7 @@ class Simulation:
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Write the round's metrics; evaluate the models and write a checkpoint where they are due."""
         if is_due(round, self.settings.evaluate_every, self.n_rounds):
-            row |= self._evaluate(round) | self.privacy.spent(round)
+            row |= self._evaluate(round) | self.algorithm.measured(self._context()) | self.privacy.spent(round)
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)

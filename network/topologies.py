@@ -50,9 +50,12 @@ def random_regular(n_clients: int, degree: int, seed: int) -> networkx.Graph:
             f"--topology random_regular: no graph connects {n_clients} clients with --degree {degree} neighbours each; "
             "give at least 2, fewer than there are clients, and an even number of clients or neighbours"
         )
-    attempts = 0
+    # Pairs drawn at random hardly ever make a dense graph; the clients that are not neighbours are as random.
+    dense = 3 * degree > 2 * n_clients
+    drawn_degree, attempts = n_clients - 1 - degree if dense else degree, 0
     while True:
-        drawn = networkx.random_regular_graph(degree, n_clients, seed=derived_seed("topology", seed, attempts))
+        drawn = networkx.random_regular_graph(drawn_degree, n_clients, seed=derived_seed("topology", seed, attempts))
+        drawn = networkx.complement(drawn) if dense else drawn
         if networkx.is_connected(drawn):
             return drawn
         attempts += 1
@@ -82,7 +85,8 @@ def metropolis_weights(graph: networkx.Graph, clients: list[int], n_clients: int
 
     Among these clients, W_ij = 1 / (1 + max(d_i, d_j)) for neighbours i and j, where d counts a client's neighbours
     that are among these, too; W_ii is such that rows sum to 1. So W is symmetric and doubly stochastic, and the mean of
-    the models stays what it is: Xiao and Boyd 2004 (Systems & Control Letters 53), section 4.
+    the models stays what it is: Xiao, Boyd and Lall 2005 (IPSN, "A scheme for robust distributed sensor fusion based on
+    average consensus").
     """
     among = graph.subgraph(clients)
     degrees = dict(among.degree())

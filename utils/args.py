@@ -150,7 +150,9 @@ def _expanded(words: Iterable[str], within: tuple[Path, ...] = ()) -> Iterable[s
         yield from argument_words(Path(word[1:]), within) if word.startswith("@") else (word,)
 
 
-def number(to: type, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf) -> Callable:
+def number(
+    to: type, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf, below: float = math.inf
+) -> Callable:
     """An argparse type: a finite int or float within bounds, or an error that names the bound."""
 
     def parse(text: str) -> int | float:
@@ -159,9 +161,9 @@ def number(to: type, *, above: float = -math.inf, least: float = -math.inf, most
             value = to(text)
         except (ValueError, OverflowError):
             raise argparse.ArgumentTypeError(f"{text!r} is not {'a whole' if to is int else 'a'} number") from None
-        if not (math.isfinite(value) and value > above and least <= value <= most):
+        if not (math.isfinite(value) and above < value < below and least <= value <= most):
             bounds = [f"above {above:g}"] * (above > -math.inf) + [f"at least {least:g}"] * (least > -math.inf)
-            bounds += [f"at most {most:g}"] * (most < math.inf)
+            bounds += [f"at most {most:g}"] * (most < math.inf) + [f"below {below:g}"] * (below < math.inf)
             raise argparse.ArgumentTypeError(f"{text} must be {' and '.join(bounds) or 'finite'}")
         return value
 

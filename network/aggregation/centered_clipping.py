@@ -24,9 +24,10 @@ class CenteredClipping(ByDistance):
     In the paper, x_i are the momenta of workers that take one step; here they are the changes of clients' models. With
     a large tau it is the mean in which every client counts the same. A tau that fits depends on the learning rate and
     the number of steps, so that by default it follows the distances: half of the clients are then clipped in the first
-    iteration.
+    iteration. v_0 is 0 in buffers: a variance that goes on falling as it did would fall below 0.
     """
 
+    version: ClassVar[int] = 2
     title = "Centered clipping"
     remembers: ClassVar[bool] = True
     arguments: ClassVar[dict[str, Argument]] = {

@@ -22,7 +22,7 @@ class Rule(Protocol):
 
     @property
     def remembers(self) -> bool:
-        """Whether the round before's aggregate is a further row, the last one."""
+        """Whether the round before's aggregate, without buffers, is a further row, the last one."""
         ...
 
     def aggregate(self, kept: KeptUploads) -> Tensor:
@@ -63,17 +63,12 @@ class KeptUploads:
         self._reported.clear()
 
     def add(self, upload: Mapping[str, Tensor], weight: float, client: int = 0) -> None:
-        """Keep a client's upload; all must have the same tensors, with values that fit into single precision.
-
-        One of no weight does not count: it stands in for nobody, where a round has drawn no client.
-        """
+        """Keep a client's upload; all must have the same tensors, with values that fit into single precision."""
         reported = self._within.reported
         self._reported.add({name: upload[name] for name in reported}, weight)
         if not self._shapes:
             names = sorted(upload.keys() - set(reported), key=lambda name: (name in self._within.buffers, name))
             self._shapes = {name: upload[name].shape for name in names}
-        if not weight:
-            return
         self._own.append(client)
         self._rows.add(upload[name] for name in self._shapes)
 
@@ -86,12 +81,11 @@ class KeptUploads:
         self._settle()
         if not sum(self._sizes):  # nothing travels
             return reported
-        if not self.clients:
-            return self._named(self._first) | reported
         change = self._rule.aggregate(self)
         self.told = self._rule.told(self)
         if self._rule.remembers:
-            self.state = add_prefix(_BEFORE, {name: each.float() for name, each in self._named(change).items()})
+            before = {name: each for name, each in self._named(change).items() if name not in self._within.buffers}
+            self.state = add_prefix(_BEFORE, {name: each.float() for name, each in before.items()})
         return self._named(change + self._first) | reported
 
     def blocks(self, compared: bool = False) -> Iterator[Tensor]:

@@ -50,7 +50,7 @@ class Robust(Aggregation):
     attacker may say any number; so robust rules do not ask for it. A client that was drawn twice counts once.
     """
 
-    remembers: ClassVar[bool] = False  # whether the round before's aggregate is a further row, the last one
+    remembers: ClassVar[bool] = False  # whether the last row is the round before's aggregate, without buffers
 
     def uploads(self, within: Surroundings) -> KeptUploads:
         """Keeps the uploads until all are there."""

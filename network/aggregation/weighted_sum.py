@@ -48,6 +48,7 @@ class Surroundings:
         accelerator: the processes.
         is_summed: whether the tensor of a name is summed over clients, rather than averaged.
         buffers: the names of the model's buffers, which count in no distance and which attackers leave alone.
+        left_alone: the names of what else attackers leave alone, of what a method adds to uploads.
         reported: the names of what clients report beside their uploads, such as their loss: always a weighted mean.
         folder: where uploads lie that are too much for the memory.
         memory: bytes of uploads that a process keeps in memory.
@@ -56,6 +57,7 @@ class Surroundings:
     accelerator: Accelerator
     is_summed: Callable[[str], bool] = lambda name: False
     buffers: Collection[str] = ()
+    left_alone: Collection[str] = ()
     reported: Collection[str] = ()
     folder: Path = Path()
     memory: int = 1 << 30

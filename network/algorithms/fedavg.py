@@ -59,7 +59,8 @@ class FedAvg:
     `arguments` declares the method's command-line arguments; each becomes an attribute. `personal` is True where
     clients have personal models although all tensors travel. `title` is the name in figures, where that is not the
     class's name. `only_mean` says why no `--aggregation` but the mean suits the method, where that is so, and
-    `no_uploads` why its server puts no clients' uploads together at all. `version` is raised by one, from 1, where the
+    `no_uploads` why its server puts no clients' uploads together at all. `left_alone` names what of an upload, besides
+    buffers, attackers do not change, because it would give them away. `version` is raised by one, from 1, where the
     class's numbers change; a subclass does not inherit it.
     """
 
@@ -88,6 +89,7 @@ class FedAvg:
     title: ClassVar[str] = ""
     only_mean: ClassVar[str] = ""
     no_uploads: ClassVar[str] = ""
+    left_alone: ClassVar[Collection[str]] = ()
     clients_per_round: int | None
     client_sampling: str
     virtual_client_size: int | None
@@ -134,6 +136,8 @@ class FedAvg:
             return "clusters, which --importance_reweighting counts, were found in all clients' images"
         if self.importance_reweighting != NONE and self.importance_target == POPULATION:
             return "--importance_target population counts the kinds of all clients' images; give another"
+        if self.importance_reweighting != NONE and self.importance_target == UNIFORM and self.importance_bound:
+            return "by --importance_bound, the weights of uniform tell which classes anybody has; omit the bound"
         return ""
 
     def reads(self) -> list[Path]:
@@ -209,6 +213,10 @@ class FedAvg:
 
         `cohort` lacks the clients whose loss was not finite.
         """
+        return {}
+
+    def measured(self, context: ServerContext) -> dict[str, float]:
+        """Further columns of the metrics where models are evaluated, in all processes, as `start_round`."""
         return {}
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,6 +33,7 @@ class FedNova(FedProx):
     """
 
     arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
+    left_alone: ClassVar[Collection[str]] = ("reach",)  # which is positive, and turns the direction if it is not
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add mu (w - w_t), and the same term to what the reach is measured by."""

@@ -40,6 +40,7 @@ class FedProto(ByKind):
         "prototype_weight": Argument(1.0, "weight of the distance to the prototype", NON_NEGATIVE)
     }
     only_mean: ClassVar[str] = "prototypes are sums over clients"
+    left_alone: ClassVar[Collection[str]] = (COUNTS,)
     prototype_weight: float
 
     def unprotected(self) -> str:

@@ -45,11 +45,12 @@ class Gossip(FedAvg):
     in which all clients count the same. Buffers are mixed like weights. With `--clients_per_round`, the other clients
     sleep: they neither train nor mix, and those that are awake mix along the edges between them.
 
-    The column `consensus_distance` is sqrt(1/n sum_i |x_i - x|^2) over all clients' parameters at the end of the round,
-    x being their mean (Kong et al. 2021, arXiv 2102.04828); `neighbours` is the mean number of neighbours that mix.
-    There is no global model.
+    Where models are evaluated, the column `consensus_distance` is sqrt(1/n sum_i |x_i - x|^2) over all clients'
+    parameters, x being their mean (Kong et al. 2021, arXiv 2102.04828); `neighbours` is the mean number of neighbours
+    that mix. There is no global model.
     """
 
+    version: ClassVar[int] = 2
     title = "Gossip averaging"
     arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
         "topology": Argument("ring", "who is whose neighbour", choices=tuple(TOPOLOGIES)),
@@ -64,7 +65,7 @@ class Gossip(FedAvg):
         self._seed = getattr(args, "rand_seed", 0)
         self._trained = TRAINABLE[getattr(args, "train", "all")]
         self._own_norm = getattr(args, "batch_norm", "averaged") == "local"
-        self._neighbours = 0.0
+        self._sent = 0
 
     def unprotected(self) -> str:
         """There is no server that could add noise."""
@@ -86,11 +87,12 @@ class Gossip(FedAvg):
 
     def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """How many neighbours the clients that are awake have among themselves, on average."""
-        self._neighbours = 2.0 * self._graph.subgraph(cohort).number_of_edges() / len(cohort)
-        return {"neighbours": self._neighbours}
+        neighbours = 2.0 * self._graph.subgraph(cohort).number_of_edges() / len(cohort)
+        self._sent = round(neighbours * sum(context.server[name].nbytes for name in self._models(context).names))
+        return {"neighbours": neighbours}
 
     def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
-        """Mix the models of neighbours; returns how far all clients' models are from their mean."""
+        """Mix the models of neighbours."""
         import torch
 
         models, states = self._models(context), context.states
@@ -103,7 +105,11 @@ class Gossip(FedAvg):
             after = strip_prefix(_MIXED, state)
             kept_state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{_MIXED}.")}
             states.save(client, kept_state | add_prefix("own", after))
-        return {"consensus_distance": models.consensus_distance()}
+        return {}
+
+    def measured(self, context: ServerContext) -> dict[str, float]:
+        """How far all clients' models are from their mean."""
+        return {"consensus_distance": self._models(context).consensus_distance()}
 
     def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models, which Metropolis weights leave what it is."""
@@ -121,9 +127,8 @@ class Gossip(FedAvg):
     def traffic(
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
     ) -> tuple[int, int]:
-        """The whole model to each neighbour, and from each: the mean over the clients of the round."""
-        whole = round(self._neighbours * sum(server[name].nbytes for name in trained))
-        return whole, whole
+        """All that is mixed to each neighbour, and from each: the mean over the clients of the round."""
+        return self._sent, self._sent
 
     def notes(self, rows: Sequence[Mapping[str, float]]) -> list[str]:
         """How well the graph mixes, and how far apart the models are at the end."""

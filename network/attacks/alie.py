@@ -26,6 +26,7 @@ class ALIE(Attack):
     all of the round's honest clients, the worst case.
     """
 
+    version: ClassVar[int] = 2
     knows: ClassVar[bool] = True
     arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
         "alie_z": Argument(None, "standard deviations from the mean; default: the paper's, by the numbers of clients",

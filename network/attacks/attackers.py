@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class AttackedUploads:
     """Stands between clients and what puts uploads together: honest ones pass, attackers' are changed on the way.
 
-    An attack looks at changes of what clients start from. Buffers and what clients report pass unchanged: a negative
-    variance would give an attacker away. What is reported is that of the honest clients, or of all where a round has
+    An attack looks at changes of what clients start from; what is summed over clients is a change as it is. Buffers,
+    what clients report and what the method says is left alone pass unchanged: a negative variance or count would give
+    an attacker away. What is reported is that of the honest clients, or of all where a round has
     no honest client. Attackers that need to know all honest uploads send theirs when those are there, in `mean`; until
     then theirs wait as `KeptRows`.
 
@@ -66,7 +67,7 @@ class AttackedUploads:
     def clear(self, server: Mapping[str, Tensor] | None = None, round: int = 0) -> None:
         """Begin a round in which clients start from these tensors."""
         self._server, self._round = server or {}, round
-        self._n_honest = self._weight = 0.0
+        self._n_honest = self._weight = self._of_all = 0.0  # both weights: of the honest clients, and of all
         self._waiting: list[tuple[int, float]] = []  # clients, with their weights, by rows
         self._rows.clear()
         for each in (self._uploads, self._honest, *self._reports):
@@ -76,6 +77,7 @@ class AttackedUploads:
         """Take a client's upload."""
         report = {name: upload[name] for name in self._within.reported}
         self._reports[1].add(report, weight)
+        self._of_all += weight
         if client not in self._attackers:
             self._n_honest, self._weight = self._n_honest + 1, self._weight + weight
             self._reports[0].add(report, weight)
@@ -96,16 +98,17 @@ class AttackedUploads:
     def mean(self, whole: float) -> dict[str, Tensor]:
         """What is made of the uploads that the server receives; every process must call it once per round."""
         device = self._within.accelerator.device
-        counts = [self._n_honest, self._weight, len(self._waiting)]
+        counts = [self._n_honest, self._weight, self._of_all, len(self._waiting)]
         added = total(torch.tensor(counts, dtype=sum_type(device), device=device), self._within.accelerator)
-        n_honest, weight, n_waiting = added.tolist()
+        n_honest, weight, of_all, n_waiting = added.tolist()
         honest = self._known(int(n_honest), int(n_waiting)) if n_honest and n_waiting else None
         for client, of_client, upload in self._waited():
             if honest:
                 self._pass_on(client, of_client, upload, honest)
             else:  # nobody to hide behind
                 self._uploads.add(upload, of_client, client)
-        reported = self._reports[0].mean(weight) if n_honest else self._reports[1].mean(whole)
+        # `whole` may differ from the weight of all: where sums are private, it is that of the clients expected.
+        reported = self._reports[0].mean(weight * (whole / of_all)) if weight else self._reports[1].mean(whole)
         return self._uploads.mean(whole) | reported
 
     def _waited(self) -> Iterator[tuple[int, float, dict[str, Tensor]]]:
@@ -124,14 +127,18 @@ class AttackedUploads:
 
     def _changes(self, upload: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What training changed, of all that attackers may change."""
-        left_alone = {*self._within.buffers, *self._within.reported}
-        return {name: each - self._server.get(name, 0.0) for name, each in upload.items() if name not in left_alone}
+        left_alone = {*self._within.buffers, *self._within.reported, *self._within.left_alone}
+        return {name: each - self._start(name) for name, each in upload.items() if name not in left_alone}
+
+    def _start(self, name: str) -> Tensor | float:
+        """What a tensor of an upload has changed from: 0 where it is summed, or none of the server's."""
+        return 0.0 if self._within.is_summed(name) else self._server.get(name, 0.0)
 
     def _pass_on(self, client: int, weight: float, upload: Mapping[str, Tensor], honest: Honest | None) -> None:
         """Put a change of the attacker's choice in place of its own."""
         rng = generator("attack", self._seed, self._round, client)
         changes = self._attack.sent(self._changes(upload), honest, rng)
-        sent = {name: (change + self._server.get(name, 0.0)).to(upload[name]) for name, change in changes.items()}
+        sent = {name: (change + self._start(name)).to(upload[name]) for name, change in changes.items()}
         self._uploads.add({**upload, **sent}, weight, client)
 
 

@@ -23,6 +23,7 @@ class IPM(Attack):
     is meant for robust rules, which take it for one of the honest clients' changes.
     """
 
+    version: ClassVar[int] = 2
     knows: ClassVar[bool] = True
     arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
         "ipm_epsilon": Argument(0.5, "length of what is sent, in lengths of the honest mean", POSITIVE)

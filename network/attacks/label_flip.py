@@ -18,6 +18,7 @@ class LabelFlip(Attack):
     false: scene classes and clusters by which methods weight or group images are the true ones.
     """
 
+    version: ClassVar[int] = 2
     title = "label flip"
     false_targets = True
     sends: ClassVar[bool] = False

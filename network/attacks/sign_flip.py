@@ -17,6 +17,7 @@ class SignFlip(Attack):
     (RSA, arXiv 1811.03761, section 5.) `--attack_scale` (1) makes it longer.
     """
 
+    version: ClassVar[int] = 2
     title = "sign flip"
     arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
         "attack_scale": Argument(1.0, "length of what is sent, in lengths of the honest change", POSITIVE)

@@ -16,6 +16,7 @@ from torch import Tensor
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientRound
+from network.importance import reweighting
 from network.privacy import WITHIN, CentralPrivacy, privacy_of
 from network.settings import PrivacySettings
 from network.simulation import Simulation
@@ -243,6 +244,11 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
         ("feddifrc", {}, "basis of FedDifRC's vectors"),
         ("fedrcl", {"kinds": "cluster"}, "give --kinds class"),
         ("fedavg", {"importance_reweighting": "class"}, "--importance_target population"),
+        (
+            "fedavg",
+            {"importance_reweighting": "class", "importance_target": "uniform", "importance_bound": 4.0},
+            "tell which classes anybody has; omit the bound",
+        ),
         ("fedavg", {"importance_reweighting": "cluster"}, "found in all clients' images"),
         ("fedavg", {"client_sampling": "size"}, "no account covers --client_sampling size"),
         ("fedavg", {"virtual_client_size": 8, "batch_size": 8}, "no account covers --client_sampling systematic"),
@@ -253,6 +259,19 @@ def test_what_no_bound_protects_is_refused(name: str, arguments: dict, said: str
     with pytest.raises(UserError, match=said):
         privacy_of(PrivacySettings(clip_norm=1.0), algorithm, 4, 0)
     assert type(privacy_of(PrivacySettings(), algorithm, 4, 0)).__name__ == "NoPrivacy"
+
+
+def test_without_a_bound_weights_towards_equal_shares_say_nothing_of_others() -> None:
+    """They are in proportion to 1 / q_k within a client, whichever classes there are beside its own."""
+    kinds, clients, none = np.array([0, 0, 0, 1, 2]), [np.arange(4), np.array([4])], np.zeros(0, np.int64)
+    for bound, same in ((None, True), (4.0, False)):
+        weights = [
+            reweighting(kinds[:n], clients[:k], none, "uniform", bound).of_images(kinds[:n], clients[:k])[:4]
+            for n, k in ((4, 1), (5, 2))
+        ]
+        assert np.allclose(*(each / each.mean() for each in weights)) == same
+    method = q.method("fedavg", importance_reweighting="class", importance_target="uniform")
+    assert not method.unprotected()
 
 
 def test_every_method_is_either_private_or_refused() -> None:

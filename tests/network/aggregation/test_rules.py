@@ -191,11 +191,19 @@ def test_buffers_count_in_no_distance_and_follow_the_weights(tmp_path: Path) -> 
     assert uploads.told == {"chosen": "2"} and mean["norm.running_var"].tolist() == [1e6, 1e6] and mean["norm.n"] == 9
 
 
-def test_a_round_of_nobody_leaves_the_server_as_it_is(tmp_path: Path) -> None:
-    uploads = kept("median", tmp_path)
-    uploads.clear({"w": torch.full((3,), 5.0)})
-    uploads.add({"w": torch.zeros(3), "loss": torch.tensor(1.0)}, 0.0, 4)
-    assert uploads.mean(1.0)["w"].tolist() == [5.0] * 3
+def test_centered_clipping_keeps_buffers_among_what_clients_have(tmp_path: Path) -> None:
+    """A variance that has fallen quickly does not go on falling below 0, however much of v_0 a small radius leaves."""
+    uploads = kept("centered_clipping", tmp_path, buffers=("norm.running_var",), clip_radius=0.05)
+    server = {"w": torch.zeros(5), "norm.running_var": torch.ones(2)}
+    for length in (0.01, 10.0, 10.0):  # at first no change is clipped, then nearly all of each is
+        uploads.clear(server)
+        for client in range(3):
+            w = server["w"] + length * (1.0 + client)
+            uploads.add({"w": w, "norm.running_var": torch.full((2,), 0.05), "loss": torch.tensor(0.0)}, 1.0, client)
+        mean = uploads.mean(3.0)
+        found, before = mean["norm.running_var"], server["norm.running_var"].double()
+        assert ((found > 0.04) & (found <= before)).all()
+        server |= {name: mean[name].float() for name in ("w", "norm.running_var")} | uploads.state
 
 
 def test_a_round_in_which_nothing_travels_has_its_loss(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx
@@ -12,7 +13,9 @@ from models.networks.parts import TRAINABLE
 from network.simulation import Simulation
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from tests.network import quadratic as q
+from tests.network.spread import Normed
 from utils.errors import UserError
+from utils.streams import derived_seed
 
 FOUR = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5]), np.array([6, 7])]  # of equal size
 HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.int64)]
@@ -41,6 +44,22 @@ def test_graphs_are_what_they_are_called() -> None:
                        "star": [1] * 11 + [11]}  # fmt: skip
     drawn = [set(TOPOLOGIES["random_regular"](12, 4, seed).edges) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("degree", [38, 48, 49])
+def test_dense_graphs_are_drawn_at_once(degree: int) -> None:
+    """Pairing at random hardly ever ends where nearly all are neighbours."""
+    drawn = [TOPOLOGIES["random_regular"](50, degree, seed) for seed in (0, 0, 1)]
+    assert all({n for _, n in graph.degree()} == {degree} and len(graph) == 50 for graph in drawn)
+    edges = [set(map(frozenset, graph.edges)) for graph in drawn]
+    assert edges[0] == edges[1] and (edges[1] != edges[2]) == (degree < 49)
+
+
+@pytest.mark.parametrize(("n", "edges"), [(5, 10), (6, 12), (12, 24)])
+def test_four_neighbours_are_those_that_networkx_pairs(n: int, edges: int) -> None:
+    graph = TOPOLOGIES["random_regular"](n, 4, 7)
+    drawn = networkx.random_regular_graph(4, n, seed=derived_seed("topology", 7, 0))
+    assert set(map(frozenset, graph.edges)) == set(map(frozenset, drawn.edges)) and graph.number_of_edges() == edges
 
 
 def test_spectral_gap_of_a_ring_is_its_closed_form() -> None:
@@ -75,6 +94,37 @@ def test_rounds_on_a_ring_are_those_by_hand(tmp_path: Path) -> None:
     assert run.rows[-1]["consensus_distance"] == pytest.approx(expected, rel=1e-5)
     assert run.rows[-1]["neighbours"] == 2.0 and run.rows[-1]["bytes_up"] == 2 * 10 * 4
     assert not run.has_global and any("spectral gap is 0.667" in line for line in run.algorithm.notes(run.rows))
+
+
+def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) -> None:
+    """Ten weights go to each of two neighbours; with `averaged`, 20 numbers of the norm and a count of batches, too."""
+    sent = {}
+    for kind in ("averaged", "local"):
+        run = q.simulation(
+            q.method("gossip", batch_norm=kind), tmp_path / kind, model=Normed(), clients=FOUR, held_out=HELD_OUT,
+            batch_norm=kind,
+        )  # fmt: skip
+        row = run._train_round(0)
+        sent[kind] = row["bytes_up"], row["bytes_down"]
+    assert sent == {"averaged": (2 * (30 * 4 + 8),) * 2, "local": (2 * 10 * 4,) * 2}
+
+
+def test_the_consensus_is_measured_where_models_are_evaluated(tmp_path: Path) -> None:
+    """Every second round and the last one, over parameters alone."""
+    run = q.simulation(
+        q.method("gossip", clients_per_round=2), tmp_path, replace(q.SETTINGS, n_rounds=3), Normed(), clients=FOUR,
+        held_out=HELD_OUT, evaluate_every=2,
+    )  # fmt: skip
+    run.train()
+    assert [round for round, row in enumerate(run.rows) if "consensus_distance" in row] == [0, 2, 3]
+    assert run.rows[0]["consensus_distance"] == 0.0
+    names = [name for name, _ in run.model.named_parameters()]
+    vectors = [
+        np.concatenate([run.trainer.start(run.states.load(client), run.server)[name].numpy() for name in names])
+        for client in range(4)
+    ]
+    apart = ((vectors - np.mean(vectors, axis=0, dtype=float)) ** 2).sum(axis=1)
+    assert run.rows[-1]["consensus_distance"] == pytest.approx(np.sqrt(apart.mean()), rel=1e-5)
 
 
 def test_the_complete_graph_is_fedavg_with_clients_of_equal_size(tmp_path: Path) -> None:

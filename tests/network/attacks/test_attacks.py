@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,11 @@ from scipy.stats import norm
 
 from network.aggregation.mean import Mean
 from network.aggregation.weighted_sum import Surroundings
+from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.attacks.alie import z_max
 from network.attacks.attackers import AttackedUploads
+from network.settings import PrivacySettings
 from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.spread import FOUR, FOUR_HELD_OUT
@@ -150,3 +153,62 @@ def test_attackers_with_false_targets_descend_on_them(tmp_path: Path, monkeypatc
     monkeypatch.setattr(q, "B", 1.0 - q.B)
     models = [q.descend(q.START, FOUR[i], 1) if i == attacker else honest[i] for i in range(4)]
     assert q.close(q.server_of(run), np.average(models, axis=0, weights=[len(images) for images in FOUR]))
+
+
+def test_the_reported_loss_of_bounded_rounds_is_of_the_honest_clients_drawn(tmp_path: Path) -> None:
+    """Poisson rounds of any number, whose sums are divided by two: the losses of one step are those of its start."""
+    pytest.importorskip("dp_accounting", reason="needs requirements-privacy.txt")
+    method = q.method("fedavg", client_sampling="poisson", clients_per_round=2)
+    run = q.simulation(
+        method, tmp_path, replace(q.SETTINGS, sgd_per_epoch=1), clients=FOUR, held_out=FOUR_HELD_OUT,
+        attack=ATTACKS["label_flip"](Namespace(attackers=1.0)), privacy=PrivacySettings(clip_norm=math.inf),
+    )  # fmt: skip
+    kinds = set()
+    for round in range(10):
+        drawn = {client for client, each in run.cohort(round).items() if each.weight}
+        honest, x = drawn - run.attackers, q.server_of(run)
+        found = run._train_round(round)["local_loss"]
+        if honest:
+            assert found == pytest.approx(np.mean([q.loss(x, FOUR[client]) for client in honest]), rel=1e-5)
+        assert math.isnan(found) == (not drawn)
+        kinds.add((bool(honest), len(drawn)))
+    assert kinds >= {(False, 0), (False, 1), (True, 2), (True, 3)}
+
+
+def of_three_attackers(method: FedAvg, folder: Path) -> Simulation:
+    """Four clients of whom one is honest and three send the opposite, before the first round."""
+    attack = ATTACKS["sign_flip"](Namespace(attackers=3.0))
+    return q.simulation(method, folder, clients=FOUR, held_out=FOUR_HELD_OUT, attack=attack)
+
+
+def test_what_is_summed_is_a_change_as_it_is(tmp_path: Path) -> None:
+    """One round of SCAFFOLD from some c and c_i = 0: c moves by the honest part of its change less the attackers'."""
+    run = of_three_attackers(q.method("scaffold"), tmp_path)
+    c, names = np.random.default_rng(2).normal(size=(2, q.DIM)), ("control.weight", "control.decoder.head.shift")
+    run.server |= {name: torch.from_numpy(row.astype(np.float32)) for name, row in zip(names, c, strict=True)}
+    run._train_round(0)
+    change = 0.0
+    for client, images in enumerate(FOUR):
+        y = q.descend(q.START, images, more=lambda _: c)
+        part = len(images) / 8 * ((q.START - y) / (q.STEPS * q.LR) - c)  # option II, of all images
+        change = change + (-part if client in run.attackers else part)
+    assert q.close(np.stack([run.server[name].numpy() for name in names]), c + change)
+
+
+def test_a_round_of_attackers_goes_the_opposite_way_by_fednova_as_well(tmp_path: Path) -> None:
+    """Their direction alone has another sign: with the reach's, the product of both had none."""
+    run = of_three_attackers(q.method("fednova", clients_per_round=1), tmp_path)
+    round = next(each for each in range(20) if run.attackers.issuperset(run.cohort(each)))
+    [attacker] = run.cohort(round)
+    run._train_round(round)
+    assert q.close(q.server_of(run), 2 * q.START - q.descend(q.START, FOUR[attacker]))
+
+
+def test_counts_of_images_are_left_alone(tmp_path: Path) -> None:
+    """FedProto's counts are those of a run without attackers; a negative one would give an attacker away."""
+    run = of_three_attackers(q.method("fedproto"), tmp_path / "attacked")
+    plain = q.simulation(q.method("fedproto"), tmp_path / "plain", clients=FOUR, held_out=FOUR_HELD_OUT)
+    for each in (run, plain):
+        each._train_round(0)
+    assert run.server["prototypes.count"].tolist() == plain.server["prototypes.count"].tolist() == [8.0 * q.STEPS]
+    assert not q.close(run.server["prototypes.sum"].numpy(), plain.server["prototypes.sum"].numpy())
