@@ -6,14 +6,15 @@ import json
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
-from models.networks.task_model import TaskModel
+from models.networks.task_model import Outputs, TaskModel
 from network import adaptation as adaptation_module
 from network.adaptation import Adaptation, parted, train
 from network.algorithms import ALGORITHMS
@@ -95,6 +96,33 @@ def test_each_number_of_steps_is_plain_descent_from_the_newcomers_model(tmp_path
     alone = q.trained(q.method("fedprox", mu=1.0), tmp_path / "alone", **WHO)
     few = Adaptation(alone, AdaptSettings((4,), None, "all")).run()
     assert json.dumps(few) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
+
+
+class Linear(q.Quadratic):
+    """With an encoder that can have adapters: the identity, of images with three more zeros."""
+
+    config = SimpleNamespace(encoder="identity", image_size=q.DIM)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.ZeroPad1d((0, 3)), nn.Linear(q.DIM + 3, q.DIM + 3))
+        nn.init.eye_(self.encoder[1].weight)
+        nn.init.zeros_(self.encoder[1].bias)
+
+    def forward(self, images: Tensor) -> Outputs:
+        return super().forward(self.encoder(images)[:, : q.DIM])
+
+
+def test_adapters_start_anew_for_each_number_of_steps_and_in_a_resumed_run(tmp_path: Path) -> None:
+    def adapted(name: str, *steps: int) -> list[dict[str, float]]:
+        federation = q.trained(q.method("fedavg"), tmp_path / name, model=Linear(), **WHO)
+        return Adaptation(federation, AdaptSettings(steps, None, "lora")).run()
+
+    rows = adapted("whole", 1, 4)
+    assert rows[1]["unseen_test_loss_mean"] != rows[2]["unseen_test_loss_mean"]
+    assert json.dumps(adapted("alone", 4)) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
+    adapted("stopped", 1)
+    assert json.dumps(adapted("stopped", 1, 4)) == json.dumps(rows)
 
 
 @pytest.mark.parametrize(("name", "body", "head"), [("fedrep", True, False), ("fedper", True, False),
