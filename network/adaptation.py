@@ -22,6 +22,7 @@ from models.networks.parts import LORA, LORA_A, TRAINS
 from models.networks.task_model import TaskModel
 from network.algorithms.local import LocalOnly
 from network.client import ClientRound, copy_into, longest_first
+from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from network.settings import AdaptSettings
@@ -98,12 +99,7 @@ class Adaptation:
         mine, left_out = ([client - first for client in clients] for clients in (trainer.states.own, bad))
         row = simulation.evaluation.of_models(self._model, load, range(len(self.parts)), mine, splits, left_out)
         trainer.states.roll_back()
-        last = simulation.rows[-1]
-        for whose in ("", "personal_"):
-            if f"{whose}local_test_loss_mean" in last:
-                new = last[f"{whose}local_test_loss_mean"]
-                row[f"{whose}participation_gap"] = row["unseen_test_loss_mean"] - new
-        return row
+        return row | participation_gaps(simulation.rows[-1], row["unseen_test_loss_mean"])
 
     def _trainer(self) -> Trainer:
         """A trainer of this process's unseen clients, whose whole models stay with them."""

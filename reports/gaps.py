@@ -2,8 +2,8 @@
 
 Both gaps are relative, so that tasks can be compared: the out-of-sample gap is the increase in percent of the
 participants' loss from their training images to their held-out ones, the participation gap that from the participants'
-held-out images to those of unseen clients. `network.evaluation.gaps` has them as differences. Personal models count
-where there are some.
+held-out images to those of unseen clients. `network.evaluation` has them as differences. Personal models count where
+there are some.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reports.statistics import MARGIN, finite, judged_changes, with_interval, wi
 from reports.tables import NOT_IID, increase, settings
 from utils.words import counted
 
-_OUT, _PART = ("train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
+_OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
 _ADAPTED = re.compile(r"adapted_(\d+)_loss")
 _IID, _OVER = "iid", "embedding over class, %"
 _VERDICT = f"participation gap under the embedding split (margin ±{MARGIN:g} %)"
@@ -41,7 +41,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that differ, as text), seeds, and arrays over seeds: `trivial`, the trivial predictor's loss on unseen clients'
-    held-out images, `train`, `new` and `unseen`, the three losses, `out-of-sample` and `participation`, `by_itself`,
+    held-out images, `train`, `new` and `unseen`, the three losses (the first of clients that have held-out images), `out-of-sample` and `participation`, `by_itself`,
     the trivial predictor's participation gap, `of_iid`, that of the IID split, and in `after` the participation gap by
     steps of adaptation. The IID runs that others are compared with have rows of their own. Empty if no run has unseen
     clients.
@@ -78,7 +78,7 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     return {
         "seeds": list(runs.index),
         "trivial": runs["unseen_test_trivial"].to_numpy(),
-        "train": runs["train_loss"].to_numpy(),
+        "train": runs[_OUT[0]].to_numpy(),
         "new": runs["local_test_loss"].to_numpy(),
         "unseen": runs["unseen_test_loss"].to_numpy(),
         "out-of-sample": _gap(runs, *_OUT),

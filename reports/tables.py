@@ -115,6 +115,9 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"{images}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{images}_trivial"] = summary["trivial"].get(images, {}).get("loss", np.nan)
             row[f"{images}_model"] = _WHOSE.get(found[0].split("_")[0], "global") if found else None
+        whose = "personal_" if row["local_test_model"] == "personal" else ""
+        # The loss on the training images of the clients that have held-out ones, too.
+        row["tested_train_loss"] = row["local_test_loss"] - summary["last"].get(f"{whose}out_of_sample_gap", np.nan)
         for after in summary.get("adaptation", ()):
             row[f"adapted_{after['steps']}_loss"] = after["unseen_test_loss_mean"]
         row |= {column: summary["last"][name] for name, column in SPENT.items() if name in summary["last"]}

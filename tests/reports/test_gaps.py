@@ -20,10 +20,18 @@ TRIVIAL = {"train": 4.0, "local_test": 4.0, "test": 4.0, "unseen_train": 5.0, "u
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation."""
+    """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation.
+
+    Clients without held-out images make the mean loss on training images larger by `not_tested`.
+    """
 
     def of(
-        kind: str, seed: int, losses: tuple[float, float, float], after: dict[int, float] | None = None, **more
+        kind: str,
+        seed: int,
+        losses: tuple[float, float, float],
+        after: dict[int, float] | None = None,
+        not_tested: float = 0.0,
+        **more,
     ) -> None:
         number = len(list(tmp_path.rglob("args.json")))
         path = tmp_path / "test_federated/fedavg/normal" / kind / f"run{number}"
@@ -31,6 +39,7 @@ def write(tmp_path: Path) -> Write:
         args = {"task": "normal", "method": "fedavg", "type": kind, "alpha": 0.1, "rand_seed": seed, **more}
         names = ("train_loss_mean", "local_test_loss_mean", "unseen_test_loss_mean")
         last = dict(zip(names, losses, strict=True)) | {"round": 3, "test_loss": 2.0, "unseen_train_loss_mean": 2.0}
+        last["out_of_sample_gap"] = losses[1] - losses[0] + not_tested
         summary = {
             "last": last,
             "trivial": {split: {"loss": loss} for split, loss in TRIVIAL.items()},
@@ -63,6 +72,12 @@ def test_gaps_are_increases_from_one_kind_of_images_to_the_next(tmp_path: Path, 
     assert table.loc["embedding", "after"][5] == pytest.approx([10.0] * 3)
     assert of_class["of_iid"] == pytest.approx([0.0] * 3) and of_class["by_itself"] == pytest.approx([50.0] * 3)
     assert (table["alpha"] == ["", "α = 0.1", "α = 0.1"]).all()
+
+
+def test_clients_without_held_out_images_have_no_part_in_the_out_of_sample_gap(tmp_path: Path, write: Write) -> None:
+    write("iid", 0, (1.5, 1.2, 1.2), not_tested=0.5)
+    [row] = g.gaps(read_runs(tmp_path)).to_dict("records")
+    assert row["train"] == pytest.approx([1.0]) and row["out-of-sample"] == pytest.approx([20.0])
 
 
 def test_table_has_losses_gaps_and_what_the_gap_is_over_iids(tmp_path: Path, write: Write) -> None:
