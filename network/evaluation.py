@@ -114,7 +114,7 @@ class Evaluation:
         parts: Sequence[Sequence[np.ndarray]],
         left_out: Collection[int],
     ) -> np.ndarray:
-        """The values of each client's model on its images in each part, (clients, metrics, parts), as for `of_models`."""
+        """The values of each client's model on its images in each part, (clients, metrics, parts); see `of_models`."""
         values = np.zeros((len(parts[0]), len(metric_names(self.images.task)), len(parts)))
         for row_of, client in enumerate(clients):
             if client in own and client not in left_out:

@@ -41,9 +41,9 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that differ, as text), seeds, and arrays over seeds: `trivial`, the trivial predictor's loss on unseen clients'
-    held-out images, `train`, `new` and `unseen`, the three losses (the first of clients that have held-out images), `out-of-sample` and `participation`, `by_itself`,
-    the trivial predictor's participation gap, `of_iid`, that of the IID split, and in `after` the participation gap by
-    steps of adaptation. The IID runs that others are compared with have rows of their own. Empty if no run has unseen
+    held-out images, `train`, `new` and `unseen`, the three losses (the first of clients that have held-out images),
+    `out-of-sample` and `participation`, `by_itself`, the trivial predictor's participation gap, `of_iid`, that of the
+    IID split, and in `after` the participation gap by steps of adaptation. The IID runs that others are compared with have rows of their own. Empty if no run has unseen
     clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
