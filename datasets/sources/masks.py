@@ -21,6 +21,7 @@ from datasets.sources.labels import (
     groups_of_names,
     read_categories,
 )
+from datasets.sources.listing import names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
 from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
@@ -176,11 +177,9 @@ class Masks(Source):
         folder = self.mask_folder if self.mask_folder != Masks.arguments["mask_folder"].default else "SegmentationClass"
         train = "trainaug" if folder.endswith("Aug") else "train"
         for name, part in ((train, "train"), ("val", "val"), ("test", "test")):
-            path = self.data_path / _VOC_LISTS / f"{name}.txt"
-            for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-                if line.strip():
-                    stem = Path(line.split()[0]).stem
-                    yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
+            for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"):
+                stem = Path(listed).name
+                yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from datasets.sources.annotated import Photograph, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, groups_of_names
-from datasets.sources.listing import IMAGE_ENDINGS, number_classes
+from datasets.sources.listing import IMAGE_ENDINGS, names_in, number_classes
 from datasets.sources.source import Source
 from datasets.stored import is_inside
 from datasets.table import BOXES, Found
@@ -101,9 +101,8 @@ class Voc(Source):
         train = "train" if (folder / "train.txt").is_file() else "trainval"
         for name, part in ((train, "train"), *([("val", "val")] if train == "train" else []), ("test", "test")):
             path = folder / f"{name}.txt"
-            for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if path.is_file() else ():
-                stem = line.strip().removesuffix(".jpg")
-                if stem and parts.setdefault(stem, part) != part:
+            for stem in names_in(path):
+                if parts.setdefault(stem, part) != part:
                     raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")
         return parts
 
