@@ -116,7 +116,7 @@ class Voc(Source):
         try:
             root = ElementTree.parse(path).getroot()
             width, height = (float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
-        except (OSError, ValueError, ElementTree.ParseError) as error:
+        except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
             faults.append(f"{cell}: not an annotation in Pascal VOC's XML ({error})")
             return None
         objects = []
