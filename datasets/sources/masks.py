@@ -94,6 +94,8 @@ class Masks(Source):
         pairs = pd.DataFrame(self._voc(), columns=[RGB.domain, MASK, PART]) if is_voc else self._folders()
         if pairs.empty:
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
+        by_name = groups_of_names(pairs[RGB.domain], self.group_pattern, {*pairs, CLASS, INSTANCES})
+        pairs = pd.concat([pairs, by_name], axis=1)
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
         faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
@@ -112,7 +114,6 @@ class Masks(Source):
         if self.instance_folder is not None:
             known[BOXES], domains = self._things(classes), (RGB.domain, MASK, INSTANCES)
             rows, boxes = self._with_objects(rows, classes, known[BOXES], faults)
-        rows = pd.concat([rows, groups_of_names(rows[RGB.domain], self.group_pattern)], axis=1)
         groups = tuple(name for name in rows if name not in (*domains, PART, CLASS))
         about = self.about(domains=domains, groups=groups, classes=known)
         return Found(rows, about, faults, boxes)

@@ -71,7 +71,7 @@ class Voc(Source):
         found = held_against_files(self.data_path, annotated, faults)
         boxes = table_of_boxes(found, classes, faults, _ANNOTATIONS)
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
-        groups = groups_of_names(rows[RGB.domain], self.group_pattern)
+        groups = groups_of_names(rows[RGB.domain], self.group_pattern, rows.columns)
         about = self.about(domains=(RGB.domain,), groups=tuple(groups), classes={CLASS: classes, BOXES: classes})
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
