@@ -9,7 +9,6 @@ runs by its column.
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -190,7 +189,7 @@ def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """The ends of the folders' paths by which each differs from all others."""
-    paths = [Path(os.path.abspath(folder)).parts for folder in folders]
+    paths = [folder.resolve().parts for folder in folders]
     for folder, path in zip(folders, paths, strict=True):
         if paths.count(path) > 1:
             raise UserError(f"{folder} is given twice; give each result folder once")

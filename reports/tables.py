@@ -188,14 +188,27 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
     """
     varying = _varying(runs)
     keys = [*by, *varying]
-    shared = [name for name in keys if name not in NOT_IID]
+    shared = [name for name in by if name not in NOT_IID]
+    matching = {tuple(fixed.items()): iid for fixed, iid in random_settings(runs, shared)}
     runs = runs.assign(**runs[varying].map(as_text))
-    is_iid = runs["type"] == "iid"
-    iid = runs[is_iid].drop_duplicates([*shared, "rand_seed"], keep="last").set_index("rand_seed")
-    matching = dict(iter(iid.groupby(shared)))
-    for values, part in runs[~is_iid].groupby(keys, dropna=False):
+    none = runs[:0].set_index("rand_seed")
+    for values, part in runs[runs["type"] != "iid"].groupby(keys, dropna=False):
         fixed = dict(zip(keys, values, strict=True))
-        yield fixed, part, matching.get(tuple(fixed[name] for name in shared), iid[:0])
+        of_random = tuple((name, value) for name, value in fixed.items() if name not in NOT_IID)
+        yield fixed, part, matching.get(of_random, none)
+
+
+def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yields each setting of the IID runs with these, by seed, also where nothing else was dealt.
+
+    A setting is as in `settings`, without the arguments that a random split does not use.
+    """
+    varying = [name for name in _varying(runs) if name not in NOT_IID]
+    keys = [*by, *varying]
+    iid = runs[runs["type"] == "iid"]
+    iid = iid.assign(**iid[varying].map(as_text)).drop_duplicates([*keys, "rand_seed"], keep="last")
+    for values, part in iid.set_index("rand_seed").groupby(keys):
+        yield dict(zip(keys, values, strict=True)), part
 
 
 def arguments_of(runs: pd.DataFrame) -> list[str]:

@@ -31,6 +31,7 @@ def write(tmp_path: Path) -> Write:
         losses: tuple[float, float, float],
         after: dict[int, float] | None = None,
         not_tested: float = 0.0,
+        trivial: float = TRIVIAL["unseen_test"],
         **more,
     ) -> None:
         number = len(list(tmp_path.rglob("args.json")))
@@ -42,7 +43,7 @@ def write(tmp_path: Path) -> Write:
         last["out_of_sample_gap"] = losses[1] - losses[0] + not_tested
         summary = {
             "last": last,
-            "trivial": {split: {"loss": loss} for split, loss in TRIVIAL.items()},
+            "trivial": {split: {"loss": loss} for split, loss in (TRIVIAL | {"unseen_test": trivial}).items()},
             "heterogeneity": {"emd": 0.5},
         }
         if after:
@@ -136,6 +137,22 @@ def test_random_splits_alone_have_a_table(tmp_path: Path, write: Write) -> None:
     table = g.gaps(read_runs(tmp_path))
     assert table["split"].tolist() == ["iid"] and g.gap_verdicts(table).empty
     assert g.gap_table(table)["participation gap, %"].tolist() == ["+25.0"]
+
+
+def test_every_random_split_has_a_row_whatever_else_was_dealt(tmp_path: Path, write: Write) -> None:
+    def rows() -> list[tuple]:
+        table = g.gaps(read_runs(tmp_path))
+        said = table[["task", "split", "more"]].itertuples(index=False, name=None)
+        return [(*row, *gap) for row, gap in zip(said, table["participation"].map(list), strict=True)]
+
+    write("iid", 0, (1.0, 1.0, 2.0), init_lr=0.1)
+    write("iid", 0, (1.0, 1.0, 3.0), init_lr=0.01)
+    slow, fast = ("normal", "iid", "init_lr 0.01", 200.0), ("normal", "iid", "init_lr 0.1", 100.0)
+    assert rows() == [slow, fast]
+    write("class_based", 0, (1.0, 1.0, 5.0), init_lr=0.1)
+    assert rows() == [slow, fast, ("normal", "class", "init_lr 0.1", 400.0)]
+    write("iid", 0, (1.0, 1.0, 1.5), task="depth", init_lr=0.1)
+    assert ("depth", "iid", "init_lr 0.1", 50.0) in rows() and len(rows()) == 4
 
 
 def test_report_writes_tables_and_figure_and_stays_in_the_console(
