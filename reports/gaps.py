@@ -19,7 +19,7 @@ import pandas as pd
 from network.partition.rules import WITHOUT_ALPHA
 from reports.console import narrow, wrapped
 from reports.files import write_table
-from reports.statistics import MARGIN, finite, judged_changes, with_interval, with_spread
+from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
 from reports.tables import increase, random_settings, settings
 from utils.words import counted
 
@@ -97,7 +97,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         over_iid.append(increase(100 + row["participation"], 100 + row["of_iid"]))
         said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")}
-        said |= {"seeds": len(row["seeds"]), "trivial": with_spread(row["trivial"][:1], 4)}
+        said |= {"seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
         losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
         said |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}

@@ -12,7 +12,7 @@ import pandas as pd
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
 from reports.finished import finished_runs
-from reports.statistics import finite, with_interval, with_spread
+from reports.statistics import finite, mean_text, with_interval, with_spread
 from utils.runs import ASIDE, MEASURED_ON
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
@@ -170,7 +170,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                         "model": dealt[f"{data}_model"].iloc[0],
                         "data": MEASURED_ON[data],
                         "seeds": len(dealt),
-                        "trivial": with_spread(dealt[f"{data}_trivial"].to_numpy()[:1], 4),
+                        "trivial": mean_text(dealt[f"{data}_trivial"], 4),
                         "IID": with_spread(of_iid.to_numpy(), 4),
                         "loss": with_spread(loss.to_numpy(), 4),
                         "over IID, %": with_interval(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
@@ -289,7 +289,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             about(row)
             | {
                 "seeds": len(row["seeds"]),
-                "trivial": with_spread(row["trivial"][:1], 4),
+                "trivial": mean_text(row["trivial"], 4),
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
@@ -311,7 +311,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     rows: dict[tuple, dict[str, str]] = {}
     for row in table.to_dict("records"):
         fixed = {name: value for name, value in about(row).items() if name != "alpha"}
-        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": with_spread(row["trivial"][:1], 3)})
+        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": mean_text(row["trivial"], 3)})
         cells |= {"IID": with_spread(row["iid"], 3)}
         for split in COMPARED:
             cells[f"{split}, α = {row['alpha']:g}"] = with_interval(increase(row[split], row["iid"]), 1, "+")
