@@ -100,7 +100,9 @@ def photograph_frame(data_path: Path, cell: str) -> tuple[tuple[int, int], Image
     try:
         with Image.open(regular_file(data_path / cell)) as image:
             turn = _turn(image)
-            return image.size if turn in SIDEWAYS else image.size[::-1], turn
+            # Of a TIFF file, Pillow gives the upright size at once, and turns the pixels as it reads them.
+            is_upright = turn not in SIDEWAYS or image.format == "TIFF"
+            return image.size[::-1] if is_upright else image.size, turn
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
 

@@ -22,6 +22,7 @@ from models.networks.parts import LORA, LORA_A, TRAINS
 from models.networks.task_model import TaskModel
 from network.algorithms.local import LocalOnly
 from network.client import ClientRound, copy_into, longest_first
+from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from network.settings import AdaptSettings
@@ -70,21 +71,21 @@ class Adaptation:
         steps = [n for n in self.steps if n not in [row["steps"] for row in rows]]
         shown = self.accelerator.is_main_process
         with interrupt.deferred():
-            handed = dict(self.simulation.newcomer())
+            handed = self.simulation.newcomer()
+            # Adapters, which nobody hands out, are in the working copy alone, and change there as clients train.
+            start = {name: handed.get(name, own).clone() for name, own in self._model.state_dict().items()}
             for n_steps in progress.bar(steps, desc="adaptation of unseen clients", unit="point", shown=shown):
-                rows.append({"steps": n_steps, **self._after(n_steps, handed)})
+                rows.append({"steps": n_steps, **self._after(n_steps, start)})
                 if shown:
                     write_json(self._file, rows)
                     self.simulation.run.write_rows("adaptation.csv", rows)
         copy_into(self.simulation.model.state_dict(), self.simulation.server)
         return rows
 
-    def _after(self, n_steps: int, handed: dict[str, Tensor]) -> dict[str, float]:
-        """The columns after so many steps."""
+    def _after(self, n_steps: int, server: dict[str, Tensor]) -> dict[str, float]:
+        """The columns after so many steps from this model."""
         simulation, first = self.simulation, len(self.simulation.data.clients)
-        trainer = self._trainer()
-        own = self._model.state_dict()  # has adapters that nobody hands out
-        server = {name: handed.get(name, tensor).clone() for name, tensor in own.items()}
+        trainer, own = self._trainer(), self._model.state_dict()
         bad: dict[int, int] = {}
         if n_steps:
             cohort = {first + i: ClientRound(parts[0], n_steps, 1.0, 1.0) for i, parts in enumerate(self.parts)}
@@ -98,12 +99,7 @@ class Adaptation:
         mine, left_out = ([client - first for client in clients] for clients in (trainer.states.own, bad))
         row = simulation.evaluation.of_models(self._model, load, range(len(self.parts)), mine, splits, left_out)
         trainer.states.roll_back()
-        last = simulation.rows[-1]
-        for whose in ("", "personal_"):
-            if f"{whose}local_test_loss_mean" in last:
-                new = last[f"{whose}local_test_loss_mean"]
-                row[f"{whose}participation_gap"] = row["unseen_test_loss_mean"] - new
-        return row
+        return row | participation_gaps(simulation.rows[-1], row["unseen_test_loss_mean"])
 
     def _trainer(self) -> Trainer:
         """A trainer of this process's unseen clients, whose whole models stay with them."""

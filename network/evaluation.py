@@ -25,7 +25,7 @@ class Evaluation:
     Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`, without those clients that have nothing to
     count in a split. The columns of personal models begin with `personal_`, those of unseen clients, with the model
     that the method hands to a newcomer, with `unseen_`: `unseen_train` are the images that such a client would train
-    on, `unseen_test` its held-out ones.
+    on, `unseen_test` its held-out ones. Where there are such clients, `out_of_sample_gap` stands beside the others'.
     Where only some clients are evaluated, they are the same in every round, and drawn with equal chances, so that means
     and standard deviations are estimates of those over all clients, and the worst values are bounds.
 
@@ -64,27 +64,25 @@ class Evaluation:
         """
         data = self.images
         test = evaluate(model, data, data.test, self.accelerator)
-        splits = {"train": self.clients, "local_test": self.held_out}
         if self.apart:
-            row = self.of_models(model, lambda client: None, self.evaluated.tolist(), own, splits, self.left_out)
+            values = self._of_each(model, lambda client: None, own)
         else:
             train = evaluate(model, data, self.clients.images, self.accelerator)
             # data.test is in order
             in_test = ClientImages(np.searchsorted(data.test, self.held_out.images), self.held_out.bounds)
-            values = [
+            found = [
                 list(summarise(data.task, statistics, images).values())
                 for statistics, images in ((train, self.clients.places), (test, in_test))
             ]
-            row = self._columns(np.array(values).T, self.evaluated, splits, self.left_out)
-        return row | {f"test_{name}": value for name, value in mean_values(data, test).items()}
+            values = _without(np.array(found).T, self.evaluated, self.left_out)
+        return self._columns(values) | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
         """The columns of the personal models, each evaluated on its client's images in the client's process.
 
         `load` copies a client's model into `model`; `own` are the clients of this process.
         """
-        splits = {"personal_train": self.clients, "personal_local_test": self.held_out}
-        return self.of_models(model, load, self.evaluated.tolist(), own, splits, self.left_out)
+        return self._columns(self._of_each(model, load, own), "personal_")
 
     def of_models(
         self,
@@ -99,7 +97,24 @@ class Evaluation:
 
         `load` and `own` are as for `of_clients`; the clients `left_out` do not count.
         """
-        parts = list(splits.values())
+        values = self._values(model, load, clients, own, list(splits.values()), left_out)
+        return columns(self.images.task, values, splits)
+
+    def _of_each(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> np.ndarray:
+        """`_values` of the participants on their training and on their held-out images."""
+        parts = [self.clients, self.held_out]
+        return self._values(model, load, self.evaluated.tolist(), own, parts, self.left_out)
+
+    def _values(
+        self,
+        model: nn.Module,
+        load: Callable[[int], None],
+        clients: Sequence[int],
+        own: Collection[int],
+        parts: Sequence[Sequence[np.ndarray]],
+        left_out: Collection[int],
+    ) -> np.ndarray:
+        """The values of each client's model on its images in each part, (clients, metrics, parts); see `of_models`."""
         values = np.zeros((len(parts[0]), len(metric_names(self.images.task)), len(parts)))
         for row_of, client in enumerate(clients):
             if client in own and client not in left_out:
@@ -107,14 +122,13 @@ class Evaluation:
                 values[row_of] = values_of(model, self.images, *(images[row_of] for images in parts))
         if self.accelerator.num_processes > 1:
             values = self.accelerator.reduce(torch.from_numpy(values).to(self.images.device), "sum").cpu().numpy()
-        return self._columns(values, clients, splits, left_out)
+        return _without(values, clients, left_out)
 
-    def _columns(
-        self, values: np.ndarray, clients: Sequence[int] | np.ndarray, splits: Iterable[str], left_out: Collection[int]
-    ) -> dict[str, float]:
-        """`columns` of these clients' values, (clients, metrics, splits), without those that are left out."""
-        counts = ~np.isin(clients, sorted(left_out))
-        return columns(self.images.task, np.where(counts[:, None, None], values, np.nan), splits)
+    def _columns(self, values: np.ndarray, whose: str = "") -> dict[str, float]:
+        """The participants' columns of values on their training and held-out images, (clients, metrics, 2)."""
+        row = columns(self.images.task, values, [f"{whose}train", f"{whose}local_test"])
+        gap = {f"{whose}out_of_sample_gap": out_of_sample_gap(*values[:, 0].T)} if self.data.unseen else {}
+        return row | gap
 
     def notes(self) -> list[str]:
         """A line for reports where only some clients are evaluated."""
@@ -156,26 +170,36 @@ class Evaluation:
         return {"train": means["train"], "local_test": means["local_test"], "test": test, **rest}
 
 
-def gaps(row: Mapping[str, float]) -> dict[str, float]:
-    """What the loss of new images is made of: the two gaps of Yuan et al. 2022 (arXiv 2110.14216), as columns.
+# What the loss of new images is made of: the two gaps of Yuan et al. 2022 (arXiv 2110.14216). All are means over
+# clients, each counting the same, and all held-out images are of the table's common part, dealt to participants and
+# unseen clients together, by one rule.
 
-    The out-of-sample gap is the participants' loss on their held-out images minus that on their training images: what
-    images cost that a known client has not trained on. The participation gap is the unseen clients' loss on their
-    held-out images minus the participants' on theirs: what a client costs that has not trained. All are means over
-    clients, each counting the same, and all held-out images are of the table's common part, dealt to participants and
-    unseen clients together, by one rule. The gaps of personal models, to which a newcomer's model is compared, begin
-    with `personal_`.
+
+def out_of_sample_gap(own: np.ndarray, new: np.ndarray) -> float:
+    """The participants' loss on their held-out images minus that on their training images, over the same clients.
+
+    It is what images cost that a known client has not trained on.
 
     Args:
-        row: the columns of a round with those of unseen clients; nan where clients have no held-out images.
+        own: each client's loss on its training images (clients,).
+        new: that on its held-out ones, nan where it has none: such a client counts in neither mean.
     """
-    found = {}
-    for whose in ("", "personal_"):
-        if f"{whose}train_loss_mean" in row:
-            new = row[f"{whose}local_test_loss_mean"]
-            found[f"{whose}out_of_sample_gap"] = new - row[f"{whose}train_loss_mean"]
-            found[f"{whose}participation_gap"] = row["unseen_test_loss_mean"] - new
-    return found
+    both = ~(np.isnan(own) | np.isnan(new))
+    return float(_counted(new[both]).mean()) - float(_counted(own[both]).mean())
+
+
+def participation_gaps(row: Mapping[str, float], unseen: float) -> dict[str, float]:
+    """The unseen clients' loss on their held-out images minus the participants' on theirs, as columns.
+
+    It is what a client costs that has not trained. The gap of personal models, to which a newcomer's model is compared,
+    begins with `personal_`.
+
+    Args:
+        row: the participants' columns; nan where they have no held-out images.
+        unseen: the unseen clients' mean loss.
+    """
+    known = {whose: row.get(f"{whose}local_test_loss_mean") for whose in ("", "personal_")}
+    return {f"{whose}participation_gap": unseen - loss for whose, loss in known.items() if loss is not None}
 
 
 def values_of(model: nn.Module, data: TaskData, *parts: np.ndarray) -> np.ndarray:
@@ -183,6 +207,12 @@ def values_of(model: nn.Module, data: TaskData, *parts: np.ndarray) -> np.ndarra
     statistics = evaluate(model, data, np.concatenate(parts), None)
     at = np.split(np.arange(len(statistics)), np.cumsum([len(images) for images in parts])[:-1])
     return np.stack(list(summarise(data.task, statistics, at).values()))
+
+
+def _without(values: np.ndarray, clients: Sequence[int] | np.ndarray, left_out: Collection[int]) -> np.ndarray:
+    """These clients' values, (clients, metrics, splits), with nan for those that are left out."""
+    counts = ~np.isin(clients, sorted(left_out))
+    return np.where(counts[:, None, None], values, np.nan)
 
 
 def columns(task: Task, values: np.ndarray, splits: Iterable[str]) -> dict[str, float]:

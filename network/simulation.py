@@ -25,7 +25,7 @@ from network.algorithms.fedavg import FedAvg
 from network.attacks.attack import Attack
 from network.attacks.attackers import AttackedUploads, with_false_targets
 from network.client import ClientRound, copy_into, longest_first
-from network.evaluation import Evaluation, gaps
+from network.evaluation import Evaluation, participation_gaps
 from network.federated_data import FederatedData
 from network.pace import print_pace
 from network.privacy import NO_PRIVACY, NoPrivacy
@@ -308,7 +308,7 @@ class Simulation:
         if self.data.unseen:
             copy_into(self._working, self.newcomer())
             row |= self.evaluation.of_newcomers(self.model)
-            row |= gaps(row)
+            row |= participation_gaps(row, row["unseen_test_loss_mean"])
         return row
 
     def newcomer(self) -> Mapping[str, Tensor]:

@@ -2,14 +2,14 @@
 
 Both gaps are relative, so that tasks can be compared: the out-of-sample gap is the increase in percent of the
 participants' loss from their training images to their held-out ones, the participation gap that from the participants'
-held-out images to those of unseen clients. `network.evaluation.gaps` has them as differences. Personal models count
-where there are some.
+held-out images to those of unseen clients. `network.evaluation` has them as differences. Personal models count where
+there are some.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ import pandas as pd
 from network.partition.rules import WITHOUT_ALPHA
 from reports.console import narrow, wrapped
 from reports.files import write_table
-from reports.statistics import MARGIN, finite, judged_changes, with_interval, with_spread
-from reports.tables import NOT_IID, increase, settings
+from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
+from reports.tables import increase, random_settings, settings
 from utils.words import counted
 
-_OUT, _PART = ("train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
+_OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
 _ADAPTED = re.compile(r"adapted_(\d+)_loss")
 _IID, _OVER = "iid", "embedding over class, %"
 _VERDICT = f"participation gap under the embedding split (margin ±{MARGIN:g} %)"
@@ -41,35 +41,30 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that differ, as text), seeds, and arrays over seeds: `trivial`, the trivial predictor's loss on unseen clients'
-    held-out images, `train`, `new` and `unseen`, the three losses, `out-of-sample` and `participation`, `by_itself`,
-    the trivial predictor's participation gap, `of_iid`, that of the IID split, and in `after` the participation gap by
-    steps of adaptation. The IID runs that others are compared with have rows of their own. Empty if no run has unseen
-    clients.
+    held-out images, `train`, `new` and `unseen`, the three losses (the first of clients that have held-out images),
+    `out-of-sample` and `participation`, `by_itself`, the trivial predictor's participation gap, `of_iid`, that of the
+    IID split, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever
+    else was dealt. Empty if no run has unseen clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
         return pd.DataFrame()
     rows: list[dict[str, Any]] = []
     runs = runs[runs["unseen_test_loss"].notna()]
+    for fixed, iid in random_settings(runs, ["task", "method"]):
+        about = {name: fixed.pop(name) for name in ("task", "method")}
+        rows.append(about | {"split": _IID, "alpha": "", "more": _words(fixed)} | _of(iid.sort_index(), iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         kind, alpha = fixed.pop("type").removesuffix("_based"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
         has_alpha = "partition" not in part or not set(part["partition"]) <= WITHOUT_ALPHA
-        more, of_iid = (_words(fixed, without) for without in ((), NOT_IID))
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-        line = about | {"split": _IID, "alpha": "", "more": of_iid}
-        if len(iid) and not any(line.items() <= row.items() for row in rows):
-            rows.append(line | _of(iid.sort_index(), iid))
-        said = {"split": kind, "alpha": f"α = {alpha:g}" if has_alpha else "", "more": more}
+        said = {"split": kind, "alpha": f"α = {alpha:g}" if has_alpha else "", "more": _words(fixed)}
         rows.append(about | said | _of(dealt, iid))
-    if not rows:  # random splits only
-        for (task, method), part in runs.groupby(["task", "method"]):
-            dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-            rows.append({"task": task, "method": method, "split": _IID, "alpha": "", "more": ""} | _of(dealt, dealt))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
 
 
-def _words(arguments: Mapping[str, Any], without: Collection[str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in arguments.items() if name not in without)
+def _words(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in arguments.items())
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
@@ -78,7 +73,7 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     return {
         "seeds": list(runs.index),
         "trivial": runs["unseen_test_trivial"].to_numpy(),
-        "train": runs["train_loss"].to_numpy(),
+        "train": runs[_OUT[0]].to_numpy(),
         "new": runs["local_test_loss"].to_numpy(),
         "unseen": runs["unseen_test_loss"].to_numpy(),
         "out-of-sample": _gap(runs, *_OUT),
@@ -102,7 +97,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         over_iid.append(increase(100 + row["participation"], 100 + row["of_iid"]))
         said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")}
-        said |= {"seeds": len(row["seeds"]), "trivial": with_spread(row["trivial"][:1], 4)}
+        said |= {"seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
         losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
         said |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}

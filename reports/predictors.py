@@ -169,10 +169,11 @@ def measured_on(cost: str) -> str:
 def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
     """The `split_costs` of one or more result folders; with several, tasks are named `<folder>: <task>`.
 
-    UserError for a folder without finished runs, or without the loss `cost`.
+    Folders of one name have as much of their paths in it as tells them apart. UserError for a folder that is given
+    twice, without finished runs, or without the loss `cost`.
     """
     parts = []
-    for folder in folders:
+    for folder, name in zip(folders, _names(folders), strict=True):
         runs = read_runs(folder)
         if runs.empty:
             raise UserError(f"no finished run of test_fed.py in {folder}")
@@ -181,9 +182,20 @@ def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
             raise UserError(f"no run in {folder} has the loss {cost!r}; give --cost one of {known}")
         costs = split_costs(runs, cost)
         if len(folders) > 1:
-            costs[["task", "cell"]] = f"{folder.name}: " + costs[["task", "cell"]]
+            costs[["task", "cell"]] = f"{name}: " + costs[["task", "cell"]]
         parts.append(costs)
     return pd.concat(parts, ignore_index=True)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The ends of the folders' paths by which each differs from all others."""
+    paths = [folder.resolve().parts for folder in folders]
+    for folder, path in zip(folders, paths, strict=True):
+        if paths.count(path) > 1:
+            raise UserError(f"{folder} is given twice; give each result folder once")
+    ends = [[path[-n:] for n in range(1, len(path) + 1)] for path in paths]
+    alone = [next((end for end in of if sum(end in other for other in ends) == 1), of[-1]) for of in ends]
+    return ["/".join(end) for end in alone]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.statistics import with_interval, with_spread
+from reports.statistics import mean_text, with_interval, with_spread
 from reports.tables import NOT_IID, arguments_of, as_text, differing, increase
 from utils.runs import MEASURED_ON
 
@@ -57,7 +57,7 @@ def _rows(
             rows.append(
                 named
                 | {"noise": f"{noise:g}", "ε": f"{noisy['epsilon'].mean():.3g}", "δ": f"{noisy['at_delta'].mean():.2g}"}
-                | {"data": shown, "seeds": len(noisy), "trivial": with_spread(trivial.to_numpy()[:1], 4)}
+                | {"data": shown, "seeds": len(noisy), "trivial": mean_text(trivial, 4)}
                 | {"loss": with_spread(loss.to_numpy(), 4)}
                 | changes
             )

@@ -158,6 +158,12 @@ def with_spread(values: ArrayLike, digits: int) -> str:
     return mean if len(numbers) == 1 else f"{mean} ± {numbers.std(ddof=1):.{digits}f}"
 
 
+def mean_text(values: ArrayLike, digits: int) -> str:
+    """The mean alone, of what stands for scale beside other numbers; a dash for none."""
+    numbers = finite(values)
+    return f"{numbers.mean():.{digits}f}" if len(numbers) else "–"
+
+
 def bounds(of: tuple[float, float], digits: int, sign: str = "") -> str:
     """`[low, high]`, or a dash if there is no interval."""
     return f"[{of[0]:{sign}.{digits}f}, {of[1]:{sign}.{digits}f}]" if np.isfinite(of).all() else "–"

@@ -12,7 +12,7 @@ import pandas as pd
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
 from reports.finished import finished_runs
-from reports.statistics import finite, with_interval, with_spread
+from reports.statistics import finite, mean_text, with_interval, with_spread
 from utils.runs import ASIDE, MEASURED_ON
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
@@ -115,6 +115,9 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"{images}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{images}_trivial"] = summary["trivial"].get(images, {}).get("loss", np.nan)
             row[f"{images}_model"] = _WHOSE.get(found[0].split("_")[0], "global") if found else None
+        whose = "personal_" if row["local_test_model"] == "personal" else ""
+        # The loss on the training images of the clients that have held-out ones, too.
+        row["tested_train_loss"] = row["local_test_loss"] - summary["last"].get(f"{whose}out_of_sample_gap", np.nan)
         for after in summary.get("adaptation", ()):
             row[f"adapted_{after['steps']}_loss"] = after["unseen_test_loss_mean"]
         row |= {column: summary["last"][name] for name, column in SPENT.items() if name in summary["last"]}
@@ -167,7 +170,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                         "model": dealt[f"{data}_model"].iloc[0],
                         "data": MEASURED_ON[data],
                         "seeds": len(dealt),
-                        "trivial": with_spread(dealt[f"{data}_trivial"].to_numpy()[:1], 4),
+                        "trivial": mean_text(dealt[f"{data}_trivial"], 4),
                         "IID": with_spread(of_iid.to_numpy(), 4),
                         "loss": with_spread(loss.to_numpy(), 4),
                         "over IID, %": with_interval(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
@@ -185,14 +188,27 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
     """
     varying = _varying(runs)
     keys = [*by, *varying]
-    shared = [name for name in keys if name not in NOT_IID]
+    shared = [name for name in by if name not in NOT_IID]
+    matching = {tuple(fixed.items()): iid for fixed, iid in random_settings(runs, shared)}
     runs = runs.assign(**runs[varying].map(as_text))
-    is_iid = runs["type"] == "iid"
-    iid = runs[is_iid].drop_duplicates([*shared, "rand_seed"], keep="last").set_index("rand_seed")
-    matching = dict(iter(iid.groupby(shared)))
-    for values, part in runs[~is_iid].groupby(keys, dropna=False):
+    none = runs[:0].set_index("rand_seed")
+    for values, part in runs[runs["type"] != "iid"].groupby(keys, dropna=False):
         fixed = dict(zip(keys, values, strict=True))
-        yield fixed, part, matching.get(tuple(fixed[name] for name in shared), iid[:0])
+        of_random = tuple((name, value) for name, value in fixed.items() if name not in NOT_IID)
+        yield fixed, part, matching.get(of_random, none)
+
+
+def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yields each setting of the IID runs with these, by seed, also where nothing else was dealt.
+
+    A setting is as in `settings`, without the arguments that a random split does not use.
+    """
+    varying = [name for name in _varying(runs) if name not in NOT_IID]
+    keys = [*by, *varying]
+    iid = runs[runs["type"] == "iid"]
+    iid = iid.assign(**iid[varying].map(as_text)).drop_duplicates([*keys, "rand_seed"], keep="last")
+    for values, part in iid.set_index("rand_seed").groupby(keys):
+        yield dict(zip(keys, values, strict=True)), part
 
 
 def arguments_of(runs: pd.DataFrame) -> list[str]:
@@ -273,7 +289,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             about(row)
             | {
                 "seeds": len(row["seeds"]),
-                "trivial": with_spread(row["trivial"][:1], 4),
+                "trivial": mean_text(row["trivial"], 4),
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
@@ -295,7 +311,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     rows: dict[tuple, dict[str, str]] = {}
     for row in table.to_dict("records"):
         fixed = {name: value for name, value in about(row).items() if name != "alpha"}
-        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": with_spread(row["trivial"][:1], 3)})
+        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": mean_text(row["trivial"], 3)})
         cells |= {"IID": with_spread(row["iid"], 3)}
         for split in COMPARED:
             cells[f"{split}, α = {row['alpha']:g}"] = with_interval(increase(row[split], row["iid"]), 1, "+")

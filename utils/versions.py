@@ -24,7 +24,7 @@ ENGINE = {
     "train_centralized_task_model": 1,
     "extract_embeddings": 1,
     "extract_diffusion_features": 1,
-    "test_fed": 1,
+    "test_fed": 2,
 }
 _SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root
 

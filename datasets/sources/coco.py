@@ -104,7 +104,7 @@ class Coco(Source):
             write_maps(self.data_path, found, classes, faults)
             domains = (*domains, INSTANCES)
             rows[INSTANCES] = [map_of(each.cell) for each in found]
-        groups = groups_of_names(rows[RGB.domain], self.group_pattern)
+        groups = groups_of_names(rows[RGB.domain], self.group_pattern, rows.columns)
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +48,18 @@ GROUP_PATTERN = {
 }
 
 
-def groups_of_names(cells: Iterable[str], pattern: str | None) -> pd.DataFrame:
-    """What the named groups of a regular expression find in files' names: a column each, empty where it fits not."""
+def groups_of_names(cells: Iterable[str], pattern: str | None, taken: Collection[str]) -> pd.DataFrame:
+    """What the named groups of a regular expression find in files' names: a column each, empty where it fits not.
+
+    UserError where one is called like one of the columns `taken`, which the table has or will have.
+    """
     if pattern is None:
         return pd.DataFrame()
     expression = re.compile(pattern)
+    if both := [name for name in expression.groupindex if name in taken]:
+        raise UserError(
+            f"--group_pattern: (?P<{both[0]}>…) would be a natural group called like another column; rename it"
+        )
     found = [expression.search(Path(cell).name) for cell in cells]
     return pd.DataFrame(
         [match.groupdict("") if match else {} for match in found], columns=[*expression.groupindex]

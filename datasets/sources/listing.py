@@ -19,6 +19,7 @@ from utils.errors import UserError
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+_TWO_PATHS = re.compile(r"(\S*/\S+)\s+\S*/\S+")  # of a photograph and its mask, as in the lists of SBD
 _NUMBER = re.compile(r"-?\d+(\.\d*)?", re.ASCII)
 _PARTS = {
     "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test",
@@ -29,6 +30,19 @@ _PARTS = {
 def part_named(name: str) -> str | None:
     """The part (train, val or test) that folders, columns and arrays call by this name; None for other names."""
     return _PARTS.get(name.strip().lower())
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """The photographs that a list of Pascal VOC's names, one a line, without their endings; none without the list.
+
+    Names may have dots and spaces. What is not UTF-8 is replaced: then no such photograph is there, which is said.
+    """
+    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if path.is_file() else ():
+        pair = _TWO_PATHS.fullmatch(name := line.strip())
+        name = pair[1] if pair else name
+        ending = next((each for each in IMAGE_ENDINGS if name.lower().endswith(each)), "")
+        if name := name[: len(name) - len(ending)]:
+            yield name
 
 
 def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:

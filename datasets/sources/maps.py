@@ -78,8 +78,10 @@ class Maps(Source):
             raise UserError(
                 f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_suffix"
             )
-        rows = rows_of(found, self.image_folder, [each.encoding.domain for each in targets])
-        rows = pd.concat([rows, groups_of_names(rows[RGB.domain], self.group_pattern)], axis=1).assign(**{CLASS: -1})
+        domains = [each.encoding.domain for each in targets]
+        rows = rows_of(found, self.image_folder, domains)
+        by_name = groups_of_names(rows[RGB.domain], self.group_pattern, {*rows, *domains, CLASS})
+        rows = pd.concat([rows, by_name], axis=1).assign(**{CLASS: -1})
         groups = tuple(name for name in rows if name not in (RGB.domain, PART, CLASS))
         limits = {each.encoding.domain: self.max_median_depth for each in targets if self._is_distance(each)}
         for target in targets:

@@ -21,6 +21,7 @@ from datasets.sources.labels import (
     groups_of_names,
     read_categories,
 )
+from datasets.sources.listing import names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
 from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
@@ -93,6 +94,8 @@ class Masks(Source):
         pairs = pd.DataFrame(self._voc(), columns=[RGB.domain, MASK, PART]) if is_voc else self._folders()
         if pairs.empty:
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
+        by_name = groups_of_names(pairs[RGB.domain], self.group_pattern, {*pairs, CLASS, INSTANCES})
+        pairs = pd.concat([pairs, by_name], axis=1)
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
         faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
@@ -111,7 +114,6 @@ class Masks(Source):
         if self.instance_folder is not None:
             known[BOXES], domains = self._things(classes), (RGB.domain, MASK, INSTANCES)
             rows, boxes = self._with_objects(rows, classes, known[BOXES], faults)
-        rows = pd.concat([rows, groups_of_names(rows[RGB.domain], self.group_pattern)], axis=1)
         groups = tuple(name for name in rows if name not in (*domains, PART, CLASS))
         about = self.about(domains=domains, groups=groups, classes=known)
         return Found(rows, about, faults, boxes)
@@ -176,11 +178,9 @@ class Masks(Source):
         folder = self.mask_folder if self.mask_folder != Masks.arguments["mask_folder"].default else "SegmentationClass"
         train = "trainaug" if folder.endswith("Aug") else "train"
         for name, part in ((train, "train"), ("val", "val"), ("test", "test")):
-            path = self.data_path / _VOC_LISTS / f"{name}.txt"
-            for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-                if line.strip():
-                    stem = Path(line.split()[0]).stem
-                    yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
+            for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"):
+                stem = Path(listed).name
+                yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""

@@ -121,7 +121,7 @@ def combine(
     which = which.reshape(ids.shape)
     regions = [(int(label), which == k) for k, label in enumerate(shown) if label]
     picture = paint(regions, ids.shape)
-    nowhere = np.isin(values, list(crowds)) | ((numbers == VOID) & (picture[..., 0] == 0))
+    nowhere = np.isin(values, list(crowds)) | (numbers == VOID)
     picture[nowhere] = (VOID, 0, 0)
     return picture
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from datasets.sources.annotated import Photograph, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, groups_of_names
-from datasets.sources.listing import IMAGE_ENDINGS, number_classes
+from datasets.sources.listing import IMAGE_ENDINGS, names_in, number_classes
 from datasets.sources.source import Source
 from datasets.stored import is_inside
 from datasets.table import BOXES, Found
@@ -71,7 +71,7 @@ class Voc(Source):
         found = held_against_files(self.data_path, annotated, faults)
         boxes = table_of_boxes(found, classes, faults, _ANNOTATIONS)
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
-        groups = groups_of_names(rows[RGB.domain], self.group_pattern)
+        groups = groups_of_names(rows[RGB.domain], self.group_pattern, rows.columns)
         about = self.about(domains=(RGB.domain,), groups=tuple(groups), classes={CLASS: classes, BOXES: classes})
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
@@ -101,9 +101,8 @@ class Voc(Source):
         train = "train" if (folder / "train.txt").is_file() else "trainval"
         for name, part in ((train, "train"), *([("val", "val")] if train == "train" else []), ("test", "test")):
             path = folder / f"{name}.txt"
-            for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if path.is_file() else ():
-                stem = line.strip().removesuffix(".jpg")
-                if stem and parts.setdefault(stem, part) != part:
+            for stem in names_in(path):
+                if parts.setdefault(stem, part) != part:
                     raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")
         return parts
 
@@ -117,7 +116,7 @@ class Voc(Source):
         try:
             root = ElementTree.parse(path).getroot()
             width, height = (float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
-        except (OSError, ValueError, ElementTree.ParseError) as error:
+        except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
             faults.append(f"{cell}: not an annotation in Pascal VOC's XML ({error})")
             return None
         objects = []

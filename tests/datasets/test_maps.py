@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +61,32 @@ def test_several_invalid_values_and_what_is_not_finite(tmp_path: Path) -> None:
     stored = np.array([[np.nan, 2.0], [np.inf, 9.0], [-1.0, 4.0]])
     values = read(write(tmp_path / "depth.npy", stored), scale=Scale(1.0, (-1.0, 9.0)))
     assert values[0].tolist() == [[NOTHING, 2.0], [NOTHING, NOTHING], [NOTHING, 4.0]]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_invalid_values_are_as_exact_as_the_file(tmp_path: Path, dtype: type) -> None:
+    least = -3.4028235e38  # no measurement, in many a GeoTIFF
+    with np.errstate(over="ignore"):
+        stored = np.array([[least, 0.1, 0.5]]).astype(dtype)
+    values = read(write(tmp_path / "depth.npy", stored), scale=Scale(1.0, (least, 0.1)))
+    assert values[0].tolist() == [[NOTHING, NOTHING, 0.5]]
+
+
+def test_three_equal_channels_with_nan_are_one(tmp_path: Path) -> None:
+    stored = np.repeat(np.array([[np.nan, 2.0], [3.0, 4.0]], np.float32)[..., None], 3, axis=2)
+    assert read(write(tmp_path / "depth.npy", stored), scale=Scale()).tolist() == [[[NOTHING, 2.0], [3.0, 4.0]]]
+
+
+def test_a_colour_png_of_16_bits_is_refused_as_pillow_reads_8(tmp_path: Path) -> None:
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    rows = zlib.compress(np.full((2, 1 + 2 * 6), 9, np.uint8).tobytes())
+    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
+    path = tmp_path / "normals.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
+    with pytest.raises(ValueError, match=r"a colour PNG of 16 bits, of which 8 would be read; save it as \.npy"):
+        read(path, "normals", Scale())
 
 
 @pytest.mark.parametrize("dtype, most", [(np.uint8, 255), (np.uint16, 65535), (np.float32, None)])

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from datasets.stored import file_of, is_inside, read_photograph, read_values
+from datasets.stored import file_of, is_inside, photograph_size, read_photograph, read_values
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # pytest sets aside what the module does itself
@@ -122,6 +122,15 @@ def test_photograph_is_turned_as_its_exif_says(tmp_path: Path, orientation: int,
     upright = read_photograph(tmp_path, save(tmp_path, values))
     cell = save(tmp_path, turned(values, orientation), "turned.png", exif=exif)
     np.testing.assert_array_equal(read_photograph(tmp_path, cell), upright)
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photographs_size_is_that_of_its_pixels(tmp_path: Path, orientation: int, ending: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    cell = save(tmp_path, turned(COLOURS, orientation), f"a.{ending}", exif=exif)
+    assert photograph_size(tmp_path, cell) == read_photograph(tmp_path, cell).shape[1:] == COLOURS.shape[:2]
 
 
 def test_masks_and_other_values_are_never_turned(tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import json
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
-from models.networks.task_model import TaskModel
+from models.networks.task_model import Outputs, TaskModel
 from network import adaptation as adaptation_module
 from network.adaptation import Adaptation, parted, train
 from network.algorithms import ALGORITHMS
@@ -41,24 +42,34 @@ def least_squares(images: np.ndarray) -> np.ndarray:
     return np.stack(pairs, axis=1)
 
 
-def test_both_gaps_at_the_closed_form_optimum(tmp_path: Path) -> None:
-    row = q.trained(q.method("fedavg"), tmp_path, TO_THE_END, **WHO, **OFTEN).rows[-1]
+@pytest.mark.parametrize("tested", [[0, 1], [1], []])
+@pytest.mark.parametrize("apart", [False, True])
+def test_both_gaps_at_the_closed_form_optimum(tmp_path: Path, tested: list[int], apart: bool) -> None:
+    held_out = [images if i in tested else images[:0] for i, images in enumerate(HELD_OUT)]
+    who = WHO | {"held_out": held_out, "evaluate_apart": apart}
+    row = q.trained(q.method("fedavg"), tmp_path, TO_THE_END, **who, **OFTEN).rows[-1]
     x = least_squares(np.concatenate(PARTICIPANTS))
-    train_loss, new, unseen = (
-        np.mean([q.loss(x, images) for images in parts]) for parts in (PARTICIPANTS, HELD_OUT, UNSEEN_HELD_OUT)
+    # A participant without held-out images counts in neither mean of a gap.
+    train_loss, new = (
+        np.mean([q.loss(x, parts[i]) for i in tested]) if tested else np.nan for parts in (PARTICIPANTS, HELD_OUT)
     )
+    unseen = q.loss(x, UNSEEN_HELD_OUT[0])
     assert row["unseen_test_loss_mean"] == pytest.approx(unseen, rel=1e-5)
     assert row["unseen_train_loss_mean"] == pytest.approx(q.loss(x, UNSEEN[0]), rel=1e-5)
-    assert row["out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-4)
-    assert row["participation_gap"] == pytest.approx(unseen - new, rel=1e-4)
+    assert row["train_loss_mean"] == pytest.approx(np.mean([q.loss(x, own) for own in PARTICIPANTS]), rel=1e-5)
+    assert row["out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-4, nan_ok=True)
+    assert row["participation_gap"] == pytest.approx(unseen - new, rel=1e-4, nan_ok=True)
 
 
-def test_gaps_of_personal_models_are_between_clients_optima_and_the_initial_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tested", [[0, 1], [0]])
+def test_gaps_of_personal_models_are_between_clients_optima_and_the_initial_model(
+    tmp_path: Path, tested: list[int]
+) -> None:
     longer = replace(TO_THE_END, sgd_per_epoch=10)  # three images hardly tell body from head
-    row = q.trained(q.method("local"), tmp_path, longer, **WHO, **OFTEN).rows[-1]
+    who = WHO | {"held_out": [images if i in tested else images[:0] for i, images in enumerate(HELD_OUT)]}
+    row = q.trained(q.method("local"), tmp_path, longer, **who, **OFTEN).rows[-1]
     own = [least_squares(images) for images in PARTICIPANTS]
-    train_loss = np.mean([q.loss(x, images) for x, images in zip(own, PARTICIPANTS, strict=True)])
-    new = np.mean([q.loss(x, images) for x, images in zip(own, HELD_OUT, strict=True)])
+    train_loss, new = (np.mean([q.loss(own[i], parts[i]) for i in tested]) for parts in (PARTICIPANTS, HELD_OUT))
     assert row["personal_out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-3)
     newcomer = q.loss(q.START, UNSEEN_HELD_OUT[0])  # nobody has trained for it
     assert row["personal_participation_gap"] == pytest.approx(newcomer - new, rel=1e-3)
@@ -95,6 +106,33 @@ def test_each_number_of_steps_is_plain_descent_from_the_newcomers_model(tmp_path
     alone = q.trained(q.method("fedprox", mu=1.0), tmp_path / "alone", **WHO)
     few = Adaptation(alone, AdaptSettings((4,), None, "all")).run()
     assert json.dumps(few) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
+
+
+class Linear(q.Quadratic):
+    """With an encoder that can have adapters: the identity, of images with three more zeros."""
+
+    config = SimpleNamespace(encoder="identity", image_size=q.DIM)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.ZeroPad1d((0, 3)), nn.Linear(q.DIM + 3, q.DIM + 3))
+        nn.init.eye_(self.encoder[1].weight)
+        nn.init.zeros_(self.encoder[1].bias)
+
+    def forward(self, images: Tensor) -> Outputs:
+        return super().forward(self.encoder(images)[:, : q.DIM])
+
+
+def test_adapters_start_anew_for_each_number_of_steps_and_in_a_resumed_run(tmp_path: Path) -> None:
+    def adapted(name: str, *steps: int) -> list[dict[str, float]]:
+        federation = q.trained(q.method("fedavg"), tmp_path / name, model=Linear(), **WHO)
+        return Adaptation(federation, AdaptSettings(steps, None, "lora")).run()
+
+    rows = adapted("whole", 1, 4)
+    assert rows[1]["unseen_test_loss_mean"] != rows[2]["unseen_test_loss_mean"]
+    assert json.dumps(adapted("alone", 4)) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
+    adapted("stopped", 1)
+    assert json.dumps(adapted("stopped", 1, 4)) == json.dumps(rows)
 
 
 @pytest.mark.parametrize(("name", "body", "head"), [("fedrep", True, False), ("fedper", True, False),

@@ -12,7 +12,7 @@ from datasets.task_data import TaskData
 from models.central.evaluation import evaluate, evaluate_trivial, mean_values
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
-from network.evaluation import Evaluation, columns, gaps, over_clients
+from network.evaluation import Evaluation, columns, out_of_sample_gap, over_clients, participation_gaps
 from network.evaluation import values_of as own_values
 from network.federated_data import FederatedData
 
@@ -183,11 +183,14 @@ def test_newcomers_are_measured_one_by_one_and_the_trivial_predictor_does_not_kn
     assert found["train"] != evaluate_trivial(data, data.train[:5], accelerator=ACCELERATOR)[0]
 
 
-def test_gaps_are_differences_of_means_and_personal_models_have_their_own() -> None:
-    row = {"train_loss_mean": 1.0, "local_test_loss_mean": 1.5, "unseen_test_loss_mean": 3.0}
-    assert gaps(row) == {"out_of_sample_gap": 0.5, "participation_gap": 1.5}
-    row |= {"personal_train_loss_mean": 0.5, "personal_local_test_loss_mean": 1.25}
-    assert gaps(row) == {
-        "out_of_sample_gap": 0.5, "participation_gap": 1.5,
-        "personal_out_of_sample_gap": 0.75, "personal_participation_gap": 1.75,
-    }  # fmt: skip
+def test_the_out_of_sample_gap_is_between_means_over_the_same_clients() -> None:
+    own, new = np.array([1.0, 2.0, 9.0, np.nan]), np.array([1.5, 3.0, np.nan, 7.0])
+    assert out_of_sample_gap(own, new) == 2.25 - 1.5
+    assert np.isnan(out_of_sample_gap(own[2:], new[2:]))
+
+
+def test_participation_gaps_are_differences_of_means_and_personal_models_have_their_own() -> None:
+    row = {"local_test_loss_mean": 1.5}
+    assert participation_gaps(row, 3.0) == {"participation_gap": 1.5}
+    row |= {"personal_local_test_loss_mean": 1.25}
+    assert participation_gaps(row, 3.0) == {"participation_gap": 1.5, "personal_participation_gap": 1.75}

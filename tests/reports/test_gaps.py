@@ -20,10 +20,19 @@ TRIVIAL = {"train": 4.0, "local_test": 4.0, "test": 4.0, "unseen_train": 5.0, "u
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation."""
+    """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation.
+
+    Clients without held-out images make the mean loss on training images larger by `not_tested`.
+    """
 
     def of(
-        kind: str, seed: int, losses: tuple[float, float, float], after: dict[int, float] | None = None, **more
+        kind: str,
+        seed: int,
+        losses: tuple[float, float, float],
+        after: dict[int, float] | None = None,
+        not_tested: float = 0.0,
+        trivial: float = TRIVIAL["unseen_test"],
+        **more,
     ) -> None:
         number = len(list(tmp_path.rglob("args.json")))
         path = tmp_path / "test_federated/fedavg/normal" / kind / f"run{number}"
@@ -31,9 +40,10 @@ def write(tmp_path: Path) -> Write:
         args = {"task": "normal", "method": "fedavg", "type": kind, "alpha": 0.1, "rand_seed": seed, **more}
         names = ("train_loss_mean", "local_test_loss_mean", "unseen_test_loss_mean")
         last = dict(zip(names, losses, strict=True)) | {"round": 3, "test_loss": 2.0, "unseen_train_loss_mean": 2.0}
+        last["out_of_sample_gap"] = losses[1] - losses[0] + not_tested
         summary = {
             "last": last,
-            "trivial": {split: {"loss": loss} for split, loss in TRIVIAL.items()},
+            "trivial": {split: {"loss": loss} for split, loss in (TRIVIAL | {"unseen_test": trivial}).items()},
             "heterogeneity": {"emd": 0.5},
         }
         if after:
@@ -63,6 +73,12 @@ def test_gaps_are_increases_from_one_kind_of_images_to_the_next(tmp_path: Path, 
     assert table.loc["embedding", "after"][5] == pytest.approx([10.0] * 3)
     assert of_class["of_iid"] == pytest.approx([0.0] * 3) and of_class["by_itself"] == pytest.approx([50.0] * 3)
     assert (table["alpha"] == ["", "α = 0.1", "α = 0.1"]).all()
+
+
+def test_clients_without_held_out_images_have_no_part_in_the_out_of_sample_gap(tmp_path: Path, write: Write) -> None:
+    write("iid", 0, (1.5, 1.2, 1.2), not_tested=0.5)
+    [row] = g.gaps(read_runs(tmp_path)).to_dict("records")
+    assert row["train"] == pytest.approx([1.0]) and row["out-of-sample"] == pytest.approx([20.0])
 
 
 def test_table_has_losses_gaps_and_what_the_gap_is_over_iids(tmp_path: Path, write: Write) -> None:
@@ -121,6 +137,28 @@ def test_random_splits_alone_have_a_table(tmp_path: Path, write: Write) -> None:
     table = g.gaps(read_runs(tmp_path))
     assert table["split"].tolist() == ["iid"] and g.gap_verdicts(table).empty
     assert g.gap_table(table)["participation gap, %"].tolist() == ["+25.0"]
+
+
+def test_every_random_split_has_a_row_whatever_else_was_dealt(tmp_path: Path, write: Write) -> None:
+    def rows() -> list[tuple]:
+        table = g.gaps(read_runs(tmp_path))
+        said = table[["task", "split", "more"]].itertuples(index=False, name=None)
+        return [(*row, *gap) for row, gap in zip(said, table["participation"].map(list), strict=True)]
+
+    write("iid", 0, (1.0, 1.0, 2.0), init_lr=0.1)
+    write("iid", 0, (1.0, 1.0, 3.0), init_lr=0.01)
+    slow, fast = ("normal", "iid", "init_lr 0.01", 200.0), ("normal", "iid", "init_lr 0.1", 100.0)
+    assert rows() == [slow, fast]
+    write("class_based", 0, (1.0, 1.0, 5.0), init_lr=0.1)
+    assert rows() == [slow, fast, ("normal", "class", "init_lr 0.1", 400.0)]
+    write("iid", 0, (1.0, 1.0, 1.5), task="depth", init_lr=0.1)
+    assert ("depth", "iid", "init_lr 0.1", 50.0) in rows() and len(rows()) == 4
+
+
+def test_the_trivial_predictor_is_that_of_all_seeds(tmp_path: Path, write: Write) -> None:
+    for seed, trivial in enumerate((6.0, 7.0)):
+        write("iid", seed, (1.0, 1.2, 1.5), trivial=trivial)
+    assert g.gap_table(g.gaps(read_runs(tmp_path)))["trivial"].tolist() == ["6.5000"]
 
 
 def test_report_writes_tables_and_figure_and_stays_in_the_console(

@@ -119,6 +119,15 @@ def test_several_folders_have_tasks_of_their_own(tmp_path: Path, monkeypatch: py
     assert both["task"].tolist() == ["rooms: normal", "nyu: normal"] and both["cell"].nunique() == 2
 
 
+def test_folders_of_one_name_are_told_apart_by_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = pd.DataFrame([run("iid", 2.0, 0.0), run("class_based", 3.0, 0.1)])
+    monkeypatch.setattr("reports.predictors.read_runs", lambda folder: runs)
+    found = together([tmp_path / "a" / "rooms", tmp_path / "b" / "rooms", tmp_path / "nyu"])
+    assert found["task"].tolist() == ["a/rooms: normal", "b/rooms: normal", "nyu: normal"]
+    with pytest.raises(UserError, match="is given twice"):
+        together([tmp_path / "a", tmp_path / "b" / ".." / "a"])
+
+
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"no finished run of test_fed.py in {tmp_path}"):
         together([tmp_path])

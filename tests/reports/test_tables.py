@@ -15,7 +15,7 @@ import pytest
 
 import make_tables
 from reports.statistics import with_interval
-from reports.tables import compare, increase, over_iid, read_central, read_clusters, read_runs, readable
+from reports.tables import compare, increase, increases, over_iid, read_central, read_clusters, read_runs, readable
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -77,6 +77,16 @@ def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> N
     assert held_out["IID"] == "15.0000 ± 7.0711"
     assert held_out["class over IID, %"] == own["class over IID, %"]
     assert (held_out["trivial"], held_out["data"]) == ("5.0000", "held out")
+
+
+def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run: Write) -> None:
+    for seed in range(2):  # which clients have which images, and so their mean loss, is drawn by the seed
+        write_three(write_run, seed, (1.0, 1.1, 1.5), trivial=4.0 + seed)
+    runs = read_runs(tmp_path)
+    own, held_out = readable(compare(runs)).to_dict("records")
+    assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
+    assert increases(compare(runs))["trivial"].tolist() == ["4.500", "5.500"]
+    assert over_iid(runs)["trivial"].tolist() == ["4.5000", "5.5000"] * 2
 
 
 def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:

@@ -126,6 +126,17 @@ def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     assert len(lines) == len(expected) and all(map(str.startswith, lines, expected))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["scene", "rgb", "depth", "class"])
+def test_a_group_of_names_called_as_another_column_is_refused_before_maps_are_read(
+    scannet: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("datasets.maps.read_map", lambda *_: pytest.fail("a map is read"))
+    folders = DEPTH | {"image_folder": "{scene}/color", "target_folder": ["{scene}/depth"]}
+    with pytest.raises(UserError, match=rf"--group_pattern: \(\?P<{name}>…\) would be a natural group called like"):
+        find("maps", scannet, **folders, group_pattern=f"(?P<{name}>.)")
+
+
 def test_nothing_that_fits_is_one_line(scannet: Path) -> None:
     folders = {"image_folder": "{scene}/color", **DEPTH | {"target_folder": ["{scene}/depth"]}}
     with pytest.raises(UserError, match=r"none of 10 .*its median \d+ is above 20: depth in another unit\? see --unit"):

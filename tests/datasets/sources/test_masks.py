@@ -125,6 +125,22 @@ def test_pascal_voc(voc: Path) -> None:
     assert len(with_more.train) == 3 and with_more.class_names[with_more.labels[2]] == "bird"
 
 
+def test_names_in_lists_have_dots_spaces_other_encodings_and_the_form_of_sbd(voc: Path) -> None:
+    names = ["a", "a.1", "a 1", "a.2", "first", "é"]
+    for label, name in enumerate(names, start=1):
+        save_image(voc / "JPEGImages" / f"{name}.jpg", np.zeros((10, 12, 3), np.uint8))
+        save_mask(voc / "SegmentationClass" / f"{name}.png", np.full((10, 12), label), palette=True)
+    lists = voc / "ImageSets" / "Segmentation"
+    of_sbd = "/JPEGImages/a.2.jpg /SegmentationClassAug/a.2.png"
+    (lists / "train.txt").write_text(f"first\na.1\na 1.jpg \n{of_sbd}\n", encoding="utf-8-sig")
+    (lists / "val.txt").write_bytes("é\na\n".encode("latin-1"))
+    table = select("masks", voc)
+    found = dict(zip(table.files["rgb"], table.labels.tolist(), strict=True))
+    assert found == {"JPEGImages/first.jpg": 5, "JPEGImages/a.1.jpg": 2, "JPEGImages/a 1.jpg": 3,
+                     "JPEGImages/a.2.jpg": 4, "JPEGImages/a.jpg": 1}  # fmt: skip
+    assert (voc / "missing_files.txt").read_text() == "SegmentationClass/\ufffd.png: there is no such mask\n"
+
+
 def test_lowest_category_is_the_class_if_asked(voc: Path) -> None:
     mask = np.zeros((10, 12))
     mask[2:9, 2:9], mask[0, 0] = 15, 2

@@ -85,5 +85,6 @@ def test_a_group_that_is_called_as_another_column_is_refused(cityscapes: Path) -
         both = {"image_folder": f"leftImg8bit/train/{{{word}}}", "mask_folder": f"gtFine/train/{{{word}}}"}
         with pytest.raises(UserError, match=rf"\{{{word}\}} would be a natural group called like another column"):
             find("masks", cityscapes, **CITYSCAPES | both)
-    with pytest.raises(UserError, match="a table cannot have the columns"):
-        find("masks", cityscapes, **CITYSCAPES, group_pattern="(?P<city>[^_]+)_")
+    for name in ("city", "rgb", "mask", "part"):
+        with pytest.raises(UserError, match=rf"--group_pattern: \(\?P<{name}>…\) would be a natural group called like"):
+            find("masks", cityscapes, **CITYSCAPES, group_pattern=f"(?P<{name}>[^_]+)_")

@@ -181,6 +181,11 @@ def test_two_maps_become_one() -> None:
     picture = combine(objects, ids, CLASSES, {1: 0, 2: 1}, {12})
     assert (picture[:3, :3] == (1, 2, 0)).all()  # a cat, but for one pixel
     assert sorted({tuple(each) for each in picture[:3, 4:7].reshape(-1, 3)}) == [(2, 1, 0)]
+    inside = ids.copy()
+    inside[1, 1] = 255  # a pixel in the midst of the cat
+    expected = picture.copy()
+    expected[1, 1] = (VOID, 0, 0)
+    assert np.array_equal(combine(objects, inside, CLASSES, {1: 0, 2: 1}, {12}), expected)
     assert not picture[3].any() and not picture[4, :4].any()  # road, with a number and without
     assert (picture[4, 4:] == (VOID, 0, 0)).all() and (picture[5] == (VOID, 0, 0)).all()
     coloured = np.concatenate([objects % 7, objects // 7, objects * 0])

@@ -122,6 +122,7 @@ def test_a_photograph_on_its_side_has_its_boxes_turned(voc: Path) -> None:
         ("", "Annotations/a.xml: not an annotation in Pascal VOC's XML"),
         ("<annotation><object>", "Annotations/a.xml: not an annotation"),
         ("<a><size><width>x</width></size></a>", "Annotations/a.xml: not an annotation"),
+        ('<?xml version="1.0" encoding="no-such"?><a/>', "Annotations/a.xml: not an annotation"),
         (
             "<!DOCTYPE a [<!ENTITY b 'bbbbbbbbbb'>"
             + "".join(f"<!ENTITY {y} '{f'&{x};' * 99}'>" for x, y in ("bc", "cd", "de", "ef", "fg"))
