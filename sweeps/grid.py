@@ -150,7 +150,7 @@ class Grid:
         train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
                  "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
                  *self._settings("train", task), *self.train, *self.common)  # fmt: skip
-        return Job(_name("train_centralized", train), (init, train))
+        return Job(_name("train_centralized", (*init, *train)), (init, train))
 
     def _clusters(self, task: str, seed: int, k: int, features: str, train: Job) -> Job:
         models = self._models(seed)

@@ -110,6 +110,28 @@ def test_without_a_central_model_runs_need_the_initial_one(tmp_path: Path) -> No
             assert said(jobs[need].commands[0])["init_model_dir"] == said(job.commands[0])["init_model_dir"]
 
 
+TWO_ENCODERS = '[init]\nencoder = ["tiny", "lenet"]'
+
+
+@pytest.mark.parametrize("central", ["true", "false"])
+def test_two_models_in_one_folder_are_refused(tmp_path: Path, central: str) -> None:
+    text = SMALL + f"central = {central}\n"
+    alone = work.checked(made(tmp_path / "x.toml", text).jobs())
+    with pytest.raises(UserError, match=r"normal would write the same file in .* --encoder tiny and with lenet; .*"):
+        work.checked(made(tmp_path / "x.toml", text + TWO_ENCODERS).jobs())
+    jobs = work.checked(made(tmp_path / "x.toml", text + 'folder = "{encoder}"\n' + TWO_ENCODERS).jobs())
+    assert len(jobs) == len({job.name for job in jobs}) == 2 * len(alone)
+    # Of the same encoder in other words there is one model.
+    same = made(tmp_path / "x.toml", text + '[[vary.a]]\n[[vary.a]]\ninit = { encoder = "tiny" }')
+    assert len(work.checked(same.jobs())) == len(alone)
+
+
+@pytest.mark.parametrize("stage", ["train = { n_epochs = 3 }", "embed = { cluster_threshold = 0.5 }"])
+def test_what_is_made_of_models_in_two_ways_is_refused_in_one_folder(tmp_path: Path, stage: str) -> None:
+    with pytest.raises(UserError, match=r"normal would write the same file in .* tables with a name$"):
+        work.checked(made(tmp_path / "x.toml", SMALL + f"[[vary.a]]\n[[vary.a]]\n{stage}").jobs())
+
+
 def test_what_is_made_of_the_results(tmp_path: Path) -> None:
     text = (
         SMALL
