@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -81,19 +82,22 @@ def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
 
 
 def checked(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs without those that say in other words what one before says.
+    """The jobs without those that say in other words what one before says, which others need in their place.
 
     UserError for what a script refuses, and where two jobs would make one file of models or clusters in two ways.
     """
     from sweeps.records import parsed
 
     distinct: dict[str, Job] = {}
+    kept: dict[str, str] = {}  # for each job the name of the one that says the same
     made: dict[tuple, dict[str, Any]] = {}
     for job in jobs:
         said = [(command[0], vars(parsed(command))) for command in job.commands]
         for script, arguments in said:
             _check_alone(script, arguments, made)
-        distinct.setdefault(repr([(script, sorted(arguments.items())) for script, arguments in said]), job)
+        key = repr([(script, sorted(arguments.items())) for script, arguments in said])
+        first = distinct.setdefault(key, replace(job, needs=tuple(kept[need] for need in job.needs)))
+        kept[job.name] = first.name
     return list(distinct.values())
 
 
