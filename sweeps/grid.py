@@ -130,9 +130,8 @@ class Grid:
             path = self.result_path / "settings" / f"{task}.json"
             wanted = {"init": [*self._settings("init", task), *self.init],
                       "train": [*self._settings("train", task), *self.train, *self.common]}  # fmt: skip
-            if not path.is_file() or not any(
-                self.result_path.glob(f"seed*/initial_models/init_model_{task}.safetensors")
-            ):
+            names = (f"seed*/initial_models/init_model_{task}{cbam}.safetensors" for cbam in ("", "_cbam"))
+            if not path.is_file() or not any(file for name in names for file in self.result_path.glob(name)):
                 write_json(path, wanted)
             if read_json(path, "run_sweep.py") != wanted:
                 raise UserError(
