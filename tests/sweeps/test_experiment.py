@@ -11,6 +11,8 @@ import pytest
 
 from sweeps import work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
+from sweeps.grid import Job
+from sweeps.records import parsed
 from sweeps.sources import folder_source
 from tests.conftest import ROOT
 from utils.errors import UserError
@@ -110,6 +112,28 @@ def test_without_a_central_model_runs_need_the_initial_one(tmp_path: Path) -> No
             assert said(jobs[need].commands[0])["init_model_dir"] == said(job.commands[0])["init_model_dir"]
 
 
+def test_a_list_within_a_list_is_one_value_of_several_words(tmp_path: Path) -> None:
+    text = """central = false
+folder = "{decoder_channels}"
+init = { decoder = "unet", decoder_channels = [[96, 48, 32, 16, 8], [64, 32, 16, 8, 4]] }
+fed = { train = "lora", lora_targets = [["qkv", "proj"], "fc1"] }
+"""
+    jobs = work.checked(made(tmp_path / "x.toml", SMALL + text).jobs())
+    found = Counter((path.parent.parent.name, *value) for path, value in map(widths_or_targets, jobs))
+    assert found == {
+        ("964832168", 96, 48, 32, 16, 8): 2,
+        ("64321684", 64, 32, 16, 8, 4): 2,
+        **{(folder, *targets): 2 for folder in ("964832168", "64321684") for targets in (("qkv", "proj"), ("fc1",))},
+    }
+
+
+def widths_or_targets(job: Job) -> tuple[Path, list]:
+    """Of a job, the folder of initial models and the value of several words."""
+    arguments = parsed(job.commands[-1])
+    name = "lora_targets" if "lora_targets" in arguments else "decoder_channels"
+    return arguments.init_model_dir, getattr(arguments, name)
+
+
 TWO_ENCODERS = '[init]\nencoder = ["tiny", "lenet"]'
 
 
@@ -163,6 +187,8 @@ report = true
      (SMALL + "until = 'now'", "until: 'now' is not one of"), (SMALL + "type = 'x'", "type: 'x' is not one of"),
      (SMALL + "base = 'x.toml'", "has itself as its base"), (SMALL + "base = 'y.toml'", "y.toml: not a readable"),
      (SMALL + "[init]\nencoder = []", "init: an empty list says no value"),
+     (SMALL + "[fed]\nmomentum = []", "fed: an empty list says no value"),
+     (SMALL + "[vary]\na = []", "vary: an empty list says no value"),
      (SMALL + "settings = 3", "settings must be a text"), (SMALL + "features = []", "features must be a value"),
      (SMALL + "[make]\ntables = 3", "tables must be true"), (SMALL + "[make]\nfigures = [1]", "figures must be tables"),
      ("title = 't'", "no data: give --data"),
