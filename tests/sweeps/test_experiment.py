@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import work
+from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
 from sweeps.grid import Job
 from sweeps.records import parsed
@@ -172,6 +172,50 @@ report = true
         "make_figures.py rounds --methods fedavg --result_path out/photos",
         "make_report.py --result_path out/photos",
     ]
+
+
+def test_each_folder_has_tables_of_its_own_clusters_and_names_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+result_path = "."
+folder = "of/{a}"
+[[vary.a]]
+name = "one"
+[[vary.a]]
+name = "two"
+seeds = [3]
+[make]
+tables = { assignment_files_path = "{folder}/seed{seed}/assignments_K{n_clusters}" }
+show = ["tables/splits_{task}.md", "tables/no_such.md"]
+"""
+    monkeypatch.chdir(tmp_path)
+    made_of: dict[str, str] = {}
+
+    def make_tables(command: tuple[str, ...]) -> None:
+        arguments = said(command)
+        made_of[arguments["result_path"]] = arguments["assignment_files_path"]
+        path = Path(arguments["result_path"], "tables/splits_normal.md")
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    monkeypatch.setattr(outputs, "run", make_tables)
+    made(tmp_path / "x.toml", SMALL.replace('result_path = "out/{data}"\n', "") + text).outputs.run()
+    assert made_of == {"of/one": "of/one/seed0/assignments_K16", "of/two": "of/two/seed3/assignments_K16"}
+    assert capsys.readouterr().out.split() == ["of/one/tables/splits_normal.md", "of/two/tables/splits_normal.md"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path: Path) -> None:
+    for scale in ("builtin", "paper", "pretrained"):
+        try:
+            keys = read_experiment(path, scale)
+        except UserError:  # it has no such scale
+            continue
+        experiment = experiment_of(keys, Given(folder_source(tmp_path), scale), READS)
+        for command in experiment.outputs.commands():
+            if clusters := said(command).get("assignment_files_path"):
+                assert Path(clusters).is_relative_to(said(command)["result_path"])
 
 
 @pytest.mark.parametrize(
