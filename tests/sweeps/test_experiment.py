@@ -218,6 +218,15 @@ def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path
                 assert Path(clusters).is_relative_to(said(command)["result_path"])
 
 
+@pytest.mark.parametrize("scale", ["builtin", "paper"])
+@pytest.mark.parametrize("name", ["figure_5", "table_11"])
+def test_fedcv_compares_a_schedule_with_none(name: str, scale: str, tmp_path: Path) -> None:
+    keys = read_experiment(ROOT / f"experiments/fedcv/{name}.toml", scale)
+    jobs = experiment_of(keys, Given(folder_source(tmp_path), scale), READS).jobs()
+    runs = [said(job.commands[-1]) for job in jobs if job.commands[-1][0] == "test_fed.py"]
+    assert {run["lr_schedule"] for run in runs} == {"none", "step"}
+
+
 @pytest.mark.parametrize(
     "text, line",
     [("[[", "not a readable experiment"), ("seeds = [1]", "has no title"),
