@@ -90,7 +90,7 @@ def _has_initial_model(args: Namespace, policy: CodePolicy) -> bool:
 
 
 def _is_file_of(weights: Mapping[str, Any] | None, path: Path) -> bool:
-    return path.is_file() and bool(weights) and weights.get("sha256") == file_digest(path)
+    return weights is not None and path.is_file() and weights.get("sha256") == file_digest(path)
 
 
 def made_with(command: Command) -> dict[str, Any]:
