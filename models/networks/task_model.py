@@ -137,12 +137,26 @@ def make_initial_model(
     pretrained, weights = weights_for(config.encoder, pretrained, weights_file)
     torch.manual_seed(derived_seed("initial_model", seed))
     model = TaskModel(config, pretrained, weights)
+    _try_size(model.eval())
     save_model(model, path, versions_of(model.config))
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     origin = weights.path.name if weights else "pretrained" if pretrained else "random"
     about = f"{config.encoder} ({origin}) at {config.image_size} px"
     made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
     return f"{weights.line}\n{made}" if weights else made
+
+
+@torch.no_grad()
+def _try_size(model: TaskModel) -> None:
+    """UserError where a model in eval mode cannot take an image of its size: some of timm are built for one alone."""
+    size = model.config.image_size
+    try:
+        model(torch.zeros(1, 3, size, size))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"--encoder {model.config.encoder} cannot take images of {size} pixels ({' '.join(str(error).split())}); "
+            "give another --image_size or --encoder"
+        ) from error
 
 
 def fingerprint(model: TaskModel) -> str:
