@@ -190,6 +190,7 @@ def _parts(spec: Spec, given: Given) -> Iterator[tuple[Spec, dict[str, str]]]:
             raise UserError(f"vary.{axis}: must be a list of tables, [[vary.{axis}]]")
         for each in tables:
             _check_keys(each, {**_OF_GRIDS, _NAME: ""}, f"vary.{axis}")
+    _alternatives(spec["vary"], "vary")
     for tables in product(*spec["vary"].values()):
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
         of_stages = {stage: given.more[stage] for stage in STAGES if stage in given.more}
@@ -223,6 +224,7 @@ def _grids(
     tasks = _list(part["tasks"])
     if part["type"] not in SWEEP_TYPES:
         raise UserError(f"type: {part['type']!r} is not one of {', '.join(SWEEP_TYPES)}")
+    axes = {name: [_value(each) for each in values] for name, values in _alternatives(part["fed"], "fed").items()}
     for init, teacher in product(_choices(part["init"], "init"), _choices(part["teacher"], "teacher")):
         known = {**names, **_texts(init), **_texts(teacher), "task": "_".join(map(str, tasks))}
         folder = result_path / _filled(part["folder"], known, "folder")
@@ -238,9 +240,9 @@ def _grids(
             seeds=_list(part["seeds"]),
             n_clusters=_list(part["n_clusters"]),
             sweep_type=part["type"],
-            init=tuple(f"--{name}={text_of(value)}" for name, value in init.items()),
+            init=tuple(_init_words(init)),
             common=("--test_mode", "True") if given.test_mode else (),
-            axes={name: [text_of(each) for each in _list(value)] for name, value in part["fed"].items()},
+            axes=axes,
             features=_list(part["features"]),
             reads=reads,
             train=words_of(part["train"], "train"),
@@ -251,12 +253,30 @@ def _grids(
         )
 
 
-def _choices(arguments: Spec, where: str) -> list[dict[str, Any]]:
-    """Every combination of some arguments' values; a list within a list is one value of several words."""
-    values = [_list(value) for value in arguments.values()]
-    if not all(values):
+def _alternatives(arguments: Spec, where: str) -> dict[str, list[Any]]:
+    """The values of each of some arguments; a list within a list is one value of several words."""
+    values = {name: _list(value) for name, value in arguments.items()}
+    if not all(values.values()):
         raise UserError(f"{where}: an empty list says no value")
-    return [dict(zip(arguments, chosen, strict=True)) for chosen in product(*values)]
+    return values
+
+
+def _choices(arguments: Spec, where: str) -> list[dict[str, Any]]:
+    """Every combination of some arguments' values."""
+    values = _alternatives(arguments, where)
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+def _value(value: Any) -> str | Command:
+    """A value as a word or, where it is a list, as several."""
+    return tuple(map(text_of, value)) if isinstance(value, list) else text_of(value)
+
+
+def _init_words(arguments: Spec) -> Iterator[str]:
+    """The arguments of an initial model as they stand on its command line."""
+    for name, value in arguments.items():
+        words = _value(value)
+        yield from (f"--{name}={words}",) if isinstance(words, str) else (f"--{name}", *words)
 
 
 def words_of(arguments: Spec, where: str) -> Command:

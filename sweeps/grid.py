@@ -27,6 +27,7 @@ SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 _CHOICES = ("partition", "aggregation", "attack")  # arguments of test_fed.py that say which others it reads
 
 Command = tuple[str, ...]
+Value = str | tuple[str, ...]  # of an argument: a word, or several
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Grid:
     sweep_type: str = COMPARISON
     init: Command = ()
     common: Command = ()
-    axes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     features: Sequence[str] = ("model",)
     reads: Mapping[str, Mapping[str, Collection[str]]] = field(default_factory=dict)
     train: Command = ()
@@ -130,9 +131,8 @@ class Grid:
             path = self.result_path / "settings" / f"{task}.json"
             wanted = {"init": [*self._settings("init", task), *self.init],
                       "train": [*self._settings("train", task), *self.train, *self.common]}  # fmt: skip
-            if not path.is_file() or not any(
-                self.result_path.glob(f"seed*/initial_models/init_model_{task}.safetensors")
-            ):
+            names = (f"seed*/initial_models/init_model_{task}{cbam}.safetensors" for cbam in ("", "_cbam"))
+            if not path.is_file() or not any(file for name in names for file in self.result_path.glob(name)):
                 write_json(path, wanted)
             if read_json(path, "run_sweep.py") != wanted:
                 raise UserError(
@@ -150,7 +150,7 @@ class Grid:
         train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
                  "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
                  *self._settings("train", task), *self.train, *self.common)  # fmt: skip
-        return Job(_name("train_centralized", train), (init, train))
+        return Job(_name("train_centralized", (*init, *train)), (init, train))
 
     def _clusters(self, task: str, seed: int, k: int, features: str, train: Job) -> Job:
         models = self._models(seed)
@@ -203,19 +203,20 @@ class Grid:
         and attacks.
         """
         words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
-        axes = read_axes(words) | dict(self.axes)
+        axes: dict[str, Sequence[Value]] = {**read_axes(words), **self.axes}
         of_method = self._unread("method", method, self.methods)
         found: dict[Command, None] = {}
         for values in product(*axes.values()):
             given = dict(zip(axes, values, strict=True))
             unread = of_method.union(*(self._unread(name, given.get(name), axes.get(name, ())) for name in _CHOICES))
-            found[tuple(w for name, value in given.items() if name not in unread for w in (f"--{name}", value))] = None
+            said = ((f"--{name}", *_words(value)) for name, value in given.items() if name not in unread)
+            found[tuple(word for words in said for word in words)] = None
         yield from found
 
-    def _unread(self, choice: str, chosen: str | None, others: Sequence[str]) -> set[str]:
+    def _unread(self, choice: str, chosen: Value | None, others: Sequence[Value]) -> set[str]:
         """The arguments that some of the others read, but the chosen one does not."""
         reads = self.reads.get(choice, {})
-        return {name for other in others for name in reads.get(other, ())}.difference(reads.get(chosen or "", ()))
+        return {name for other in others for name in reads.get(str(other), ())}.difference(reads.get(str(chosen), ()))
 
     def _models(self, seed: int) -> Path:
         return self.result_path / f"seed{seed}"
@@ -246,6 +247,10 @@ def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
     if "partition_file" in axes:
         raise UserError("--partition_file: a sweep deals its own partitions; give it to test_fed.py instead")
     return {name: given or ["True"] for name, given in axes.items()}
+
+
+def _words(value: Value) -> Command:
+    return (value,) if isinstance(value, str) else value
 
 
 def _job(stage: str, arguments: Command, needs: tuple[str, ...]) -> Job:

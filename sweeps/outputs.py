@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from utils.errors import UserError
 
 # The keys of `[make]`: arguments of make_tables.py (or true), tables of those of make_figures.py, whether to make the
 # report and to probe encoders, a folder that all grids' records are copied to for one table of all, patterns of the
-# files to name at the end, and what to say where runs failed without which the rest can be made.
+# files to name at the end, in each folder that tables are made of, and what to say where runs failed without which the
+# rest can be made.
 MAKE: dict[str, Any] = {
     "tables": object(), "figures": [], "report": False, "probes": False, "gather": "", "show": [], "without_failed": "",
 }  # fmt: skip
@@ -44,14 +46,13 @@ class Outputs:
 
     def commands(self) -> Iterator[Command]:
         """The commands, in order; those of each folder together, or of the one that all are gathered in."""
-        gather = self.make.get("gather")
-        for folder in (self.result_path / gather,) if gather else self.folders:
+        for folder in self._shown:
             if (given := self.make.get("tables", False)) is not False:
                 where = ("--result_path", str(folder), "--data_path", str(self.data_path))
-                yield ("make_tables.py", *where, *self._words({} if given is True else given))
+                yield ("make_tables.py", *where, *self._words({} if given is True else given, folder))
             for figure in self.make.get("figures", ()):
                 further = {name: value for name, value in figure.items() if name != "figure"}
-                yield ("make_figures.py", figure["figure"], *self._words(further), "--result_path", str(folder))
+                yield ("make_figures.py", figure["figure"], *self._words(further, folder), "--result_path", str(folder))
             if self.make.get("report"):
                 yield ("make_report.py", "--result_path", str(folder))
 
@@ -62,27 +63,35 @@ class Outputs:
         probed = [path for folder in self.folders for path in _runs(folder)] if self.make.get("probes") else []
         for command in (*self.commands(), *(("linear_probe.py", "--run", str(path)) for path in probed)):
             run(command)
-        for pattern in self.make.get("show", ()):
-            for text in dict.fromkeys(str(each) for task in self._tasks() for each in [self._filled(pattern, task)]):
-                for path in _newest(self.result_path, text):
+        for folder, pattern in product(self._shown, self.make.get("show", ())):
+            for text in dict.fromkeys(self._filled(pattern, folder, task) for task in self._tasks()):
+                for path in _newest(folder, text):
                     print(path)
+
+    @property
+    def _shown(self) -> tuple[Path, ...]:
+        """The folders that tables and figures are made of, and lie in."""
+        gather = self.make.get("gather")
+        return (self.result_path / gather,) if gather else self.folders
 
     def _tasks(self) -> list[str]:
         return list(dict.fromkeys(task for grid in self.grids for task in grid.tasks))
 
-    def _words(self, arguments: Mapping[str, Any]) -> Command:
+    def _words(self, arguments: Mapping[str, Any], folder: Path) -> Command:
         """The words of some arguments, with what stands for values of the grids filled in."""
         words: list[str] = []
         for name, value in arguments.items():
             if value == "{methods}":
                 value = list(dict.fromkeys(method for grid in self.grids for method in grid.methods))
-            words += [f"--{name}", *(self._filled(each) for each in (value if isinstance(value, list) else [value]))]
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{name}", *(self._filled(each, folder) for each in values)]
         return tuple(words)
 
-    def _filled(self, text: Any, task: str = "") -> str:
-        """A text with the folder, the first seed and number of clusters, and a task, for their names in braces."""
-        first = self.grids[0]
-        known = {"result_path": self.result_path, "seed": first.seeds[0], "n_clusters": first.n_clusters[0]}
+    def _filled(self, text: Any, folder: Path, task: str = "") -> str:
+        """A text with a folder, its first seed and number of clusters, and a task, for their names in braces."""
+        first = next((grid for grid in self.grids if grid.runs_path == folder), self.grids[0])
+        known = {"folder": folder, "result_path": self.result_path, "seed": first.seeds[0],
+                 "n_clusters": first.n_clusters[0]}  # fmt: skip
         try:
             return str(text).format(**known, task=task)
         except (KeyError, IndexError, ValueError) as error:

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from datasets.table import read_table
+from datasets.table import classes_for, read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
-from models.networks.task_model import init_file
+from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import Choices
 from network.provenance import code_of
 from sweeps.grid import Command
@@ -22,7 +22,7 @@ from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
 from utils.files import json_in
 from utils.runs import ASIDE, Run, checkpoints
-from utils.versions import DECLARED, CodePolicy, unchanged, warn
+from utils.versions import DECLARED, CodePolicy, file_digest, unchanged, warn
 
 
 class State(Enum):
@@ -50,8 +50,7 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     """
     args = parsed(command)
     if not STAGES[command[0]]:  # an initial model, which has no run
-        made = init_file(args.init_model_dir, args.task, args.use_cbam).is_file()
-        return State.DONE if made else State.NEW
+        return State.DONE if _has_initial_model(args, policy) else State.NEW
     found: dict[tuple[State, bool], set[str]] = {}
     for folder in _runs(command, args):
         if _is_of(folder, args) and (state := _state_in(folder, args)) is not State.NEW:
@@ -67,6 +66,31 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     for difference in sorted(found.get((State.DONE, False), ())):
         warn(f"finished runs made with {difference} are made again; --accept_code True keeps them")
     return State.NEW
+
+
+def _has_initial_model(args: Namespace, policy: CodePolicy) -> bool:
+    """Whether there is an initial model of the present classes, file of weights and declared versions."""
+    path = init_file(args.init_model_dir, args.task, args.use_cbam)
+    if not path.is_file():
+        return False
+    try:
+        config, noted = made_as(path)
+        classes = classes_for(args.task, args.data_path, args.result_path)
+    except UserError:  # the stage says what is wrong
+        return False
+    if config.classes != classes or (args.encoder_weights and not _is_file_of(config.weights, args.encoder_weights)):
+        return False
+    if noted is None:  # from before versions were noted there
+        return True
+    counts, difference = policy.judge({"code_version": noted}, {"code_version": versions_of(config)})
+    if difference:
+        becomes = "counts" if counts else "is made again; --accept_code True keeps it"
+        warn(f"the initial model {path}, made with {difference}, {becomes}")
+    return counts
+
+
+def _is_file_of(weights: Mapping[str, Any] | None, path: Path) -> bool:
+    return weights is not None and path.is_file() and weights.get("sha256") == file_digest(path)
 
 
 def made_with(command: Command) -> dict[str, Any]:

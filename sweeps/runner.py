@@ -120,6 +120,9 @@ class Runner:
             finally:
                 for each in running:
                     each.process.terminate()
+        if queue:
+            names = ", ".join(job.name for job in queue)
+            raise RuntimeError(f"each of these waits for one that is no job of the sweep: {names}")
         return outcome
 
     def known_durations(self) -> dict[str, list[float]]:

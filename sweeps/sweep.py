@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets.table import STAGE
 from sweeps import work
 from sweeps.experiment import BUILTIN, KEYS, Experiment, Given, experiment_of, read_experiment
 from sweeps.grid import COMPARISON, Job, read_axes
@@ -43,7 +44,8 @@ class Sweep:
     def plan(self, tsv: bool) -> Iterator[str]:
         """The lines of `--dry_run`: every job, with what prepares the images and what is made of the results."""
         source, commands = self.experiment.source, list(self.experiment.source.commands)
-        if not source.has_table or self.experiment.buildings.is_file():
+        has_stage = any(command[0] == STAGE for command in commands)  # of the source's own
+        if not has_stage and (not source.has_table or self.experiment.buildings.is_file()):
             commands.append(self.experiment.selection())
         jobs = preparation(commands, self.jobs) if commands else list(self.jobs)
         states = self.runner.states(self.jobs) | {"data": "done" if source.has_table else "new"}

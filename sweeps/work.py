@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from datasets.table import About
     from sweeps.grid import Command, Job
     from utils.versions import CodePolicy
+
+# Of the stages that make what others read, the argument that names the folder for it; a file there is a task's.
+_MADE_IN = {
+    "model_initialization.py": "init_model_dir",
+    "train_centralized_task_model.py": "checkpoint_path",
+    "extract_embeddings.py": "assignment_files_path",
+}
 
 
 def answer(to: Connection, question: Callable, *about: Any) -> None:
@@ -74,17 +82,38 @@ def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
 
 
 def checked(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs without those that say in other words what one before says; UserError for what a script refuses.
+    """The jobs without those that say in other words what one before says, which others need in their place.
 
-    What is left out must not be needed by others.
+    UserError for what a script refuses, and where two jobs would make one file of models or clusters in two ways.
     """
     from sweeps.records import parsed
 
     distinct: dict[str, Job] = {}
+    kept: dict[str, str] = {}  # for each job the name of the one that says the same
+    made: dict[tuple, dict[str, Any]] = {}
     for job in jobs:
-        said = [(command[0], sorted(vars(parsed(command)).items())) for command in job.commands]
-        distinct.setdefault(repr(said), job)
+        said = [(command[0], vars(parsed(command))) for command in job.commands]
+        for script, arguments in said:
+            _check_alone(script, arguments, made)
+        key = repr([(script, sorted(arguments.items())) for script, arguments in said])
+        first = distinct.setdefault(key, replace(job, needs=tuple(kept[need] for need in job.needs)))
+        kept[job.name] = first.name
     return list(distinct.values())
+
+
+def _check_alone(script: str, said: dict[str, Any], made: dict[tuple, dict[str, Any]]) -> None:
+    """Note what a command makes for others; UserError where another command makes the same file otherwise."""
+    if script not in _MADE_IN:
+        return
+    folder = said[_MADE_IN[script]]
+    other = made.setdefault((script, folder, said["task"], said.get("use_cbam")), said)
+    for name in said:
+        if said[name] != other[name]:
+            raise UserError(
+                f"{script} --task {said['task']} would write the same file in {folder} with --{name} {other[name]} and "
+                f'with {said[name]}; tell their folders apart by folder = "{{NAME}}", where NAME is an argument of '
+                "[init], or [[vary.NAME]] has tables with a name"
+            )
 
 
 def served(folder: Path, usual: Sequence[str]) -> list[str]:

@@ -218,6 +218,14 @@ def test_links_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
 
 
+def test_the_papers_scripts_are_in_the_table() -> None:
+    text = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
+    table = text.split("| `bash scripts/task_perspective/reproduce_….sh` |")[1].split("\n\n")[0]
+    named = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    scripts = ROOT.glob("scripts/task_perspective/reproduce_*.sh")
+    assert named == {path.stem.removeprefix("reproduce_") for path in scripts}
+
+
 def test_the_front_page_is_short_and_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 190

@@ -12,6 +12,7 @@ import re
 import shutil
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from datasets.packed import packed_version
 from datasets.task_data import TaskData
 from datasets.tasks import RGB
 from models.networks.costs import forward_flops
+from models.networks.encoders import encoder_entry
 from models.networks.kept_outputs import Layout, behind
 from models.networks.parts import FROZEN_ENCODER
 from models.networks.task_model import TaskModel
@@ -56,10 +58,10 @@ def on_kept_outputs(
     if args.encoder_outputs == "never" or not possible or data.shortened:
         return model, data
     model.to(accelerator.device).to(memory_format=torch.channels_last)
-    version = packed_version(data.table, RGB, data.image_size)
-    if version is None:
+    images = packed_version(data.table, RGB, data.image_size)
+    if images is None:
         raise UserError(f"{data.table.data_path}: the images have changed while they were read; start again")
-    folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / version[:16]
+    folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / images[:16]
     outputs = EncoderOutputs(model, data, args.encoder_outputs == "half")
     if args.encoder_outputs == "auto" and outputs.n_bytes > MOST_BYTES:
         if accelerator.is_main_process:
@@ -121,7 +123,9 @@ class EncoderOutputs:
         constants = {name: tensor for name, tensor in encoder.named_buffers() if name not in encoder.state_dict()}
         said = (_VERSION, config.encoder, config.norm, config.decoder, self._whole.bf16, self._layout, str(self.dtype))
         weights = [tensors_digest(each) for each in (encoder.state_dict(), constants)]
-        digest = hashlib.sha256(" ".join(map(str, [*said, config.image_size, *weights])).encode()).hexdigest()
+        # GPUs multiply in less than single precision, and another timm may have another network of this name.
+        made_by = (encoder_entry(config.encoder).version, version("timm"), self._data.device.type)
+        digest = hashlib.sha256(" ".join(map(str, [*said, config.image_size, *weights, *made_by])).encode()).hexdigest()
         return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', config.encoder)}_{digest[:16]}"
 
     def _mapped(self, path: Path) -> np.ndarray | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from datasets.tasks import Task, get_task
 from models.networks.config import ModelConfig
-from models.networks.decoders import Decoder, decoder_entry, with_decoder
-from models.networks.encoders import Wanted, build_encoder, weights_for
+from models.networks.decoders import DECODERS, Decoder, decoder_entry, with_decoder
+from models.networks.encoders import ENCODERS, Wanted, build_encoder, weights_for
 from models.networks.kept_outputs import whole
 from models.networks.lora import merged
 from models.networks.weights import EncoderWeights
@@ -95,11 +96,34 @@ def init_file(folder: Path, task: str, use_cbam: bool) -> Path:
     return folder / f"init_model_{task}{'_cbam' if use_cbam else ''}.safetensors"
 
 
-def save_model(model: TaskModel, path: Path) -> None:
-    """Write settings and all weights of the whole model, adapters merged, into a safetensors file, atomically."""
+def save_model(model: TaskModel, path: Path, versions: Mapping[str, int] | None = None) -> None:
+    """Write settings and all weights of the whole model, adapters merged, into a safetensors file, atomically.
+
+    `versions` are noted beside them; see `made_as`.
+    """
     tensors = merged({name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()})
     with write_atomically(path) as temporary:
-        save_tensors(tensors, temporary, {"config": json.dumps(model.config.said())})
+        noted = {"code_version": json.dumps(versions)} if versions else {}
+        save_tensors(tensors, temporary, {"config": json.dumps(model.config.said()), **noted})
+
+
+def versions_of(config: ModelConfig) -> dict[str, int]:
+    """The declared versions of a model's encoder and decoder, by name; networks of timm have none."""
+    chosen = (("encoder", config.encoder, ENCODERS), ("decoder", config.decoder, DECODERS))
+    return {f"{part} {name}": entries[name].version for part, name, entries in chosen if name in entries}
+
+
+def made_as(path: Path) -> tuple[ModelConfig, dict[str, int] | None]:
+    """The settings of the initial model in `path`, and the `versions_of` them with which it was made.
+
+    None where it was made before these were noted. UserError where the file is not a model of this project.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            noted = file.metadata() or {}
+            return ModelConfig.of(json.loads(noted["config"])), json.loads(noted.get("code_version", "null"))
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not a model of this project ({error}); run model_initialization.py again") from error
 
 
 def make_initial_model(
@@ -113,12 +137,26 @@ def make_initial_model(
     pretrained, weights = weights_for(config.encoder, pretrained, weights_file)
     torch.manual_seed(derived_seed("initial_model", seed))
     model = TaskModel(config, pretrained, weights)
-    save_model(model, path)
+    _try_size(model.eval())
+    save_model(model, path, versions_of(model.config))
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     origin = weights.path.name if weights else "pretrained" if pretrained else "random"
     about = f"{config.encoder} ({origin}) at {config.image_size} px"
     made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
     return f"{weights.line}\n{made}" if weights else made
+
+
+@torch.no_grad()
+def _try_size(model: TaskModel) -> None:
+    """UserError where a model in eval mode cannot take an image of its size: some of timm are built for one alone."""
+    size = model.config.image_size
+    try:
+        model(torch.zeros(1, 3, size, size))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"--encoder {model.config.encoder} cannot take images of {size} pixels ({' '.join(str(error).split())}); "
+            "give another --image_size or --encoder"
+        ) from error
 
 
 def fingerprint(model: TaskModel) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import work
+from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
+from sweeps.grid import Job
+from sweeps.records import parsed
 from sweeps.sources import folder_source
 from tests.conftest import ROOT
 from utils.errors import UserError
@@ -110,6 +112,50 @@ def test_without_a_central_model_runs_need_the_initial_one(tmp_path: Path) -> No
             assert said(jobs[need].commands[0])["init_model_dir"] == said(job.commands[0])["init_model_dir"]
 
 
+def test_a_list_within_a_list_is_one_value_of_several_words(tmp_path: Path) -> None:
+    text = """central = false
+folder = "{decoder_channels}"
+init = { decoder = "unet", decoder_channels = [[96, 48, 32, 16, 8], [64, 32, 16, 8, 4]] }
+fed = { train = "lora", lora_targets = [["qkv", "proj"], "fc1"] }
+"""
+    jobs = work.checked(made(tmp_path / "x.toml", SMALL + text).jobs())
+    found = Counter((path.parent.parent.name, *value) for path, value in map(widths_or_targets, jobs))
+    assert found == {
+        ("964832168", 96, 48, 32, 16, 8): 2,
+        ("64321684", 64, 32, 16, 8, 4): 2,
+        **{(folder, *targets): 2 for folder in ("964832168", "64321684") for targets in (("qkv", "proj"), ("fc1",))},
+    }
+
+
+def widths_or_targets(job: Job) -> tuple[Path, list]:
+    """Of a job, the folder of initial models and the value of several words."""
+    arguments = parsed(job.commands[-1])
+    name = "lora_targets" if "lora_targets" in arguments else "decoder_channels"
+    return arguments.init_model_dir, getattr(arguments, name)
+
+
+TWO_ENCODERS = '[init]\nencoder = ["tiny", "lenet"]'
+
+
+@pytest.mark.parametrize("central", ["true", "false"])
+def test_two_models_in_one_folder_are_refused(tmp_path: Path, central: str) -> None:
+    text = SMALL + f"central = {central}\n"
+    alone = work.checked(made(tmp_path / "x.toml", text).jobs())
+    with pytest.raises(UserError, match=r"normal would write the same file in .* --encoder tiny and with lenet; .*"):
+        work.checked(made(tmp_path / "x.toml", text + TWO_ENCODERS).jobs())
+    jobs = work.checked(made(tmp_path / "x.toml", text + 'folder = "{encoder}"\n' + TWO_ENCODERS).jobs())
+    assert len(jobs) == len({job.name for job in jobs}) == 2 * len(alone)
+    # Of the same encoder in other words there is one model.
+    same = made(tmp_path / "x.toml", text + '[[vary.a]]\n[[vary.a]]\ninit = { encoder = "tiny" }')
+    assert work.checked(same.jobs()) == alone
+
+
+@pytest.mark.parametrize("stage", ["train = { n_epochs = 3 }", "embed = { cluster_threshold = 0.5 }"])
+def test_what_is_made_of_models_in_two_ways_is_refused_in_one_folder(tmp_path: Path, stage: str) -> None:
+    with pytest.raises(UserError, match=r"normal would write the same file in .* tables with a name$"):
+        work.checked(made(tmp_path / "x.toml", SMALL + f"[[vary.a]]\n[[vary.a]]\n{stage}").jobs())
+
+
 def test_what_is_made_of_the_results(tmp_path: Path) -> None:
     text = (
         SMALL
@@ -128,6 +174,59 @@ report = true
     ]
 
 
+def test_each_folder_has_tables_of_its_own_clusters_and_names_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+result_path = "."
+folder = "of/{a}"
+[[vary.a]]
+name = "one"
+[[vary.a]]
+name = "two"
+seeds = [3]
+[make]
+tables = { assignment_files_path = "{folder}/seed{seed}/assignments_K{n_clusters}" }
+show = ["tables/splits_{task}.md", "tables/no_such.md"]
+"""
+    monkeypatch.chdir(tmp_path)
+    made_of: dict[str, str] = {}
+
+    def make_tables(command: tuple[str, ...]) -> None:
+        arguments = said(command)
+        made_of[arguments["result_path"]] = arguments["assignment_files_path"]
+        path = Path(arguments["result_path"], "tables/splits_normal.md")
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    monkeypatch.setattr(outputs, "run", make_tables)
+    made(tmp_path / "x.toml", SMALL.replace('result_path = "out/{data}"\n', "") + text).outputs.run()
+    assert made_of == {"of/one": "of/one/seed0/assignments_K16", "of/two": "of/two/seed3/assignments_K16"}
+    assert capsys.readouterr().out.split() == ["of/one/tables/splits_normal.md", "of/two/tables/splits_normal.md"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path: Path) -> None:
+    for scale in ("builtin", "paper", "pretrained"):
+        try:
+            keys = read_experiment(path, scale)
+        except UserError:  # it has no such scale
+            continue
+        experiment = experiment_of(keys, Given(folder_source(tmp_path), scale), READS)
+        for command in experiment.outputs.commands():
+            if clusters := said(command).get("assignment_files_path"):
+                assert Path(clusters).is_relative_to(said(command)["result_path"])
+
+
+@pytest.mark.parametrize("scale", ["builtin", "paper"])
+@pytest.mark.parametrize("name", ["figure_5", "table_11"])
+def test_fedcv_compares_a_schedule_with_none(name: str, scale: str, tmp_path: Path) -> None:
+    keys = read_experiment(ROOT / f"experiments/fedcv/{name}.toml", scale)
+    jobs = experiment_of(keys, Given(folder_source(tmp_path), scale), READS).jobs()
+    runs = [said(job.commands[-1]) for job in jobs if job.commands[-1][0] == "test_fed.py"]
+    assert {run["lr_schedule"] for run in runs} == {"none", "step"}
+
+
 @pytest.mark.parametrize(
     "text, line",
     [("[[", "not a readable experiment"), ("seeds = [1]", "has no title"),
@@ -141,6 +240,8 @@ report = true
      (SMALL + "until = 'now'", "until: 'now' is not one of"), (SMALL + "type = 'x'", "type: 'x' is not one of"),
      (SMALL + "base = 'x.toml'", "has itself as its base"), (SMALL + "base = 'y.toml'", "y.toml: not a readable"),
      (SMALL + "[init]\nencoder = []", "init: an empty list says no value"),
+     (SMALL + "[fed]\nmomentum = []", "fed: an empty list says no value"),
+     (SMALL + "[vary]\na = []", "vary: an empty list says no value"),
      (SMALL + "settings = 3", "settings must be a text"), (SMALL + "features = []", "features must be a value"),
      (SMALL + "[make]\ntables = 3", "tables must be true"), (SMALL + "[make]\nfigures = [1]", "figures must be tables"),
      ("title = 't'", "no data: give --data"),

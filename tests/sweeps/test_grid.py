@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from models.networks.task_model import init_file
 from sweeps.grid import SCALES, SWEEP_TYPES, Grid, Job, read_axes
 from utils.errors import UserError
 
@@ -130,15 +131,18 @@ def test_axes_are_read_as_arguments_are_written() -> None:
         read_axes(["--partition_file", "run"])
 
 
-def test_models_of_one_folder_are_made_in_one_way(tmp_path: Path) -> None:
-    grid(tmp_path, init=("--image_size=33",)).hold_settings()  # of which no model could be made
-    grid(tmp_path).hold_settings()
+@pytest.mark.parametrize("use_cbam", [False, True])
+def test_models_of_one_folder_are_made_in_one_way(tmp_path: Path, use_cbam: bool) -> None:
+    cbam = (f"--use_cbam={use_cbam}",)
+    grid(tmp_path, init=(*cbam, "--image_size=33")).hold_settings()  # of which no model could be made
+    grid(tmp_path, init=cbam).hold_settings()
     for seed in (0, 1):
-        (tmp_path / f"seed{seed}/initial_models").mkdir(parents=True)
-        (tmp_path / f"seed{seed}/initial_models/init_model_normal.safetensors").touch()
-    grid(tmp_path, alphas=["7"], tasks=["normal", "reshading"]).hold_settings()
+        path = init_file(tmp_path / f"seed{seed}/initial_models", "normal", use_cbam)
+        path.parent.mkdir(parents=True)
+        path.touch()
+    grid(tmp_path, init=cbam, alphas=["7"], tasks=["normal", "reshading"]).hold_settings()
     with pytest.raises(UserError, match=r"settings/normal\.json; give another --result_path"):
-        grid(tmp_path, init=("--image_size=64",)).hold_settings()
+        grid(tmp_path, init=(*cbam, "--image_size=64")).hold_settings()
 
 
 def test_features_vary_the_embedding_based_splits_alone() -> None:

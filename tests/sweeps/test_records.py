@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
 from datasets.tasks import TASKS, get_task
+from models.networks.decoders import DECODERS
+from models.networks.encoders import ENCODERS
+from models.networks.task_model import load_model, save_model
 from network import provenance
 from network.algorithms import ALGORITHMS
 from network.partition.rules import PARTITIONERS
@@ -184,6 +188,60 @@ def test_of_several_runs_that_of_the_present_code_counts_without_a_word(
     path = older / "environment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code_version": "9f"}))
     assert states(run) == [State.DONE] * 3 and said() == []
+
+
+@pytest.fixture
+def start(own_copy: Path, run_here: Callable, tmp_path: Path) -> Callable[..., list[State]]:
+    """The states of an initial model with an encoder of a file, by policy as `states`; made anew if asked."""
+    run_here(f"model_initialization.py --task normal --image_size 32 --data_path {own_copy}")
+    shutil.copy(tmp_path / "initial_models/init_model_normal.safetensors", tmp_path / "w.safetensors")
+    command = "model_initialization.py --task class_scene --image_size 32 --encoder_weights w.safetensors"
+    command += f" --data_path {own_copy}"
+
+    def read(make: bool = False) -> list[State]:
+        if make:
+            run_here(command)
+        return [state_of(tuple(command.split()), policy) for policy in (DECLARED, ACCEPT, REFUSE)]
+
+    return read
+
+
+def test_initial_model_is_of_the_present_classes(start: Callable, own_copy: Path) -> None:
+    assert start() == [State.NEW] * 3 and start(make=True) == [State.DONE] * 3
+    path = own_copy / "filtered_file_paths.json"
+    about = json.loads(path.read_text())
+    about["classes"]["class"]["names"].append("attic")
+    path.write_text(json.dumps(about))
+    assert start() == [State.NEW] * 3 and start(make=True) == [State.DONE] * 3
+
+
+def test_initial_model_is_of_the_present_weights(start: Callable, tmp_path: Path) -> None:
+    assert start(make=True) == [State.DONE] * 3
+    path = tmp_path / "w.safetensors"
+    save_file({name: tensor + 1 for name, tensor in load_file(path).items()}, path)
+    assert start() == [State.NEW] * 3 and start(make=True) == [State.DONE] * 3
+
+
+@pytest.mark.parametrize("entries", [ENCODERS, DECODERS], ids=["encoder", "decoder"])
+def test_initial_model_is_of_the_present_versions(
+    start: Callable, monkeypatch: pytest.MonkeyPatch, said: Callable, entries: dict
+) -> None:
+    assert start(make=True) == [State.DONE] * 3 and said() == []
+    name = "tiny" if entries is ENCODERS else "taskonomy"
+    monkeypatch.setitem(entries, name, replace(entries[name], version=8))
+    assert start() == [State.NEW, State.DONE, State.NEW]
+    assert f"{name} (now 8), is made again; --accept_code True keeps it" in said()[0]
+    assert start(make=True) == [State.DONE] * 3
+
+
+def test_initial_model_from_before_versions_were_noted_counts(start: Callable, tmp_path: Path) -> None:
+    start(make=True)
+    path = tmp_path / "initial_models/init_model_class_scene.safetensors"
+    model = load_model(path, "class_scene", "")
+    save_model(model, path)
+    assert start() == [State.DONE] * 3
+    path.write_bytes(b"broken")
+    assert start() == [State.NEW] * 3
 
 
 def test_copy_of_the_data_is_the_same_data(run: tuple[Command, Path], own_copy: Path) -> None:

@@ -284,3 +284,12 @@ def test_jobs_are_spread_over_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     runner._start(queue, running, {"first"})
     assert (started[-1][0].name, started[-1][-1]) == ("0", "7")
     assert [job.name for job in queue] == ["4", "5"]
+
+
+def test_no_job_is_left_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    runner = Runner(tmp_path, 1)
+    monkeypatch.setattr(runner, "ask", lambda *_: [])
+    with pytest.raises(RuntimeError, match=r"waits for one that is no job of the sweep: fed, after$"):
+        runner.run([Job("fed", (("x.py",),), ("clusters",)), Job("after", (("x.py",),), ("fed",))], "sweep")

@@ -67,3 +67,10 @@ def test_a_teacher_is_asked_once_and_what_is_said_twice_runs_once(folder: Path, 
     assert (folder / "taught_test/guidance/thumbnails/guidance.json").is_file()
     assert len(list(folder.glob("taught_test/test_federated/*/*/*/*/linear_probe.json"))) == 2
     assert "4 jobs: 4 done before, 0 now, 0 failed" in run_anywhere(folder, command).stdout
+
+
+def test_the_plan_of_public_photographs_has_one_first_stage(tmp_path: Path, run_anywhere: Callable) -> None:
+    """Their own: the one for a folder in Taskonomy's layout would not find a list of buildings there."""
+    done = run_anywhere(tmp_path, "run_sweep.py --data nyu --tasks normal --seeds 0 --dry_run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("extract_datapoints_for_experiments.py") == 1 and "--source nyu" in done.stdout

@@ -10,6 +10,7 @@ import pytest
 
 from datasets.table import About
 from sweeps import work
+from sweeps.grid import Job
 from sweeps.preload import MODULES
 from tests.datasets.sources.finding import save_image, select
 from utils.errors import UserError
@@ -57,6 +58,15 @@ def test_tasks_without_targets_are_named_before_any_job(tmp_path: Path) -> None:
     work.select(stage, csv, ["classification"])
     with pytest.raises(UserError, match=r"no targets of depth_euclidean, normal; .* are: class_scene, classification$"):
         work.select(stage, csv, ["depth_euclidean", "normal", "classification"])
+
+
+def test_jobs_need_what_stays_where_another_says_the_same() -> None:
+    init = ("model_initialization.py", "--task", "normal")
+    first, again = Job("first", (init,)), Job("again", ((*init, "--norm", "batch"),))  # which is the default
+    fed = ("test_fed.py", "--task", "normal", "--type", "iid")
+    runs = [Job(f"run{n}", ((*fed, "--n_rounds", n),), (job.name,)) for n, job in (("1", first), ("2", again))]
+    found = work.checked([first, again, *runs])
+    assert [(job.name, job.needs) for job in found] == [("first", ()), ("run1", ("first",)), ("run2", ("first",))]
 
 
 def test_images_without_the_targets_are_not_selected(own_copy: Path, tmp_path: Path) -> None:

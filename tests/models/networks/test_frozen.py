@@ -25,6 +25,7 @@ from models.central.settings import TrainSettings
 from models.central.training import CentralTraining, model_from_checkpoint
 from models.networks import frozen
 from models.networks.config import ModelConfig
+from models.networks.encoders import ENCODERS
 from models.networks.frozen import EncoderOutputs, on_kept_outputs
 from models.networks.task_model import TaskModel, load_model
 from network.algorithms import ALGORITHMS
@@ -286,7 +287,9 @@ def test_encoding_goes_on_where_it_was_stopped(
     assert np.array_equal(found, expected) and len(list(folder.iterdir())) == 1
 
 
-def test_outputs_are_read_again_where_all_that_they_depend_on_is_the_same(copied: Table) -> None:
+def test_outputs_are_read_again_where_all_that_they_depend_on_is_the_same(
+    copied: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = data_of(copied)
 
     def encoded(model: TaskModel, how: str = "auto", data: TaskData = data) -> int:
@@ -309,6 +312,20 @@ def test_outputs_are_read_again_where_all_that_they_depend_on_is_the_same(copied
     first = min(files(copied), key=lambda path: path.stat().st_mtime_ns)
     first.write_bytes(first.read_bytes()[:-9])
     assert encoded(model_of()) and not encoded(model_of())
+    monkeypatch.setitem(ENCODERS, "tiny", replace(ENCODERS["tiny"], version=8))
+    assert encoded(model_of()) and not encoded(model_of())
+    monkeypatch.setattr(frozen, "version", lambda package: f"another {package}")
+    assert encoded(model_of()) and not encoded(model_of())
+
+
+def test_a_gpu_does_not_share_outputs_with_a_cpu(copied: Table) -> None:
+    data = data_of(copied)
+    names = []
+    for kind in ("cpu", "cuda"):
+        outputs = EncoderOutputs(model_of(), data, half=False)
+        outputs._data = Namespace(device=torch.device(kind))
+        names.append(outputs._name())
+    assert names[0] != names[1]
 
 
 def test_outputs_for_images_that_were_packed_anew_are_removed(copied: Table) -> None:

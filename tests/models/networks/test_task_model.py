@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from datasets.classes import ClassSet
 from models.networks.config import ModelConfig
-from models.networks.task_model import TaskModel, init_file, load_model, save_model
+from models.networks.task_model import TaskModel, init_file, load_model, make_initial_model, save_model
 from tests.datasets.tables import classes_of
 from utils.errors import UserError
 
@@ -148,3 +149,13 @@ def test_classes_that_are_none_name_the_stage(tmp_path: Path, classes: str) -> N
     save_file({"a": torch.zeros(2)}, path, metadata={"config": config})
     with pytest.raises(UserError, match=f"not a model of this project.*run {STAGE} again"):
         load_model(path, "class_scene", STAGE)
+
+
+def test_a_network_that_cannot_take_the_size_is_refused_before_it_is_saved(tmp_path: Path) -> None:
+    name, path = "crossvit_9_240", tmp_path / "x.safetensors"
+    if not timm.is_model(name):
+        pytest.skip(f"timm {timm.__version__} has no {name}")
+    config = ModelConfig("class_scene", f"timm:{name}", 96, decoder="linear", classes=ClassSet(("a", "b")))
+    with pytest.raises(UserError, match=r"timm:crossvit_9_240 cannot take images of 96 pixels .* --image_size"):
+        make_initial_model(path, config, 0, False)
+    assert not path.exists()
