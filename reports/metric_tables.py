@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from network.partition.rules import uses_alpha
 from reports.files import write_table
 from reports.finished import finished_runs
 from reports.statistics import with_spread
@@ -91,7 +92,7 @@ def _federated_rows(args: Mapping[str, Any], last: Mapping[str, float], names: l
         values = {name: last[column.format(name)] for name in names if column.format(name) in last}
         if any(pd.notna(value) for value in values.values()):
             split = _IID if args["type"] == "iid" else args["type"].removesuffix("_based")
-            alpha = None if split == _IID else args["alpha"]
+            alpha = args["alpha"] if uses_alpha(args["type"], args.get("partition")) else None
             yield _row(args, values, data=data, model=args["method"] + whose, split=split, alpha=alpha, others=True)
 
 

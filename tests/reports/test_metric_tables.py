@@ -107,6 +107,16 @@ def test_alphas_are_in_order(tmp_path: Path, write: Write) -> None:
     assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == ["0.01", "1", "2", "10"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "rule", "alpha"),
+    [("object_based", "commonest_object", ""), ("user_id_based", "natural", ""), ("class_based", "equal_size", "0.1")],
+)
+def test_alpha_stands_where_the_rule_uses_it(tmp_path: Path, write: Write, kind: str, rule: str, alpha: str) -> None:
+    federated(write, kind, 1.0, partition=rule)
+    rows = rows_of(tmp_path, "data", "model", "alpha")
+    assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == [alpha]
+
+
 def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, write: Write) -> None:
     assert read_metrics(tmp_path).empty
     federated(write, "iid", 1.0)
