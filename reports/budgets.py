@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from network.partition.rules import WITHOUT_ALPHA
+from network.partition.rules import uses_alpha
 from reports.finished import Finished, finished_runs
 from reports.statistics import with_spread
 from reports.tables import differing
@@ -92,12 +92,11 @@ def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -
     metrics = metrics[metrics[f"test_{metric}"].notna()]  # the others were not evaluated
     of_task = central[central["task"] == run.args["task"]]
     same = of_task[of_task["rand_seed"] == run.args["rand_seed"]]
-    rule = "iid" if run.args["type"] == "iid" else run.args.get("partition")
     return pd.DataFrame(
         {
             "task": run.args["task"],
             "setting": setting,
-            "alpha": np.nan if rule in WITHOUT_ALPHA else run.args["alpha"],
+            "alpha": run.args["alpha"] if uses_alpha(run.args["type"], run.args.get("partition")) else np.nan,
             "rand_seed": run.args["rand_seed"],
             "round": metrics["round"],
             "batches": metrics["batches"],

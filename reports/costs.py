@@ -11,10 +11,14 @@ from matplotlib.figure import Figure
 from reports.figures.style import save
 from reports.finished import finished_runs
 from reports.labels import method_label, task_label
+from reports.tables import NOT_IID, as_text, differing
 from utils.files import read_json
+from utils.runs import ASIDE
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"
+_ARGUMENT = "argument."
+_UNSAID = {*_SETTING, "rand_seed"} | NOT_IID | ASIDE
 # Columns of the table: the cost that each is made from, and its unit.
 _COLUMNS = {
     "parameters, 10⁶": ("parameters", 1e6),
@@ -31,7 +35,8 @@ _COLUMNS = {
 def read_costs(result_path: Path) -> pd.DataFrame:
     """The costs of all finished runs that recorded them, a row per run: its setting, and the values of `_COLUMNS`.
 
-    nan where a run does not have a cost: central training sends nothing. Empty without runs.
+    Columns that begin with "argument." hold its other arguments, but for the seed and those that say which images a
+    client has. nan where a run does not have a cost: central training sends nothing. Empty without runs.
     """
     rows: list[dict[str, Any]] = []
     for stage in ("train_centralized", "test_federated"):
@@ -40,18 +45,25 @@ def read_costs(result_path: Path) -> pd.DataFrame:
             if costs:
                 about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
                 values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
-                rows.append({name: about.get(name, "") for name in _SETTING} | values)
+                others = {name: as_text(value) for name, value in run.args.items() if name not in _UNSAID}
+                setting = {name: about.get(name, "") for name in _SETTING}
+                rows.append(setting | {f"{_ARGUMENT}{name}": value for name, value in others.items()} | values)
     return pd.DataFrame(rows)
 
 
 def costs_table(costs: pd.DataFrame) -> pd.DataFrame:
-    """The means over runs as text, a row per setting; devices have a column where they differ."""
-    rows = []
-    for setting, runs in costs.groupby(_SETTING, sort=False):
+    """The means over runs as text, a row per setting; devices and other arguments have a column where they differ."""
+    rows, keys = [], _keys(costs)
+    for setting, runs in costs.groupby(keys, sort=False, dropna=False):
         values = {name: "" if pd.isna(mean) else f"{mean:.4g}" for name, mean in runs[list(_COLUMNS)].mean().items()}
-        rows.append(dict(zip(_SETTING, setting, strict=True)) | {"runs": len(runs)} | values)
-    table = pd.DataFrame(rows)
+        rows.append(dict(zip(keys, setting, strict=True)) | {"runs": len(runs)} | values)
+    table = pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
     return table if table["device"].nunique() > 1 else table.drop(columns="device")
+
+
+def _keys(costs: pd.DataFrame) -> list[str]:
+    """The columns that say a setting: `_SETTING`, and the arguments that differ between runs of equal ones."""
+    return [*_SETTING, *differing(costs, [name for name in costs if name.startswith(_ARGUMENT)], _SETTING)]
 
 
 def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
@@ -63,12 +75,15 @@ def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
     memory = "peak memory, MiB"
     figure = Figure((5, 3.5), layout="constrained")
     axes, drawn = figure.subplots(), False
-    for setting, runs in on_gpu.groupby([name for name in _SETTING if name != "batch_size"], sort=False):
-        task, method, encoder, decoder, size, part, _ = setting
+    keys = [name for name in _keys(costs) if name != "batch_size"]
+    for setting, runs in on_gpu.groupby(keys, sort=False, dropna=False):
+        task, method, encoder, decoder, size, part, _, *others = setting
+        said = zip(keys[len(setting) - len(others) :], others, strict=True)
         by_size = runs.groupby("batch_size")[memory].mean()
         if len(by_size) > 1:
             trained = "" if part == "all" else f", {part} only"
             about = f"{task_label(task)}, {method_label(method)}: {encoder}, {decoder}, {size} px{trained}"
+            about += "".join(f", {name.removeprefix(_ARGUMENT)} {value}" for name, value in said if value == value)
             axes.plot(by_size.index, by_size, marker="o", label=about)
             drawn = True
     if not drawn:

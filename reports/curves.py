@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from network.partition.rules import uses_alpha
 from reports.finished import Finished, finished_runs
 from reports.labels import loss_label
 from reports.tables import LOSS_COLUMNS, differing
 from utils.errors import UserError
 from utils.runs import ASIDE
 
-# By split and alpha: the images of each group that each client has (clients, groups), and the target share.
-Dealt = dict[str, dict[float, tuple[np.ndarray, float]]]
+# By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
+# the target share.
+Dealt = dict[str, dict[float | None, tuple[np.ndarray, float]]]
 _DEALT = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]
 _MEASURED = ["loss", "trivial", "measure"]
@@ -67,12 +69,18 @@ def _last(runs: list[Finished], result_path: Path, images: str, argument: str) -
 
 
 def read_dealings(result_path: Path) -> dict[str, Dealt]:
-    """What clients have in each task's runs of the first seed, without random splits."""
+    """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
     found: dict[str, Dealt] = {}
-    for run in sorted(_runs(result_path, ()), key=lambda run: run.args["rand_seed"]):
-        split, alpha = run.args["type"], run.args["alpha"]
+    uneven = [run for run in _runs(result_path, ()) if run.args["type"] != "iid"]
+    if not uneven:
+        raise UserError(
+            f"all runs in {result_path} are of --type iid; run run_sweep.py or test_fed.py with another one"
+        )
+    for run in sorted(uneven, key=lambda run: run.args["rand_seed"]):
+        split = run.args["type"]
+        alpha = run.args["alpha"] if uses_alpha(split, run.args.get("partition")) else None
         of_split = found.setdefault(run.args["task"], {}).setdefault(split, {})
-        if split != "iid" and alpha not in of_split:
+        if alpha not in of_split:
             client_of, groups = (np.load(run.path / f"{name}.npy", allow_pickle=False) for name in _DEALT)
             dealt = client_of >= 0
             counts = np.zeros((client_of.max() + 1, groups.max() + 1), np.int64)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from network.attacks import ATTACKS
+from network.partition.rules import uses_alpha
+from network.partition.settings import DealSettings, SplitSettings
 from reports.files import write_table
 from reports.finished import finished_runs
 from reports.statistics import with_spread
-from reports.tables import as_text, differing
+from reports.tables import NOT_IID, as_text, differing
 from utils.runs import ASIDE, MEASURED_ON
 
 # (data, whose models) -> the columns of a federated run's last round with the values.
@@ -29,6 +33,13 @@ _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups fol
 _ROW = ["data", "model", "split", "alpha"]
 _TRIVIAL, _CENTRAL = "trivial predictor", "central"
 _ARGUMENT = "argument."
+# The arguments that a trivial predictor's values depend on: what images and targets are, and which clients there are.
+_OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
+_OF_CLIENTS = _OF_IMAGES.union(
+    NOT_IID,
+    (each.name for settings in (DealSettings, SplitSettings) for each in fields(settings)),
+    {"evaluate_clients", "attack"}.union(*(attack.arguments for attack in ATTACKS.values())),
+)
 
 
 def read_metrics(result_path: Path) -> pd.DataFrame:
@@ -40,12 +51,10 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
     """
     rows = []
     for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
-        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL))
-        rows.append(_row(args, summary["test"], data="test", model=_CENTRAL, others=True))
+        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=_OF_IMAGES))
+        rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
     for _, args, summary, _ in finished_runs(result_path / "test_federated", "last", "trivial"):
-        for data, values in summary["trivial"].items():
-            rows.append(_row(args, values, data=data, model=_TRIVIAL))
-        rows.extend(_federated_rows(args, summary["last"], list(summary["trivial"]["test"])))
+        rows.extend(_federated_rows(args, summary["last"], summary["trivial"]))
     table = pd.DataFrame(rows)
     if table.empty:
         return table
@@ -68,7 +77,9 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     part = metrics[metrics["task"] == task]
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
-    arguments = differing(part, [name for name in part if name.startswith(_ARGUMENT)], ["model"])
+    # A trivial predictor says the clients' arguments only where it is that of clients.
+    compared = part.assign(dealt=part["split"] != "")
+    arguments = differing(compared, [name for name in part if name.startswith(_ARGUMENT)], ["model", "data", "dealt"])
     order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
         _ROW,
@@ -86,13 +97,23 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))
 
 
-def _federated_rows(args: Mapping[str, Any], last: Mapping[str, float], names: list[str]) -> Iterator[dict[str, Any]]:
+def _federated_rows(
+    args: Mapping[str, Any], last: Mapping[str, float], trivial: Mapping[str, Mapping[str, float]]
+) -> Iterator[dict[str, Any]]:
+    split = _IID if args["type"] == "iid" else args["type"].removesuffix("_based")
+    alpha = args["alpha"] if uses_alpha(args["type"], args.get("partition")) else None
+    for data, values in trivial.items():
+        # A mean over clients depends on which images they have; the common images are the same under every split, but
+        # for the images of unseen clients, which the predictor is not made from.
+        if data == "test" and not args.get("unseen_clients"):
+            yield _row(args, values, data=data, model=_TRIVIAL, said_of=_OF_IMAGES)
+        else:
+            yield _row(args, values, data=data, model=_TRIVIAL, split=split, alpha=alpha, said_of=_OF_CLIENTS)
+    names = list(trivial["test"])
     for (data, whose), column in _COLUMNS.items():
         values = {name: last[column.format(name)] for name in names if column.format(name) in last}
         if any(pd.notna(value) for value in values.values()):
-            split = _IID if args["type"] == "iid" else args["type"].removesuffix("_based")
-            alpha = None if split == _IID else args["alpha"]
-            yield _row(args, values, data=data, model=args["method"] + whose, split=split, alpha=alpha, others=True)
+            yield _row(args, values, data=data, model=args["method"] + whose, split=split, alpha=alpha)
 
 
 def _row(
@@ -103,9 +124,11 @@ def _row(
     model: str,
     split: str = "",
     alpha: float | None = None,
-    others: bool = False,
+    said_of: Collection[str] | None = None,
 ) -> dict[str, Any]:
+    """One row, with the run's arguments or only those that are `said_of`."""
     said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
-    further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if others and name not in said}
+    names = {name for name in args if name not in said and (said_of is None or name in said_of)}
+    further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if name in names}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
     return {**row, "seed": args["rand_seed"], **further, **values}

@@ -222,7 +222,9 @@ def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
     for run in runs:
         summary = _json(run.path / "summary.json")
         if run.stage.endswith("train_centralized") and {"test", "trivial"} <= summary.keys():
-            share = 1 - summary["test"]["loss"] / summary["trivial"]["loss"]
+            if not (trivial := summary["trivial"]["loss"]) > 0:  # 0 where all images are of one class
+                continue
+            share = 1 - summary["test"]["loss"] / trivial
             shares[run.args["task"]] = max(share, shares.get(run.args["task"], share))
     return shares
 

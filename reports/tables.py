@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from network.choices import UNSAID
-from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA
+from network.partition.rules import PARTITIONERS, uses_alpha
 from reports.finished import finished_runs
 from reports.statistics import finite, mean_text, with_interval, with_spread
 from utils.runs import ASIDE, MEASURED_ON
@@ -157,10 +157,10 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
         shown = SKEW | BETWEEN_CLIENTS
         skew = {label: f"{dealt[name].mean():.2f}" for name, label in shown.items() if dealt[name].notna().any()}
-        split, alpha = fixed.pop("type").removesuffix("_based"), fixed.pop("alpha")
-        has_alpha = "partition" not in dealt or not set(dealt["partition"]) <= WITHOUT_ALPHA
+        kind, alpha = fixed.pop("type"), fixed.pop("alpha")
+        has_alpha = any(uses_alpha(kind, rule) for rule in dealt.get("partition", [None]))
         named = {name: fixed.pop(name) for name in _EXPERIMENT}
-        named |= {"split": split, "alpha": f"{alpha:g}" if has_alpha else ""} | fixed
+        named |= {"split": kind.removesuffix("_based"), "alpha": f"{alpha:g}" if has_alpha else ""} | fixed
         for data in MEASURED_ON:
             loss, of_iid = dealt[f"{data}_loss"], iid[f"{data}_loss"].reindex(dealt.index)
             if loss.notna().any():

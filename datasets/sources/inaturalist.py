@@ -74,7 +74,7 @@ class INaturalist(Source):
         for most in self.max_cell or ():
             rows = rows.assign(**{f"cell_{most}": self._cells(rows, most)})
             groups.append(f"cell_{most}")
-        return self._found(rows, tuple(groups), tuple(names))
+        return self._found(rows, tuple(groups), tuple(names), self._walk())
 
     def _cells(self, rows: pd.DataFrame, most: int) -> np.ndarray:
         """The cell of each training image by name, empty for nobody's."""
@@ -85,14 +85,17 @@ class INaturalist(Source):
 
     def _of_split(self, split_file: str) -> Found:
         rows = read_splits(self.data_path, split_file, self.test_file, self.client_column)
-        stems = {Path(cell).stem: cell for cell in self._walk()}
+        photographs = self._walk()
+        stems = {Path(cell).stem: cell for cell in photographs}
         folders = {stem: Path(cell).parent.name for stem, cell in stems.items()}
         names, classes = numbered(check_classes(rows, folders, split_file), rows[CLASS])
         cells = rows["image_id"].map(stems).fillna("missing: " + rows["image_id"])
-        return self._found(rows.assign(**{RGB.domain: cells, CLASS: classes}), ("user_id",), names)
+        return self._found(rows.assign(**{RGB.domain: cells, CLASS: classes}), ("user_id",), names, photographs)
 
-    def _found(self, rows: pd.DataFrame, groups: tuple[str, ...], names: tuple[str, ...]) -> Found:
-        there = rows[RGB.domain].isin(set(self._walk()))
+    def _found(
+        self, rows: pd.DataFrame, groups: tuple[str, ...], names: tuple[str, ...], photographs: Sequence[str]
+    ) -> Found:
+        there = rows[RGB.domain].isin(set(photographs))
         faults = [f"{cell}: there is no such photograph" for cell in rows[RGB.domain][~there]]
         columns = [RGB.domain, CLASS, *groups, *([PART] if PART in rows else [])]
         about = self.about(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names)})

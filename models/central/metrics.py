@@ -145,23 +145,22 @@ def _f1(hits: Tensor, false_alarms: Tensor, misses: Tensor) -> Tensor:
 
 
 def _class_hits(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
-    """True positives, false positives and false negatives of each class: (B, classes * 3)."""
-    from torchmetrics.functional.classification import multiclass_stat_scores  # takes seconds to import
+    """True positives, false positives and false negatives of each class: (B, classes * 3).
 
-    classes = output.shape[1]
+    They are counted in place: torchmetrics makes two one-hot codes of all pixels, each twice as large as the output.
+    """
+    n, classes = output.shape[:2]
     # One class more takes what does not count, so that no real id need be given up for it.
-    ids = torch.where(valid, target, classes).reshape(len(output), -1)
-    predicted = output.argmax(1).reshape(len(output), -1)
-    scores = multiclass_stat_scores(
-        predicted,
-        ids,
-        num_classes=classes + 1,
-        average="none",
-        multidim_average="samplewise",
-        ignore_index=classes,
-        validate_args=False,
-    )
-    return scores[:, :classes, [0, 1, 3]].flatten(1).float()
+    ids = torch.where(valid, target, classes).reshape(n, -1)
+    predicted = torch.where(valid, output.argmax(1), classes).reshape(n, -1)
+
+    def count(found: Tensor) -> Tensor:
+        """How often each class is among the ids (B, pixels)."""
+        counts = torch.zeros(n, classes + 1, dtype=torch.int64, device=found.device)
+        return counts.scatter_add_(1, found, torch.ones_like(found))[:, :classes]
+
+    hits = count(torch.where(predicted == ids, ids, classes))
+    return torch.stack([hits, count(predicted) - hits, count(ids) - hits], dim=2).flatten(1).float()
 
 
 def _finish_classes(per_class: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

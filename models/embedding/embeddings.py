@@ -181,4 +181,5 @@ def centres(kmeans: KMeans, projection: Projection | None) -> np.ndarray:
 def tsne(reduced: np.ndarray, seed: int) -> np.ndarray:
     """t-SNE to the plane, (n, 2)."""
     perplexity = min(30.0, (len(reduced) - 1) / 3)
-    return TSNE(perplexity=perplexity, init="pca", random_state=derived_seed("tsne", seed)).fit_transform(reduced)
+    start = "pca" if min(reduced.shape) > 1 else "random"  # one number has no two principal components
+    return TSNE(perplexity=perplexity, init=start, random_state=derived_seed("tsne", seed)).fit_transform(reduced)

@@ -224,6 +224,8 @@ def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...]
     n, seed, n_negatives = len(table), settings.rand_seed, settings.n_negatives
     if settings.prompts == "neutral":
         names = _imagenet_names()
+        if n_negatives and n_negatives > len(names):
+            raise UserError(f"--n_negatives {n_negatives}: neutral prompts are of {len(names)} names; give no more")
         drawn = generator("negatives", seed).choice(len(names), n_negatives or _NEUTRAL_NEGATIVES, replace=False)
         texts = (SIMILAR, *(prompt(names[i]) for i in drawn), ANY_OBJECT)
         return texts, np.tile(np.arange(len(texts)), (n, 1)), np.zeros(n, np.int64)

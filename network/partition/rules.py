@@ -91,3 +91,12 @@ WITHOUT_ALPHA = frozenset(name for name, rule in PARTITIONERS.items() if not rul
 def rule_of(split: str, partition: str) -> str:
     """The rule by which a `--type` is dealt that goes with this `--partition`: an IID split has its own."""
     return "iid" if split == "iid" else partition
+
+
+def uses_alpha(split: str, partition: str | None) -> bool:
+    """Whether a `--type` that is dealt by this `--partition` depends on alpha; None is that of a run from before it.
+
+    >>> uses_alpha("class_based", "paper"), uses_alpha("iid", "paper"), uses_alpha("object_based", "commonest_object")
+    (True, False, False)
+    """
+    return rule_of(split, partition or "paper") not in WITHOUT_ALPHA

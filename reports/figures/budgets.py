@@ -57,7 +57,7 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
     tasks = list(dict.fromkeys(last["task"]))
     column = "relative" if last["relative"].notna().all() else "value"
     figure = Figure((_PANEL[0] * len(tasks) + 0.6, _PANEL[1] + 1.0), layout="constrained")
-    colours = _colours(last, ["setting"])
+    colours, lines = _colours(last, ["setting"]), {}
     for axis, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
         reached: list[tuple[float, float, float]] = []
         for setting, part in last[last["task"] == task].groupby("setting", sort=False):
@@ -65,7 +65,7 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
             points["half"] = part.groupby("alpha", dropna=False)[column].agg(lambda of: np.diff(interval(of))[0] / 2)
             points = points.sort_values("emd")
             reached += zip(points["emd"], points["mean"] - points["half"], points["mean"] + points["half"], strict=True)
-            axis.errorbar(
+            lines[setting] = axis.errorbar(
                 points["emd"],
                 points["mean"],
                 points["half"],
@@ -87,7 +87,7 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
         for place, low, high in reached:
             mark_cut(axis, "y", place, low, high)
         axis.grid(alpha=0.3)
-    _legend(figure, *figure.axes[0].get_legend_handles_labels())
+    _legend(figure, list(lines.values()), list(lines))
     return save(figure, path)
 
 

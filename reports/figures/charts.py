@@ -131,12 +131,14 @@ def federated_rounds(
     for split, axes in panels.items():
         column = f"unseen_{split.removeprefix('local_')}_{name}_mean"
         if column in rows[0]:
-            values = [row[column] for row in rows]
+            values = np.array([row[column] for row in rows])
             axes.plot(rounds, values, ".:", color="C2", label="unseen clients, with what a newcomer gets, mean")
             highest.append(np.nanmax(values[1:], initial=0.0))
     if f"test_{name}" in rows[0]:
         label = f"global model, {IMAGES['test']}"
-        panels["local_test"].plot(rounds, [row[f"test_{name}"] for row in rows], "k.--", lw=1, label=label)
+        values = np.array([row[f"test_{name}"] for row in rows])
+        panels["local_test"].plot(rounds, values, "k.--", lw=1, label=label)
+        highest.append(np.nanmax(values[1:], initial=0.0))
     for images, axes in panels.items():
         axes.axhline(trivial.get(images, np.nan), color="gray", ls=":", label="trivial predictor")
         axes.set(xlabel="round", title=IMAGES[images])

@@ -44,6 +44,7 @@ def distribution(
         return save(_bars(_dense(counts), title, legend, names), path)
     if n_groups > _GROUPS:
         largest = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])
+        names = _named(largest, names)
         counts, within = counts[:, largest], [within[group] for group in largest] if within else ()
     if n_clients > _CLIENTS:
         counts = counts[np.linspace(0, n_clients - 1, _CLIENTS).astype(int)]

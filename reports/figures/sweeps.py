@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from network.partition.groups import EMBEDDING, split_label
 from reports.curves import Dealt
 from reports.figures.partitions import stack
 from reports.figures.style import COLOURS, IMAGES, mark_cut, palette, save
@@ -37,7 +38,6 @@ _LOOKS = {
 _TRIVIAL = ("trivial predictor", "#555555", ":")
 _INTERVAL = "95 % t interval over seeds"
 _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
-_GROUPS = {"class_based": "class", "embedding_based": "cluster"}
 _PANEL = (2.5, 1.9)  # inches
 _LETTERS_AN_INCH = 10  # at least, in a title
 _MOST_MARKERS = 30  # per line; more would hide it
@@ -218,27 +218,28 @@ def _is_number(value: Any) -> bool:
 
 
 def distributions(dealt: Dealt, task: str, path: Path) -> Path:
-    """The clusters and classes that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
+    """The groups that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
 
-    The target share in titles is the share of the target's variance that lies between clients. `dealt` comes from
-    `read_dealings`; each row has a legend of its colours if they are few.
+    Splits without an alpha stand in the last column. The target share in titles is the share of the target's variance
+    that lies between clients. `dealt` comes from `read_dealings`; each row has a legend of its colours if they are few.
     """
-    splits = [split for split in _LOOKS if dealt.get(split)]
-    alphas = sorted({alpha for split in splits for alpha in dealt[split]})
-    figure, axes = _grid(len(splits), len(alphas), f"{task_label(task)}: images of each client by cluster and class")
+    splits = [*(split for split in _LOOKS if split in dealt), *sorted(dealt.keys() - _LOOKS.keys())]
+    alphas = sorted({alpha for of_split in dealt.values() for alpha in of_split}, key=lambda a: (a is None, a))
+    figure, axes = _grid(len(splits), len(alphas), f"{task_label(task)}: images of each client by group")
     for row, split in enumerate(splits):
         for axis, alpha in zip(axes[row], alphas, strict=True):
             if alpha in dealt[split]:
                 counts, share = dealt[split][alpha]
                 stack(axis, counts)
-                axis.set_title(f"α = {alpha:g}, target share {share:.2f}", fontsize="medium")
+                about = "" if alpha is None else f"α = {alpha:g}, "
+                axis.set_title(f"{about}target share {share:.2f}", fontsize="medium")
             axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(splits) - 1 else "")
-        axes[row, 0].set_ylabel(f"{_LOOKS[split][0]}\nimages")
+        axes[row, 0].set_ylabel(f"{split_label(split)}\nimages")
         if (n_groups := counts.shape[1]) <= _MOST_IN_LEGEND:
             handles = [Patch(color=colour, label=str(group)) for group, colour in enumerate(palette(n_groups))]
             axes[row, -1].legend(
                 handles=handles,
-                title=_GROUPS[split],
+                title="cluster" if split == EMBEDDING else split.removesuffix("_based").replace("_", " "),
                 loc="center left",
                 bbox_to_anchor=(1.02, 0.5),
                 fontsize="xx-small",

@@ -20,11 +20,11 @@ _SHOWN = 8  # images in a figure
 
 def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
     """A small table, a row of metrics for each name."""
-    columns = list(next(iter(values.values())))
+    columns = {column: max(12, len(column)) for column in next(iter(values.values()))}
     width = max(len(name) for name in values)
-    print(f"{title}\n{'':{width}} " + " ".join(f"{column:>12}" for column in columns))
+    print(f"{title}\n{'':{width}} " + " ".join(f"{column:>{wide}}" for column, wide in columns.items()))
     for name, row in values.items():
-        print(f"{name:{width}} " + " ".join(f"{row[column]:12.4f}" for column in columns))
+        print(f"{name:{width}} " + " ".join(f"{row[column]:{wide}.4f}" for column, wide in columns.items()))
 
 
 def report_held_out(

@@ -12,6 +12,7 @@ import torch
 from datasets.task_data import TaskData, evenly
 from models.embedding.embeddings import tsne
 from network.partition.explained import CEILING, CLASSES, CLUSTERS
+from reports.console import wrapped
 from reports.figures import charts
 from reports.figures.images import cluster_samples
 from reports.figures.partitions import cluster_numbers
@@ -59,7 +60,7 @@ def report_clusters(title: str, embeddings: np.ndarray, reduced: np.ndarray, kep
     """
     components = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
     print(f"{title}: {embeddings.shape[1]} numbers per image; {components}")
-    print("images per cluster:", *np.bincount(found[found >= 0]))
+    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(found[found >= 0])))}"))
 
 
 def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:

@@ -22,6 +22,7 @@ from network.partition.settings import SplitSettings
 from network.partition.unseen import digest
 from network.simulation import Simulation
 from reports.chosen import chosen_clients
+from reports.console import wrapped
 from reports.figures.charts import federated_rounds
 from reports.figures.clients import choices
 from reports.figures.gaps import adaptation
@@ -151,4 +152,5 @@ def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -
     after = [
         f"{row[f'{whose}participation_gap']:+.4f} after {counted(int(row['steps']), 'step')}" for row in adapted[1:]
     ]
-    return lines + ([f"participation gap of unseen clients that adapt: {', '.join(after)}"] if after else [])
+    lines += [f"participation gap of unseen clients that adapt: {', '.join(after)}"] if after else []
+    return [wrapped(line) for line in lines]

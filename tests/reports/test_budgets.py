@@ -165,3 +165,12 @@ def test_points_over_emd_are_shares_of_central_training(runs: Path, write: Write
     ]
     cut = [(*line.get_xydata()[0], line.get_marker()) for line in axes.lines if line.get_label() == "_cut"]
     assert cut == [(1.0, 0.0, "v")] * 2  # both intervals at an EMD of 1 reach below 0
+
+
+def test_the_legend_over_emd_names_the_settings_of_every_task(
+    tmp_path: Path, write: Write, drawn: list[Figure]
+) -> None:
+    write([0.1, 0.5], 10, method="fedavg")
+    write([0.1, 0.6], 10, task="class_scene", method="fedprox")
+    against_emd(relative(read_progress(tmp_path)), "accuracy", tmp_path / "emd.png")
+    assert words(drawn[0].legends[0].get_texts()) == ["fedavg", "fedprox"]

@@ -17,7 +17,8 @@ from models.central.metrics import metric_names
 from network.partition.heterogeneity import report, report_text
 from reports.console import WIDTH, narrow, wrapped
 from reports.stages.central import print_values
-from reports.stages.federated import _COLUMNS
+from reports.stages.clusters import report_clusters
+from reports.stages.federated import _COLUMNS, of_gaps
 from utils.runs import MEASURED_ON
 
 
@@ -114,6 +115,26 @@ def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: py
     labels = [*_COLUMNS, *(f"trivial, {split}" for split in MEASURED_ON.values())]
     print_values(f"{task}, 160 held-out images", {label: dict.fromkeys(names, 0.5) for label in labels})
     assert fits(capsys.readouterr().out)
+
+
+def test_columns_of_values_are_as_wide_as_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    print_values("title", {"model": {"loss": 0.25, "pixel_accuracy": 0.5, "miou": 0.125}})
+    _, head, row = capsys.readouterr().out.splitlines()
+    assert len(head) == len(row) and head.index("pixel_accuracy") + len("pixel_accuracy") == row.index("0.5000") + 6
+
+
+def test_gaps_after_many_steps() -> None:
+    last = {"participation_gap": 0.1, "out_of_sample_gap": -0.1}
+    adapted = [{"steps": steps, "participation_gap": 0.1} for steps in (0, 1, 5, 10, 50, 100)]
+    lines = of_gaps(last, adapted)
+    assert fits("\n".join(lines)) and "+0.1000 after 100 steps" in " ".join(" ".join(lines).split())
+
+
+def test_sizes_of_many_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    found = np.repeat(np.arange(50), 1000)
+    report_clusters("normal", np.zeros((1, 512)), np.zeros((1, 64)), 0.9, found)
+    text = capsys.readouterr().out
+    assert fits(text) and text.split().count("1000") == 50
 
 
 def test_the_report_of_a_partition() -> None:

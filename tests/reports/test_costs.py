@@ -45,6 +45,16 @@ def test_means_over_runs_of_a_setting(tmp_path: Path) -> None:
     assert (federated["forward MACs per image, 10⁶"], federated["peak memory, MiB"]) == ("7.5", "300")
 
 
+def test_other_networks_and_workloads_stand_apart(tmp_path: Path) -> None:
+    for rank, sent in ((4, 100_000), (8, 200_000)):
+        for split in ("iid", "class_based"):
+            args = {"method": "fedavg", "type": split, "lora_rank": rank, "train": "lora"}
+            write(tmp_path, "test_federated", args, costs(parameters_sent=sent))
+    table = costs_table(read_costs(tmp_path))
+    assert table[["lora_rank", "runs", "sent, 10⁶"]].to_numpy().tolist() == [["4", 2, "0.1"], ["8", 2, "0.2"]]
+    assert "type" not in table
+
+
 def test_memory_is_drawn_where_a_gpu_had_several_batch_sizes(tmp_path: Path) -> None:
     for size, memory in ((16, 400), (32, 700)):
         write(tmp_path, "test_federated", {"method": "fedavg", "batch_size": size}, costs("cpu", memory))

@@ -39,16 +39,21 @@ def federated(
     seed: int = 0,
     method: str = "fedavg",
     personal: float | None = None,
+    trivial: float = 8.0,
     **others: object,
 ) -> None:
-    """A run with a loss on the clients' own data and half of it as `mae`; one more of each held out."""
+    """A run with a loss on the clients' own data and half of it as `mae`; one more of each held out.
+
+    The `trivial` loss is that of the clients; on the common held-out images it is 8.
+    """
     last = {"round": 3, "train_loss_mean": own, "train_mae_mean": own / 2, "train_loss_std": 9}
     last |= {"test_loss": own + 1, "test_mae": own / 2 + 1}
     if personal is not None:
         last |= {"personal_local_test_loss_mean": personal, "personal_local_test_mae_mean": personal / 2}
-    trivial = {split: {"loss": 8.0, "mae": 4.0} for split in ("train", "local_test", "test")}
+    of_trivial = {split: {"loss": trivial, "mae": trivial / 2} for split in ("train", "local_test")}
+    of_trivial["test"] = {"loss": 8.0, "mae": 4.0}
     args = {"method": method, "type": kind, "alpha": 0.1, "rand_seed": seed, **others}
-    write("test_federated", args, {"last": last, "trivial": trivial})
+    write("test_federated", args, {"last": last, "trivial": of_trivial})
 
 
 def rows_of(tmp_path: Path, *columns: str) -> list[list]:
@@ -65,17 +70,69 @@ def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write)
     of_two = [2, "8.0000 ± 0.0000", "4.0000 ± 0.0000"]
     # Of values that differ by one the deviation is 0.7071, of halves 0.3536.
     assert rows == [
-        ["clients' own", "trivial predictor", "", "", *of_two],
+        ["clients' own", "trivial predictor", "IID", "", *of_two],
+        ["clients' own", "trivial predictor", "class", "0.1", *of_two],
+        ["clients' own", "trivial predictor", "embedding", "0.1", *of_two],
         ["clients' own", "fedavg", "IID", "", 2, "1.5000 ± 0.7071", "0.7500 ± 0.3536"],
         ["clients' own", "fedavg", "class", "0.1", 2, "2.5000 ± 0.7071", "1.2500 ± 0.3536"],
         ["clients' own", "fedavg", "embedding", "0.1", 2, "3.5000 ± 0.7071", "1.7500 ± 0.3536"],
-        ["clients' held out", "trivial predictor", "", "", *of_two],
+        ["clients' held out", "trivial predictor", "IID", "", *of_two],
+        ["clients' held out", "trivial predictor", "class", "0.1", *of_two],
+        ["clients' held out", "trivial predictor", "embedding", "0.1", *of_two],
         ["held out", "trivial predictor", "", "", *of_two],
         ["held out", "central", "", "", 2, "1.0000 ± 0.7071", "0.2500 ± 0.0000"],
         ["held out", "fedavg", "IID", "", 2, "2.5000 ± 0.7071", "1.7500 ± 0.3536"],
         ["held out", "fedavg", "class", "0.1", 2, "3.5000 ± 0.7071", "2.2500 ± 0.3536"],
         ["held out", "fedavg", "embedding", "0.1", 2, "4.5000 ± 0.7071", "2.7500 ± 0.3536"],
     ]
+
+
+def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, write: Write) -> None:
+    # What a client's images are is the split's doing: the newest run's value is not everyone's.
+    for seed in (0, 1):
+        federated(write, "class_based", 1.0, seed=seed, trivial=2.0 + seed)
+        for steps in (20, 40):
+            federated(write, "embedding_based", 1.0, seed=seed, trivial=6.0 + seed, sgd_per_epoch=steps)
+    rows = rows_of(tmp_path, "data", "model", "split", "sgd_per_epoch", "seeds", "loss")
+    assert [row[:1] + row[2:] for row in rows if row[1] == "trivial predictor"] == [
+        ["clients' own", "class", "", 2, "2.5000 ± 0.7071"],
+        ["clients' own", "embedding", "", 2, "6.5000 ± 0.7071"],
+        ["clients' held out", "class", "", 2, "2.5000 ± 0.7071"],
+        ["clients' held out", "embedding", "", 2, "6.5000 ± 0.7071"],
+        ["held out", "", "", 2, "8.0000 ± 0.0000"],
+    ]
+
+
+def test_trivial_predictor_has_a_row_for_each_size_of_images(tmp_path: Path, write: Write) -> None:
+    for size, own in ((64, 1.0), (128, 2.0)):
+        federated(write, "class_based", own, image_size=size, trivial=2 * own)
+        central = {"test": {"loss": own, "mae": 0.25}, "trivial": {"loss": 8.0 * own, "mae": 4.0}}
+        write("train_centralized", {"image_size": size}, central)
+    rows = rows_of(tmp_path, "data", "model", "image_size", "loss")
+    assert [row[2:] for row in rows if row[:2] == ["clients' own", "trivial predictor"]] == [
+        ["64", "2.0000"],
+        ["128", "4.0000"],
+    ]
+    assert [row[2] for row in rows if row[:2] == ["held out", "trivial predictor"]] == ["64", "128"]
+
+
+def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Path, write: Write) -> None:
+    for kind in ("class_based", "embedding_based"):
+        federated(write, kind, 1.0, unseen_clients=5)
+    write("train_centralized", {}, {"test": {"loss": 1.0, "mae": 0.5}, "trivial": {"loss": 8.0, "mae": 4.0}})
+    rows = rows_of(tmp_path, "data", "model", "split")
+    assert [row[2] for row in rows if row[:2] == ["held out", "trivial predictor"]] == ["", "class", "embedding"]
+
+
+def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Write) -> None:
+    for unseen in (5, None):
+        for kind in ("class_based", "embedding_based"):
+            federated(write, kind, 1.0, unseen_clients=unseen, n_clients=10, partition="equal_size", n_rounds=3)
+        write("train_centralized", {"n_epochs": 3}, {"test": {"loss": 1.0}, "trivial": {"loss": 8.0}})
+        columns = [*metric_table(read_metrics(tmp_path), "normal")]
+        measured = ["seeds", "loss", "mae"]
+        more = [] if unseen else ["unseen_clients"]
+        assert columns == ["data", "model", "split", "alpha", *more, *measured]
 
 
 def test_natural_groups_stand_behind_the_other_splits(tmp_path: Path, write: Write) -> None:
@@ -105,6 +162,16 @@ def test_alphas_are_in_order(tmp_path: Path, write: Write) -> None:
         federated(write, "class_based", 1.0, alpha=alpha)
     rows = rows_of(tmp_path, "data", "model", "alpha")
     assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == ["0.01", "1", "2", "10"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "alpha"),
+    [("object_based", "commonest_object", ""), ("user_id_based", "natural", ""), ("class_based", "equal_size", "0.1")],
+)
+def test_alpha_stands_where_the_rule_uses_it(tmp_path: Path, write: Write, kind: str, rule: str, alpha: str) -> None:
+    federated(write, kind, 1.0, partition=rule)
+    rows = rows_of(tmp_path, "data", "model", "alpha")
+    assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == [alpha]
 
 
 def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.signal import correlate2d
 from sklearn.metrics import f1_score
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchmetrics import functional as by_torchmetrics
 
 from datasets.tasks import TASKS, Task
@@ -158,6 +160,40 @@ def measure(name: str, images: Images, groups: list[np.ndarray]) -> dict[str, np
     task = task_with(name)
     loss = torch.arange(float(len(images[0]))) * images[2].reshape(len(images[2]), -1).any(1)
     return summarise(task, image_statistics(task, loss, *images), groups)
+
+
+class Largest(TorchDispatchMode):
+    """The bytes of the largest tensor that an operation makes."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        made = op(*args, **kwargs or {})
+        if isinstance(made, Tensor):
+            self.bytes = max(self.bytes, made.nbytes)
+        return made
+
+
+@pytest.mark.parametrize("name", ["overlap", "hits"])
+def test_hits_of_classes_are_those_of_torchmetrics(name: str) -> None:
+    output, target, valid = random_images(name, 7)
+    scores = by_torchmetrics.classification.multiclass_stat_scores(
+        output.argmax(1).reshape(N, -1),
+        torch.where(valid, target, CLASSES).reshape(N, -1),
+        num_classes=CLASSES + 1,
+        average="none",
+        multidim_average="samplewise",
+        ignore_index=CLASSES,
+    )
+    expected = scores[:, :CLASSES, [0, 1, 3]].flatten(1).float()
+    assert expected.any() and torch.equal(METRICS[name].statistics(output, target, valid), expected)
+
+
+def test_counting_classes_takes_less_than_the_output() -> None:
+    images = torch.randn(2, 40, S, S), torch.randint(40, (2, S, S)), torch.ones(2, S, S, dtype=torch.bool)
+    with Largest() as largest:
+        METRICS["overlap"].statistics(*images)
+    assert 0 < largest.bytes < images[0].nbytes
 
 
 def test_every_metric_has_a_reference() -> None:

@@ -149,6 +149,11 @@ def test_tsne_keeps_neighbours() -> None:
     assert (ids[distances.argmin(axis=1)] == ids).all()
 
 
+def test_tsne_of_one_number_each_is_a_plane() -> None:
+    plane = tsne(np.linspace(0, 1, 50, dtype=np.float32)[:, None], seed=0)
+    assert plane.shape == (50, 2) and np.isfinite(plane).all()
+
+
 def test_tsne_of_three_points_is_finite() -> None:
     assert np.isfinite(tsne(np.eye(3, dtype=np.float32), seed=0)).all()
 

@@ -68,6 +68,13 @@ def test_neutral_texts_know_no_class() -> None:
         prompts_of(SETTINGS, unlabelled)
 
 
+def test_neutral_texts_are_no_more_than_there_are_names() -> None:
+    settings = replace(SETTINGS, prompts="neutral", n_negatives=1000)
+    assert len(set(prompts_of(settings, table())[0])) == 1002
+    with pytest.raises(UserError, match="--n_negatives 1001: neutral prompts are of 1000 names; give no more"):
+        prompts_of(replace(settings, n_negatives=1001), table())
+
+
 def test_names_of_places_are_made_readable() -> None:
     assert prompt("bow_window/indoor") == "a photo of a bow window indoor"
     assert SCENES.names[0] == "scene 0"

@@ -133,6 +133,13 @@ def test_a_map_has_shares_of_the_largest_group_first_and_sizes_above(drawn: list
     assert below.get_xlabel() == "60 clients, by their largest class" and below.get_ylim() == (1.5, -0.5)
 
 
+def test_the_largest_of_very_many_groups_keep_their_names(drawn: list[Figure]) -> None:
+    counts = np.zeros((60, 1500), int)
+    counts[:, [1100, 1300]] = 3, 2
+    partitions.distribution(counts, "title", "class", Path(), [f"class {group}" for group in range(1500)])
+    assert words(drawn[0].axes[1].get_yticklabels()) == ["class 1100", "class 1300"]
+
+
 def test_what_is_most_alike_is_darkest_the_diagonal_with_it(drawn: list[Figure]) -> None:
     names = ["normal", "depth", "edges"]
     alike = pd.DataFrame([[1, 0.6, 0.2], [0.6, 1, 0.3], [0.2, 0.3, 1]], names, names)

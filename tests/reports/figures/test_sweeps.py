@@ -102,7 +102,28 @@ def test_what_clients_have(tmp_path: Path, write: Write) -> None:
     counts, share = read_dealings(tmp_path)["normal"]["class_based"][0.1]
     # Client 0 has an image of group 0; client 1 one of group 0 and two of group 2; one image of group 1 is nobody's.
     assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and share == 0.75
-    assert not read_dealings(tmp_path)["normal"]["iid"]
+    assert [*read_dealings(tmp_path)["normal"]] == ["class_based"]
+
+
+def test_random_splits_alone_have_no_distributions(tmp_path: Path, write: Write) -> None:
+    write("iid", 2.0)
+    with pytest.raises(UserError, match="are of --type iid; run"):
+        read_dealings(tmp_path)
+
+
+def test_distributions_of_any_split(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
+    write("class_based", 2.0, alpha=1.0)
+    write("target_based", 2.0)
+    write("user_id_based", 2.0, partition="natural")
+    sweeps.distributions(read_dealings(tmp_path)["normal"], "normal", Path())
+    panels = np.array(drawn[0].axes).reshape(3, 3)
+    labels = ["class-based split", "target-based split", "user-id-based split"]
+    assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{label}\nimages" for label in labels]
+    titles = ["α = 0.1, target share 0.75", "α = 1, target share 0.75", "target share 0.75"]
+    assert [[axis.get_title() for axis in row] for row in panels] == [
+        ["", titles[1], ""], [titles[0], "", ""], ["", "", titles[2]],
+    ]  # fmt: skip
+    assert [row[-1].get_legend().get_title().get_text() for row in panels] == ["class", "target", "user id"]
 
 
 def write_grid(write: Write, seeds: int, rates: tuple[float, ...] = (0.1,), kinds: tuple[str, ...] = ("iid",)) -> None:
