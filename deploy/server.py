@@ -220,7 +220,8 @@ class RemoteTrainer:
                 continue
             if version is not None:
                 deployment.versions.now[client] = version
-            yield client, upload, torch.tensor(bad_step)
+            device = deployment.accelerator.device
+            yield client, {name: tensor.to(device) for name, tensor in upload.items()}, torch.tensor(bad_step)
         if not cohort:
             raise Missing(f"no client is left in round {round + 1}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -228,6 +229,18 @@ def test_a_loss_that_is_not_finite_is_dealt_with_as_in_a_simulation(
         run = make(shares, tmp_path / make.__name__, accelerator, "--init_lr 1e38")
         with pytest.raises(UserError, match=r"the loss is not finite in round 1: client 0 in step 2, client 1 in"):
             run.train()
+
+
+def test_uploads_lie_on_the_servers_device_when_they_are_put_together(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages are read on the CPU; the sum of uploads lies on the server's GPU, for which PyTorch's meta stands."""
+    run = deployment(shares, tmp_path / "run", accelerator)
+    run.settle_pace()
+    monkeypatch.setattr(run, "accelerator", SimpleNamespace(device=torch.device("meta"), num_processes=1))
+    cohort = run.cohort(0)
+    uploads = [upload for _, upload, _ in run.trainer.train(cohort, run.server, 0)]
+    assert len(uploads) == 3 and {each.device.type for upload in uploads for each in upload.values()} == {"meta"}
 
 
 def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
