@@ -63,6 +63,7 @@ class Nodes:
     _node_of: dict[int, int] = field(default_factory=dict)
     _up: dict[int, str] = field(default_factory=dict)
     _greeted: dict[int, str] = field(default_factory=dict)
+    _second: dict[int, int] = field(default_factory=dict)  # the client that a node would be and another is
     _asked: dict[str, _Asked] = field(default_factory=dict)
     _signs: dict[str, str] = field(default_factory=dict)  # messages that ask for a sign, and what they wait for
     _looked: float = field(default=-_LOOK)
@@ -131,6 +132,10 @@ class Nodes:
         for message, asked in list(self._asked.items()):
             if self._up.get(asked.node) != asked.since:
                 self._lose(message)
+        for node, client in list(self._second.items()):
+            if self._node_of.get(client) not in self._up:  # its place is free, as where a killed node is gone at last
+                del self._second[node]
+                self._greeted.pop(node, None)
         new = [node for node, since in self._up.items() if self._greeted.get(node) != since]
         self._node_of = {client: node for client, node in self._node_of.items() if node not in new}
         for node in self._push(_QUERY, [(self.greeting(), node, -1) for node in new], ""):
@@ -212,6 +217,7 @@ class Nodes:
 
     def _take_in(self, node: int, reply: Message) -> None:
         """Make a node that of the client that it says it is, or say why not."""
+        self._second.pop(node, None)
         try:
             if reply.has_error():
                 raise UserError(_reason(reply))
@@ -221,6 +227,7 @@ class Nodes:
                 raise UserError(f"it says that it is client {client} of {self.n_clients}")
             other = self._node_of.get(client)
             if other is not None and other in self._up:
+                self._second[node] = client
                 raise UserError(f"it says that it is client {client}, which node {other} is already")
             self.check(said)
             if client in self.described and self.described[client] != said:
