@@ -24,6 +24,7 @@ from utils.errors import UserError
 _PAUSE = 0.5  # seconds between two looks for answers
 _LOOK = 2.0  # and between two looks for nodes
 _DOUBT = 60.0  # and until a node that has not answered is first asked for a sign, which it gives when it is done
+_MOST_OF_ITSELF = 1 << 20  # bytes of what a node says of itself, of which its images' classes are the most
 # Error codes of Flower that say that a message was lost, and not that its client refuses it.
 _LOST = {3, 4, 5, 8}  # MESSAGE_UNAVAILABLE, REPLY_MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE, CLIENT_APP_CRASHED
 _FAULTS = (httpx.HTTPStatusError, ObjectPushError)  # of a SuperLink that is overburdened; a run that is over is none
@@ -221,7 +222,7 @@ class Nodes:
         try:
             if reply.has_error():
                 raise UserError(_reason(reply))
-            said, _ = read(reply.content)
+            said, _ = read(reply.content, _MOST_OF_ITSELF)
             client = said.get("client")
             if type(client) is not int or not 0 <= client < self.n_clients:
                 raise UserError(f"it says that it is client {client} of {self.n_clients}")

@@ -101,6 +101,7 @@ def test_what_a_client_answers_is_known_by_its_number_and_not_by_its_node() -> N
         (described(1, counts=[5]), "node 6 is refused: it has other counts"),
         (Error(2, "<class 'utils.errors.UserError'>:<'another version'>"), "node 6 is refused: another version"),
         (RecordDict(), "node 6 is refused: it cannot be read"),
+        (described(1, more="x" * (1 << 20)), "node 6 is refused: it has 10"),
     ],
 )
 def test_a_node_that_is_not_a_client_of_the_federation_is_refused_by_name(

@@ -172,7 +172,9 @@ BAD = {
     "dtype": (lambda up: up | {"local_loss": torch.zeros((), dtype=torch.float64)}, "'local_loss' is torch.float64 ()"),
     "nan": (lambda up: {n: t * torch.nan if t.is_floating_point() else t for n, t in up.items()}, "not finite"),
     "size": (lambda up: up | {"more": torch.zeros(10 * sum(t.numel() for t in up.values()))}, "bytes, and at most"),
-    "version": (None, "it is of version 7 and not of round 2"),
+    "version": ({"version": 7}, "it is of version 7 and not of round 2"),
+    "step": ({"bad_step": 2}, "it does not say whether its losses are finite"),  # it takes the steps 0 and 1
+    "long step": ({"bad_step": 2**70}, "it does not say whether its losses are finite"),
 }  # fmt: skip
 
 
@@ -184,7 +186,7 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
 
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
         if kind == "train" and client == 1 and len(run.rows) == 2:
-            return (said, change(tensors)) if change else (said | {"version": 7}, tensors)
+            return (said, change(tensors)) if callable(change) else (said | change, tensors)
         return said, tensors
 
     run = deployment(shares, tmp_path / "stopped", accelerator, tamper=tamper)
@@ -202,6 +204,29 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
     assert same(resumed.server, through.server)
     np.testing.assert_equal(rows_of(resumed), rows_of(through))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("on_nan", ["stop", "skip_client"])
+def test_an_upload_of_a_loss_that_is_not_finite_is_checked_as_well(
+    on_nan: str, shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        return (said | {"bad_step": 0}, {}) if (kind, client) == ("train", 1) else (said, tensors)
+
+    run = deployment(shares, tmp_path / "run", accelerator, f"--on_nan {on_nan}", tamper)
+    with pytest.raises(UserError, match="client 1 in round 1: its upload is refused: it lacks "):
+        run.train()
+
+
+def test_an_infinite_loss_is_told_with_its_client(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if kind == "evaluate" and client == 2 and len(run.rows) == 2:
+            tensors["values"][0, 0] = torch.inf
+        return said, tensors
+
+    run = deployment(shares, tmp_path / "run", accelerator, tamper=tamper)
+    with pytest.raises(UserError, match="client 2 in round 2: its values are refused: its loss is infinite"):
+        run.train()
 
 
 def test_a_client_that_is_away_or_refused_is_left_out_where_that_is_asked_for(
