@@ -1,5 +1,6 @@
 """Take part in a federation from a client's own machine: a SuperNode of Flower, and the process that trains for it."""
 
+import os
 import re
 from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
@@ -34,6 +35,7 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Answer the server until stopped."""
     args = parse_args()
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads it when it is imported, its SuperNode as well
     from deploy.shares import read_share
     from deploy.worker import run_client
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
+    load_ssh_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -32,22 +34,17 @@ def make_keys(folder: Path, hosts: Sequence[str], n_clients: int, days: int) -> 
 
     `ca.crt` is what clients trust, `server.crt` what the server shows them, for these host names and addresses, and
     `client_<k>.pub` what the server knows client k by; the `.key` beside each is its secret, which only its owner's
-    account may read. Keys are on the curve P-384, as Flower takes them. UserError where the authority's key has gone
-    and something has to be signed.
+    account may read. Keys are on the curve P-384, as Flower takes them. UserError where a certificate that is there
+    does not fit its key, its authority, the hosts or the present day, or where the authority's key has gone and
+    something has to be signed.
     """
     names = [_general_name(host) for host in hosts]
     made: list[Path] = []
-    for name in (AUTHORITY, SERVER, *(f"client_{client}" for client in range(n_clients))):
-        if not (path := folder / f"{name}.key").is_file():
-            key = ec.generate_private_key(ec.SECP384R1())
-            of_client = name not in (AUTHORITY, SERVER)
-            kind = PrivateFormat.OpenSSH if of_client else PrivateFormat.PKCS8  # as Flower reads them
-            made.append(_write(path, key.private_bytes(Encoding.PEM, kind, NoEncryption())))
-            path.with_suffix(".crt").unlink(missing_ok=True)  # it was another key's
-            if of_client:
-                public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-                made.append(_write(path.with_suffix(".pub"), public))
-    return made + _certify(folder, names, timedelta(days=days))
+    for name in (AUTHORITY, SERVER):
+        made += _certified(folder, name, names, timedelta(days=days))
+    for client in range(n_clients):
+        made += _pair(folder / f"client_{client}.key")
+    return made
 
 
 def write_connection(folder: Path, address: str) -> Path:
@@ -62,32 +59,79 @@ def write_connection(folder: Path, address: str) -> Path:
     return home
 
 
-def _certify(folder: Path, hosts: Sequence[x509.GeneralName], valid: timedelta) -> list[Path]:
-    """The certificates that are missing."""
-    keys = {name: _read(folder / f"{name}.key") for name in (AUTHORITY, SERVER)}
+def _certified(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: timedelta) -> list[Path]:
+    """What was missing of the key and the certificate of the authority or of the server.
+
+    The authority's key may be elsewhere where nothing has to be signed.
+    """
+    key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
+    if certificate.is_file() and (key.is_file() or name == AUTHORITY):
+        _check(certificate, key, folder / f"{AUTHORITY}.crt", hosts)
+        return []
     made = []
-    for name, key in keys.items():
-        path = folder / f"{name}.crt"
-        if path.is_file():
-            continue
-        subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {each}")])
-                           for each in (name, AUTHORITY))  # fmt: skip
-        now = datetime.now(UTC)
-        builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
-        builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + valid)
-        builder = builder.add_extension(x509.BasicConstraints(name == AUTHORITY, None), critical=True)
-        of_authority = keys[AUTHORITY].public_key()
-        known_by = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        builder = builder.add_extension(known_by, critical=False).add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(of_authority), critical=False
-        )
-        if name == SERVER:
-            names = x509.SubjectAlternativeName(hosts)
-            usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-            builder = builder.add_extension(names, critical=False).add_extension(usage, critical=False)
-        signed = builder.sign(keys[AUTHORITY], hashes.SHA384())
-        made.append(_write(path, signed.public_bytes(Encoding.PEM)))
-    return made
+    if name == SERVER and not (gone := folder / f"{AUTHORITY}.key").is_file():
+        remedy = f"put it back, or take {AUTHORITY}.crt away for a new authority, which all clients then need"
+        raise UserError(f"{gone} is missing, and {certificate.name} has to be signed; {remedy}")
+    if not key.is_file():
+        made.append(_write_key(key, PrivateFormat.PKCS8))
+    return [*made, _write(certificate, _signed(folder, name, hosts, valid))]
+
+
+def _check(path: Path, key: Path, issuer: Path, hosts: Sequence[x509.GeneralName]) -> None:
+    """UserError where the authority's or the server's certificate is not what its users need."""
+    found, authority = (_read_certificate(each) for each in (path, issuer))
+    since, until = found.not_valid_before_utc, found.not_valid_after_utc
+    remedy = "take it away, and another is made"
+    if key.is_file() and found.public_key() != _read(key).public_key():
+        raise UserError(f"{path} is not that of {key.name}; {remedy}")
+    if not since <= datetime.now(UTC) <= until:
+        raise UserError(f"{path} is valid from {since:%Y-%m-%d} until {until:%Y-%m-%d} only; {remedy}")
+    if path == issuer:
+        return
+    try:
+        found.verify_directly_issued_by(authority)
+        of_hosts = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (InvalidSignature, ValueError, TypeError) as error:
+        raise UserError(f"{path} is not signed by {issuer.name}; {remedy}") from error
+    except x509.ExtensionNotFound:
+        of_hosts = x509.SubjectAlternativeName([])
+    if other := [host for host in hosts if host not in of_hosts]:
+        remedy = "give the --hosts that it was made with, or take it away"
+        raise UserError(f"{path} is not of {other[0].value}; {remedy}")
+
+
+def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: timedelta) -> bytes:
+    """A new certificate of the authority or of the server."""
+    key, of_authority = (_read(folder / f"{each}.key") for each in (name, AUTHORITY))
+    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {each}")])
+                       for each in (name, AUTHORITY))  # fmt: skip
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + valid)
+    builder = builder.add_extension(x509.BasicConstraints(name == AUTHORITY, None), critical=True)
+    known_by = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    signed_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(of_authority.public_key())
+    builder = builder.add_extension(known_by, critical=False).add_extension(signed_by, critical=False)
+    if name == AUTHORITY:  # strict clients want to be told that it signs
+        unused = dict.fromkeys(
+            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
+             "decipher_only", "digital_signature"), False,
+        )  # fmt: skip
+        usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused)
+        builder = builder.add_extension(usage, critical=True)
+    else:
+        of_server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        names = x509.SubjectAlternativeName(hosts)
+        builder = builder.add_extension(names, critical=False).add_extension(of_server, critical=False)
+    return builder.sign(of_authority, hashes.SHA384()).public_bytes(Encoding.PEM)
+
+
+def _pair(path: Path) -> list[Path]:
+    """What was missing of a client's private key in `path` and the public one beside it, as Flower reads them."""
+    made = [] if path.is_file() else [_write_key(path, PrivateFormat.OpenSSH)]
+    public = _read(path, load_ssh_private_key).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    beside = path.with_suffix(".pub")
+    return made if beside.is_file() else [*made, _write(beside, public)]
 
 
 def _general_name(host: str) -> x509.GeneralName:
@@ -100,14 +144,32 @@ def _general_name(host: str) -> x509.GeneralName:
             raise UserError(f"--hosts: {host!r} is no name of a host ({error})") from error
 
 
-def _read(path: Path) -> ec.EllipticCurvePrivateKey:
+def _read_certificate(path: Path) -> x509.Certificate:
     try:
-        key = load_pem_private_key(path.read_bytes(), None)
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path}: not a readable key ({error}); take it away, and all .crt files with it") from error
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable certificate ({error}); take it away, and another is made") from error
+
+
+def _read(
+    path: Path, load: Callable[[bytes, bytes | None], object] = load_pem_private_key
+) -> ec.EllipticCurvePrivateKey:
+    remedy = f"take it away, and {path.stem}.crt or {path.stem}.pub with it"
+    try:
+        key = load(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UserError(f"{path}: not a readable key ({error}); {remedy}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise UserError(f"{path}: not a key on an elliptic curve; take it away, and all .crt files with it")
+        raise UserError(f"{path}: not a key on an elliptic curve; {remedy}")
     return key
+
+
+def _write_key(path: Path, kind: PrivateFormat) -> Path:
+    """Write a new key; what lies beside it is another's, and goes first."""
+    for beside in (".crt", ".pub"):
+        path.with_suffix(beside).unlink(missing_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    return _write(path, key.private_bytes(Encoding.PEM, kind, NoEncryption()))
 
 
 def _write(path: Path, content: bytes) -> Path:

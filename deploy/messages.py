@@ -15,6 +15,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from utils.errors import UserError
+from utils.files import json_of
 
 _FORMAT = "safetensors"
 _NAMES = 1 << 16  # bytes that the names and shapes of an upload may take, besides its numbers, and as much per tensor
@@ -30,13 +31,18 @@ def write(said: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) 
 
 
 def read(content: RecordDict, most: int | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What `write` was given, tensors on the CPU; UserError where it is none of that, or has more than `most` bytes."""
+    """What `write` was given, tensors on the CPU; UserError where it is none of that, or has more than `most` bytes.
+
+    A client may have sent anything.
+    """
     try:
-        said = json.loads(str(content.config_records["said"]["json"]))
+        words = content.config_records["said"]["json"]
         data = content.array_records["tensors"][_FORMAT].data
-        if most is not None and len(data) > most:
-            raise UserError(f"it has {len(data)} bytes, and at most {most} are expected")
-        tensors = load(data)
+        if not isinstance(words, str):
+            raise ValueError("no text")
+        if most is not None and (size := len(words.encode()) + len(data)) > most:
+            raise UserError(f"it has {size} bytes, and at most {most} are expected")
+        said, tensors = json_of(words), load(data)
         if not isinstance(said, dict):
             raise ValueError("no object of JSON")
     except (KeyError, ValueError, TypeError, AttributeError, SafetensorError) as error:
@@ -61,8 +67,8 @@ class Layout:
         numbers = sum(math.prod(shape) * dtype.itemsize for shape, dtype in self.tensors.values())
         return numbers + _NAMES + 512 * len(self.tensors)
 
-    def check(self, upload: Mapping[str, Tensor]) -> None:
-        """UserError where an upload has other names, shapes or dtypes, or numbers that are not finite."""
+    def check(self, upload: Mapping[str, Tensor], finite: bool = True) -> None:
+        """UserError where an upload has other names, shapes or dtypes, or, by default, numbers that are not finite."""
         if upload.keys() != self.tensors.keys():
             odd = sorted(upload.keys() ^ self.tensors.keys())[0]
             raise UserError(f"it {'has' if odd in upload else 'lacks'} {odd!r}")
@@ -71,5 +77,5 @@ class Layout:
             if (found.shape, found.dtype) != (shape, dtype):
                 said, meant = (f"{kind} {tuple(size)}" for size, kind in ((found.shape, found.dtype), (shape, dtype)))
                 raise UserError(f"{name!r} is {said} and not {meant}")
-            if found.is_floating_point() and not found.isfinite().all():
+            if finite and found.is_floating_point() and not found.isfinite().all():
                 raise UserError(f"{name!r} has numbers that are not finite")

@@ -24,6 +24,7 @@ from utils.errors import UserError
 _PAUSE = 0.5  # seconds between two looks for answers
 _LOOK = 2.0  # and between two looks for nodes
 _DOUBT = 60.0  # and until a node that has not answered is first asked for a sign, which it gives when it is done
+_MOST_OF_ITSELF = 1 << 20  # bytes of what a node says of itself, of which its images' classes are the most
 # Error codes of Flower that say that a message was lost, and not that its client refuses it.
 _LOST = {3, 4, 5, 8}  # MESSAGE_UNAVAILABLE, REPLY_MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE, CLIENT_APP_CRASHED
 _FAULTS = (httpx.HTTPStatusError, ObjectPushError)  # of a SuperLink that is overburdened; a run that is over is none
@@ -63,6 +64,7 @@ class Nodes:
     _node_of: dict[int, int] = field(default_factory=dict)
     _up: dict[int, str] = field(default_factory=dict)
     _greeted: dict[int, str] = field(default_factory=dict)
+    _second: dict[int, int] = field(default_factory=dict)  # the client that a node would be and another is
     _asked: dict[str, _Asked] = field(default_factory=dict)
     _signs: dict[str, str] = field(default_factory=dict)  # messages that ask for a sign, and what they wait for
     _looked: float = field(default=-_LOOK)
@@ -131,6 +133,10 @@ class Nodes:
         for message, asked in list(self._asked.items()):
             if self._up.get(asked.node) != asked.since:
                 self._lose(message)
+        for node, client in list(self._second.items()):
+            if self._node_of.get(client) not in self._up:  # its place is free, as where a killed node is gone at last
+                del self._second[node]
+                self._greeted.pop(node, None)
         new = [node for node, since in self._up.items() if self._greeted.get(node) != since]
         self._node_of = {client: node for client, node in self._node_of.items() if node not in new}
         for node in self._push(_QUERY, [(self.greeting(), node, -1) for node in new], ""):
@@ -212,15 +218,17 @@ class Nodes:
 
     def _take_in(self, node: int, reply: Message) -> None:
         """Make a node that of the client that it says it is, or say why not."""
+        self._second.pop(node, None)
         try:
             if reply.has_error():
                 raise UserError(_reason(reply))
-            said, _ = read(reply.content)
+            said, _ = read(reply.content, _MOST_OF_ITSELF)
             client = said.get("client")
             if type(client) is not int or not 0 <= client < self.n_clients:
                 raise UserError(f"it says that it is client {client} of {self.n_clients}")
             other = self._node_of.get(client)
             if other is not None and other in self._up:
+                self._second[node] = client
                 raise UserError(f"it says that it is client {client}, which node {other} is already")
             self.check(said)
             if client in self.described and self.described[client] != said:

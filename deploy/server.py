@@ -211,8 +211,7 @@ class RemoteTrainer:
                     raise UserError(faults[client])
                 said, upload = read(answers.pop(client), self._layout.most_bytes)
                 bad_step, version = _checked(said, cohort[client], round)
-                if bad_step < 0:
-                    self._layout.check(upload)
+                self._layout.check(upload, finite=bad_step < 0)
             except UserError as error:
                 refused = "" if client in faults else "its upload is refused: "
                 deployment.leave_out(client, f"{refused}{error}", round)
@@ -220,7 +219,8 @@ class RemoteTrainer:
                 continue
             if version is not None:
                 deployment.versions.now[client] = version
-            yield client, upload, torch.tensor(bad_step)
+            device = deployment.accelerator.device
+            yield client, {name: tensor.to(device) for name, tensor in upload.items()}, torch.tensor(bad_step)
         if not cohort:
             raise Missing(f"no client is left in round {round + 1}")
 
@@ -234,7 +234,7 @@ class RemoteTrainer:
 def _checked(said: Mapping[str, Any], each: ClientRound, round: int) -> tuple[int, int | None]:
     """The first bad step (-1: none) and the version of the state that a client says; UserError for nonsense."""
     bad_step, version = said.get("bad_step"), said.get("version")
-    if type(bad_step) is not int or bad_step < -1:
+    if type(bad_step) is not int or not -1 <= bad_step < each.n_steps:
         raise UserError("it does not say whether its losses are finite")
     if version is not None and (type(version) is not int or version != round + 1):
         raise UserError(f"it is of version {version} and not of round {round + 1}")
@@ -282,6 +282,8 @@ class RemoteEvaluation(Evaluation):
                     or (found.shape, found.dtype) != (shape, torch.float64)
                 ):
                     raise UserError("its values are refused: they are not those of the task's metrics")
+                if found[0, 0].isinf():  # it would end the run, with no client named
+                    raise UserError("its values are refused: its loss is infinite")
                 values[row_of] = found.numpy()
             except UserError as error:
                 deployment.leave_out(client, str(error), round)

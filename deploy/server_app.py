@@ -18,6 +18,7 @@ from datasets.task_data import TaskData
 from deploy.messages import write
 from deploy.nodes import Nodes
 from deploy.participant import STAGE
+from deploy.population import class_counts, knows_kinds
 from deploy.server import Deployment, plan_of
 from deploy.settings import check_method, parse
 from deploy.shares import Share, read_share
@@ -37,6 +38,7 @@ from utils.versions import digests
 
 app = ServerApp()
 _ABOUT = "deployment.json"
+_MOST_IMAGES = 1 << 24  # of a client; the server has a number in memory for each
 
 
 @app.main()
@@ -88,7 +90,8 @@ def serve(grid: Grid, args: Namespace) -> Deployment:
     name = _name_of(run, args.resume_training)
     plan = plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name)
     greeting = write(plan, model.state_dict())
-    nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, lambda said: _check(said, share))
+    n_counts = len(class_counts(data, data.test)) if knows_kinds(algorithm) else 1
+    nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, lambda said: _check(said, share, n_counts))
     nodes.gather()
     _check_images(run, nodes, args.resume_training)
     settings = LocalSettings.of(args), SimulationSettings.of(args)
@@ -109,13 +112,17 @@ def _name_of(run: Run, resumed: bool) -> str:
     return str(read_json(run.path / _ABOUT, "the run")["run"])
 
 
-def _check(said: Mapping[str, Any], share: Share) -> None:
-    """UserError where a client is not of this federation."""
+def _check(said: Mapping[str, Any], share: Share, n_counts: int) -> None:
+    """UserError where a client is not of this federation, in which all have this many counts of images."""
     if (said.get("n_clients"), said.get("partition")) != (share.n_clients, share.partition):
         raise UserError("its images are of another partition than the server's")
     counts = said.get("counts")
-    if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts) or not sum(counts):
+    if not isinstance(counts, list) or len(counts) != n_counts or not all(type(n) is int and n >= 0 for n in counts):
         raise UserError("it does not say how many images it has")
+    if not 0 < sum(counts) <= _MOST_IMAGES:
+        raise UserError(f"it says that it has {sum(counts)} images; from 1 to {_MOST_IMAGES} are counted")
+    if not isinstance(said.get("images"), str):
+        raise UserError("it does not say which images it has")
 
 
 def _check_images(run: Run, nodes: Nodes, resumed: bool) -> None:

@@ -72,6 +72,8 @@ def export_shares(into: Path, data: TaskData, partition: Partition, held_out: Se
     origin = {name: partition.origin[name] for name in _SAID if name in partition.origin}
     parts = [*zip(partition.clients, held_out, strict=True), (np.zeros(0, np.int64), data.test)]
     folders = [*(into / f"client_{client}" for client in range(partition.n_clients)), into / "server"]
+    for folder in folders:  # a folder whose export is cut off must not pass for one of the partition before
+        (folder / SHARE_FILE).unlink(missing_ok=True)
     for number, (folder, (own, tested)) in enumerate(zip(folders, parts, strict=True)):
         _export(folder, data, own, tested)
         client = number if number < partition.n_clients else None

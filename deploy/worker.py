@@ -187,6 +187,8 @@ def _reply(client_app: ClientApp, message: Message, context: Context) -> Message
     except Exception as error:
         line = explained(error, "--batch_size") or f"{type(error).__name__}: {error}"
         progress.say(f"{message.metadata.message_type} message: {line}")
+        if folder := context.node_config.get("folder"):
+            line = line.replace(str(folder), "FOLDER")  # where it lies is nobody's concern
         return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, line), reply_to=message)
 
 

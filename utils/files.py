@@ -164,8 +164,13 @@ def write_json(path: Path, content: Any) -> None:
 
 def json_in(path: Path) -> Any:
     """The JSON in `path`; OSError where it cannot be read, ValueError where it is none, or of endless brackets."""
+    return json_of(path.read_text(encoding="utf-8"))
+
+
+def json_of(text: str) -> Any:
+    """The JSON that a text is; ValueError where it is none, or of endless brackets."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(text)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
 

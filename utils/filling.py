@@ -49,6 +49,7 @@ def fill(
         return done
     if array is None or not part.is_file():
         with write_atomically(part) as temporary:
+            note.unlink(missing_ok=True)  # it says what is done of another array, and this one has only zeros
             new_array(temporary, shape, dtype)
         array, done = np.load(part, mmap_mode="r+", allow_pickle=False), []
     sizes = [len(rows) for rows in blocks]
@@ -77,8 +78,8 @@ def note_of(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove an array, filled or not yet filled, and its note."""
-    for each in (path, _unfilled(path), note_of(path)):
+    """Remove an array, filled or not yet filled, and before it its note, which must never describe another."""
+    for each in (note_of(path), path, _unfilled(path)):
         each.unlink(missing_ok=True)
 
 

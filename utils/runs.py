@@ -33,12 +33,13 @@ MEASURED_ON = {
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
     "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track", "accept_code", "refuse_code",
+    "checkpoint_every", "track", "accept_code", "refuse_code", "patience",
 }  # fmt: skip
 _MAY_CHANGE = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "accept_code", "refuse_code",
+    "accept_code", "refuse_code", "patience", "on_missing",
 }  # fmt: skip
+_WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
 
 
@@ -132,10 +133,13 @@ class Run:
 
     @classmethod
     def _named(cls, args: Namespace, *parts: str) -> list[Run]:
-        """The runs of a name that have begun, with and without a number behind it."""
+        """The runs of a name that have begun, with and without a number behind it.
+
+        A run whose `environment.json` is missing, which is written last, was killed before it began.
+        """
         base = Path(args.result_path, *parts)
         paths = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
-        return [cls(path) for path in paths if (path / "args.json").is_file()]
+        return [cls(path) for path in paths if all((path / name).is_file() for name in _WRITTEN)]
 
     def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
         """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""

@@ -101,6 +101,7 @@ def test_what_a_client_answers_is_known_by_its_number_and_not_by_its_node() -> N
         (described(1, counts=[5]), "node 6 is refused: it has other counts"),
         (Error(2, "<class 'utils.errors.UserError'>:<'another version'>"), "node 6 is refused: another version"),
         (RecordDict(), "node 6 is refused: it cannot be read"),
+        (described(1, more="x" * (1 << 20)), "node 6 is refused: it has 10"),
     ],
 )
 def test_a_node_that_is_not_a_client_of_the_federation_is_refused_by_name(
@@ -154,6 +155,31 @@ def test_a_client_that_comes_back_with_other_images_is_refused(capsys: pytest.Ca
     grid.up[5] = "again"
     assert nodes.ask("train", {0: write({})}, "1") == {}
     assert "but has other images than that had before" in capsys.readouterr().err
+
+
+def test_a_node_that_comes_up_while_its_predecessor_counts_as_connected_takes_its_place(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    """Flower takes a killed node as connected for another minute."""
+    looks = iter(range(10))
+
+    def go_down(what: str, about: set[str]) -> None:
+        if what == "nodes" and 6 in grid.up and next(looks, None) == 5:
+            del grid.up[5]
+
+    def answer(node: int, message: Message) -> RecordDict | None:
+        if message.metadata.message_type == "query":
+            return write(described(0))
+        grid.up[6] = "now"
+        return write({"node": node}) if node == 6 else None  # the first is killed with the message
+
+    grid = FakeGrid({5: "now"}, answer, go_down)
+    nodes = nodes_of(grid, 1, patience=5.0)
+    nodes.gather()
+    [answered] = nodes.ask("train", {0: write({})}, "1").values()
+    assert read(answered)[0] == {"node": 6}
+    assert grid.sent == [(5, "query"), (5, "train"), (6, "query"), (6, "query"), (6, "train")]
+    assert capsys.readouterr().err.count("node 6 is refused: it says that it is client 0, which node 5 is already") == 1
 
 
 FAILED = httpx.HTTPStatusError("500", request=httpx.Request("POST", "https://a"), response=httpx.Response(500))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
@@ -171,7 +172,9 @@ BAD = {
     "dtype": (lambda up: up | {"local_loss": torch.zeros((), dtype=torch.float64)}, "'local_loss' is torch.float64 ()"),
     "nan": (lambda up: {n: t * torch.nan if t.is_floating_point() else t for n, t in up.items()}, "not finite"),
     "size": (lambda up: up | {"more": torch.zeros(10 * sum(t.numel() for t in up.values()))}, "bytes, and at most"),
-    "version": (None, "it is of version 7 and not of round 2"),
+    "version": ({"version": 7}, "it is of version 7 and not of round 2"),
+    "step": ({"bad_step": 2}, "it does not say whether its losses are finite"),  # it takes the steps 0 and 1
+    "long step": ({"bad_step": 2**70}, "it does not say whether its losses are finite"),
 }  # fmt: skip
 
 
@@ -183,7 +186,7 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
 
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
         if kind == "train" and client == 1 and len(run.rows) == 2:
-            return (said, change(tensors)) if change else (said | {"version": 7}, tensors)
+            return (said, change(tensors)) if callable(change) else (said | change, tensors)
         return said, tensors
 
     run = deployment(shares, tmp_path / "stopped", accelerator, tamper=tamper)
@@ -201,6 +204,29 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
     assert same(resumed.server, through.server)
     np.testing.assert_equal(rows_of(resumed), rows_of(through))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("on_nan", ["stop", "skip_client"])
+def test_an_upload_of_a_loss_that_is_not_finite_is_checked_as_well(
+    on_nan: str, shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        return (said | {"bad_step": 0}, {}) if (kind, client) == ("train", 1) else (said, tensors)
+
+    run = deployment(shares, tmp_path / "run", accelerator, f"--on_nan {on_nan}", tamper)
+    with pytest.raises(UserError, match="client 1 in round 1: its upload is refused: it lacks "):
+        run.train()
+
+
+def test_an_infinite_loss_is_told_with_its_client(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if kind == "evaluate" and client == 2 and len(run.rows) == 2:
+            tensors["values"][0, 0] = torch.inf
+        return said, tensors
+
+    run = deployment(shares, tmp_path / "run", accelerator, tamper=tamper)
+    with pytest.raises(UserError, match="client 2 in round 2: its values are refused: its loss is infinite"):
+        run.train()
 
 
 def test_a_client_that_is_away_or_refused_is_left_out_where_that_is_asked_for(
@@ -228,6 +254,18 @@ def test_a_loss_that_is_not_finite_is_dealt_with_as_in_a_simulation(
         run = make(shares, tmp_path / make.__name__, accelerator, "--init_lr 1e38")
         with pytest.raises(UserError, match=r"the loss is not finite in round 1: client 0 in step 2, client 1 in"):
             run.train()
+
+
+def test_uploads_lie_on_the_servers_device_when_they_are_put_together(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages are read on the CPU; the sum of uploads lies on the server's GPU, for which PyTorch's meta stands."""
+    run = deployment(shares, tmp_path / "run", accelerator)
+    run.settle_pace()
+    monkeypatch.setattr(run, "accelerator", SimpleNamespace(device=torch.device("meta"), num_processes=1))
+    cohort = run.cohort(0)
+    uploads = [upload for _, upload, _ in run.trainer.train(cohort, run.server, 0)]
+    assert len(uploads) == 3 and {each.device.type for upload in uploads for each in upload.values()} == {"meta"}
 
 
 def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:

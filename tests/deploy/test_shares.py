@@ -13,6 +13,7 @@ import torch
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
+from deploy import shares as module
 from deploy.shares import SHARE_FILE, export_clients, read_share
 from network.partition.dealing import UNSEEN
 from tests.deploy.conftest import TASK, Shares
@@ -95,6 +96,27 @@ def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: 
     with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --unseen_clients"):
         export_clients(asked, tmp_path / "saved")
     assert not asked.export_clients.exists()
+
+
+def test_a_second_export_that_is_cut_off_leaves_no_folder_that_passes_for_the_first(
+    shares: Shares, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with new images would say that it is of the partition before."""
+    asked = exported(shares, tmp_path)
+    folders = export_clients(asked, tmp_path / "saved")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*parts: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(module, "_export", killed)
+    with pytest.raises(Killed):
+        export_clients(asked, tmp_path / "saved")
+    for folder in folders:
+        with pytest.raises(UserError, match=r"share\.json is missing; run make_partition\.py --export_clients"):
+            read_share(folder)
 
 
 @pytest.mark.parametrize(

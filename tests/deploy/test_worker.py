@@ -5,6 +5,7 @@ The SuperNode is Flower's own state of one, with the functions behind its interf
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -27,8 +28,10 @@ from flwr.supercore.servicer.runtime import runtime_handlers as core
 from flwr.supernode.nodestate import NodeStateFactory
 from flwr.supernode.servicer.runtime import runtime_handlers as handlers
 
+import deploy_client
 from deploy import worker
 from deploy.messages import read, write
+from deploy.participant import participant
 
 HERE = {
     "PullTaskInput": handlers.pull_task_input, "PullMessages": handlers.pull_messages,
@@ -145,3 +148,39 @@ def test_a_supernode_that_gives_up_its_server_ends(last: str, tmp_path: Path) ->
     command, said = [sys.executable, "-P", "-c", worker._SUPERNODE], {"PYTHONPATH": str(tmp_path)}
     ended = subprocess.run(command, env=said, timeout=60, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and ("a fault" in ended.stderr) == (last != "return")
+
+
+def test_the_server_is_not_told_where_the_clients_folder_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Its line names the file within the folder; the client's own console has the whole path."""
+    app, node = ClientApp(), SuperNode(1)
+
+    @app.query()
+    def fail(message: Message, context: Context) -> Message:
+        participant(tmp_path, "a" * 32, False)
+        raise AssertionError
+
+    node.receive(7, write({}))
+    node.state.set_run_series_context(0, Context(7, 5, {"folder": str(tmp_path)}, RecordDict(), {}))
+    answer(node, app, monkeypatch)
+    [reply] = node.answers()
+    reason = reply.error.reason or ""
+    assert str(tmp_path) not in reason and f"runs/{'a' * 32}: this client has not joined that run" in reason
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_nothing_is_sent_to_flowers_makers_unless_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The SuperNode has the environment of the process that starts it."""
+    (tmp_path / "share.json").write_text('{"client": 0, "n_clients": 1, "partition": "a"}')
+    monkeypatch.setattr(sys, "argv", ["deploy_client.py", "--superlink", "a:8000", "--folder", str(tmp_path)])
+    seen: list[str | None] = []
+    monkeypatch.setattr(worker, "run_client", lambda *args: seen.append(os.environ.get("FLWR_TELEMETRY_ENABLED")))
+    for before in (None, "1"):
+        monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")  # so that it is as it was in the end
+        if before is None:
+            monkeypatch.delenv("FLWR_TELEMETRY_ENABLED")
+        deploy_client.main()
+    assert seen == ["0", "1"]

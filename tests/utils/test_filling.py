@@ -93,6 +93,38 @@ def test_what_is_filled_is_noted_now_and_then(tmp_path: Path, monkeypatch: pytes
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), EXPECTED)
 
 
+def test_a_note_says_nothing_of_an_array_that_was_begun_after_it(tmp_path: Path) -> None:
+    """A process that is killed before it has noted anything leaves zeros, and not what an old note says is done."""
+    path = tmp_path / "a.npy"
+    filled(path, Work())
+    path.unlink()  # the note stays
+
+    class Killed(BaseException):
+        pass
+
+    def work(array: np.ndarray, rows: np.ndarray) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        fill(path, (8, 2), np.float32, "a", BLOCKS, work, "rows")
+    again = Work()
+    filled(path, again)
+    assert again.calls == len(BLOCKS)
+    np.testing.assert_array_equal(np.load(path), EXPECTED)
+
+
+def test_a_removal_that_is_cut_off_leaves_no_note_without_its_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.npy"
+    filled(path, Work())
+    removed: list[Path] = []
+    unlink = Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda each, **how: (removed.append(each), unlink(each, **how)))
+    remove(path)
+    assert removed[0] == note_of(path)
+
+
 def test_an_array_is_removed_with_its_note_filled_or_not(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     filled(path, Work())

@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from utils import runs
 from utils.errors import UserError
 from utils.runs import Run, data_path_or_default, load_checkpoint, remember_data_path, save_checkpoint
 from utils.versions import warn
@@ -130,12 +131,35 @@ def test_resuming_with_changed_arguments_is_refused(tmp_path: Path, changes: dic
 
 
 def test_arguments_that_bear_on_no_number_may_change(tmp_path: Path) -> None:
-    run = started(tmp_path, 100, plot_distribution=True, use_accelerator=True, init_model_dir=Path("initial_models"))
+    run = started(
+        tmp_path, 100, plot_distribution=True, use_accelerator=True, init_model_dir=Path("initial_models"),
+        on_missing="stop", patience=600.0,
+    )  # fmt: skip
     again = arguments(
         tmp_path, resume_training=True, plot_distribution=False, use_accelerator=False,
-        init_model_dir=Path("initial_models"),
+        init_model_dir=Path("initial_models"), on_missing="skip_client", patience=5.0,
     )  # fmt: skip
     assert Run.start(again, *PARTS).path == run.path
+
+
+def test_a_run_that_was_killed_while_it_was_begun_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its arguments and its environment git is asked for the commit, which takes its time."""
+    run = interrupted(tmp_path, {})
+
+    class Killed(BaseException):
+        pass
+
+    def killed() -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(runs, "environment", killed)
+        Run.create(arguments(tmp_path), *PARTS)
+    assert len([*run.path.parent.iterdir()]) == 2
+    for begin in (Run.start, Run.take_up):
+        assert begin(arguments(tmp_path, resume_training=True), *PARTS).path == run.path
 
 
 def test_nothing_to_resume_is_an_error(tmp_path: Path) -> None:
