@@ -204,7 +204,7 @@ def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping
     the command line itself gives stays.
     """
 
-    def read(by: Spec) -> set[str]:
+    def _read_by(by: Spec) -> set[str]:
         chosen = by["fed"] | {"method": by["methods"]}
         return {
             name
@@ -213,7 +213,7 @@ def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping
             for name in readers.get(text_of(value), ())
         }
 
-    gone = read(whole) - read(part) - given.more.get("fed", {}).keys()
+    gone = _read_by(whole) - _read_by(part) - given.more.get("fed", {}).keys()
     return {**part, "fed": {name: value for name, value in part["fed"].items() if name not in gone}}
 
 

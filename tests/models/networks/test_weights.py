@@ -217,7 +217,7 @@ BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "another's": (
         "x.pth", lambda path: torch.save(network("test_vit").state_dict(), path),
         r"does not fit --encoder timm:test_resnet: \d+ of its \d+ tensors are missing or of another shape "
-        r"\(conv1\.\S+, \S+, \S+, …\); give the weights of that network",
+        r"\(conv1\.\S+, \S+, \S+ and \d+ more\); give the weights of that network",
     ),
     "nan": ("x.pth", with_nan, r"1 of \d+ tensors have values that are not finite \(layer1\.0\.conv1\.weight\)"),
 }  # fmt: skip
