@@ -166,8 +166,9 @@ def _read(
 
 def _write_key(path: Path, kind: PrivateFormat) -> Path:
     """Write a new key; what lies beside it is another's, and goes first."""
-    for beside in (".crt", ".pub"):
-        path.with_suffix(beside).unlink(missing_ok=True)
+    for beside in (path.with_suffix(suffix) for suffix in (".crt", ".pub")):
+        if beside.is_file():
+            beside.unlink()
     key = ec.generate_private_key(ec.SECP384R1())
     return _write(path, key.private_bytes(Encoding.PEM, kind, NoEncryption()))
 

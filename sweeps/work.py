@@ -96,7 +96,7 @@ def checked(jobs: Iterable[Job]) -> list[Job]:
         for script, arguments in said:
             _check_alone(script, arguments, made)
         key = repr([(script, sorted(arguments.items())) for script, arguments in said])
-        first = distinct.setdefault(key, replace(job, needs=tuple(kept[need] for need in job.needs)))
+        first = distinct.setdefault(key, replace(job, needs=tuple(kept.get(need, need) for need in job.needs)))
         kept[job.name] = first.name
     return list(distinct.values())
 

@@ -28,6 +28,7 @@ from utils.streams import derived_seed
 from utils.versions import tensors_digest
 
 _SCALE = 16  # of the smallest map that most networks come to
+_VERSIONS = "code_version"  # beside the settings in a file: those of encoder and decoder
 
 
 class Outputs(NamedTuple):
@@ -103,8 +104,9 @@ def save_model(model: TaskModel, path: Path, versions: Mapping[str, int] | None 
     """
     tensors = merged({name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()})
     with write_atomically(path) as temporary:
-        noted = {"code_version": json.dumps(versions)} if versions else {}
-        save_tensors(tensors, temporary, {"config": json.dumps(model.config.said()), **noted})
+        # In one entry: of several, a safetensors file has any order, and equal models would be different files.
+        said = model.config.said() | ({_VERSIONS: versions} if versions else {})
+        save_tensors(tensors, temporary, {"config": json.dumps(said)})
 
 
 def versions_of(config: ModelConfig) -> dict[str, int]:
@@ -120,10 +122,15 @@ def made_as(path: Path) -> tuple[ModelConfig, dict[str, int] | None]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            noted = file.metadata() or {}
-            return ModelConfig.of(json.loads(noted["config"])), json.loads(noted.get("code_version", "null"))
+            return _noted(file)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run model_initialization.py again") from error
+
+
+def _noted(file: safe_open) -> tuple[ModelConfig, dict[str, int] | None]:
+    said = dict(json.loads((file.metadata() or {})["config"]))
+    versions = said.pop(_VERSIONS, None)
+    return ModelConfig.of(said), versions
 
 
 def make_initial_model(
@@ -174,7 +181,7 @@ def load_model(path: Path, task: str, made_by: str) -> TaskModel:
         raise UserError(f"{path} is missing; run {made_by} --task {task} first")
     try:
         with safe_open(path, framework="pt") as file:
-            config = ModelConfig.of(json.loads((file.metadata() or {})["config"]))
+            config, _ = _noted(file)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error
