@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from network.partition.rules import WITHOUT_ALPHA
+from network.partition.rules import uses_alpha
 from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
@@ -54,11 +54,11 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
         about = {name: fixed.pop(name) for name in ("task", "method")}
         rows.append(about | {"split": _IID, "alpha": "", "more": _words(fixed)} | _of(iid.sort_index(), iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
-        kind, alpha = fixed.pop("type").removesuffix("_based"), fixed.pop("alpha")
+        split, alpha = fixed.pop("type"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        has_alpha = "partition" not in part or not set(part["partition"]) <= WITHOUT_ALPHA
+        has_alpha = any(uses_alpha(split, rule) for rule in part.get("partition", [None]))
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-        said = {"split": kind, "alpha": f"α = {alpha:g}" if has_alpha else "", "more": _words(fixed)}
+        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if has_alpha else "", "more": _words(fixed)}
         rows.append(about | said | _of(dealt, iid))
     return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
 from pathlib import Path
@@ -156,17 +156,14 @@ def experiment_of(
     said = merged(
         {n: v for n, v in said.items() if n != "rooms"}, said.get("rooms", {}) if source.name == ROOMS else {}
     )
-    spec = merged(merged(KEYS, said), {**given.more, **({"tasks": tasks} if tasks else {})})
+    whole = merged(KEYS, said)
+    above = {**given.more, **({"tasks": tasks} if tasks else {})}
+    spec = merged(whole, above)
     if spec["until"] not in UNTIL:
         raise UserError(f"until: {spec['until']!r} is not one of {', '.join(UNTIL)}")
     _check_keys(spec["make"], MAKE, "make")
     result_path = _result_path(spec, given, source)
-    parts = [
-        (_narrowed(part, whole, given, reads), names)
-        for (part, names), (whole, _) in zip(
-            _parts(spec, given), _parts(merged(KEYS, said), replace(given, more={})), strict=True
-        )
-    ]
+    parts = [(_narrowed(part, of_file, given, reads), names) for part, of_file, names in _parts(whole, above)]
     grids = tuple(grid for part in parts for grid in _grids(*part, source, result_path, given, reads))
     folders = tuple(dict.fromkeys(grid.runs_path for grid in grids))
     own_tasks = spec["own_tasks"] and given.source is not None and not tasks and "tasks" not in given.more
@@ -183,18 +180,22 @@ def _result_path(spec: Spec, given: Given, source: Source) -> Path:
     return Path(path + ("_test" if given.test_mode else ""))
 
 
-def _parts(spec: Spec, given: Given) -> Iterator[tuple[Spec, dict[str, str]]]:
-    """Every combination of the tables in `vary`, merged into the rest, with their names by the list that has them."""
+def _parts(spec: Spec, above: Spec) -> Iterator[tuple[Spec, Spec, dict[str, str]]]:
+    """Every combination of the tables in `vary`, merged into the rest: with what the command line says, and without.
+
+    After both come the tables' names by the list that has them.
+    """
     for axis, tables in spec["vary"].items():
         if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
             raise UserError(f"vary.{axis}: must be a list of tables, [[vary.{axis}]]")
         for each in tables:
             _check_keys(each, {**_OF_GRIDS, _NAME: ""}, f"vary.{axis}")
     _alternatives(spec["vary"], "vary")
+    of_stages = {stage: above[stage] for stage in STAGES if stage in above}
     for tables in product(*spec["vary"].values()):
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
-        of_stages = {stage: given.more[stage] for stage in STAGES if stage in given.more}
-        yield merged(reduce(merged, tables, spec), of_stages), names
+        part = merged(reduce(merged, tables, merged(spec, above)), of_stages)
+        yield part, reduce(merged, tables, spec), names
 
 
 def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping[str, Collection[str]]]) -> Spec:
