@@ -58,8 +58,8 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
         about = {name: fixed.pop(name) for name in ("task", "method")}
         has_alpha = any(uses_alpha(split, rule) for rule in part.get("partition", [None]))
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if has_alpha else "", "more": _words(fixed)}
-        rows.append(about | said | _of(dealt, iid))
+        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if has_alpha else ""}
+        rows.append(about | said | {"more": _words(fixed)} | _of(dealt, iid))
     return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
 
 

@@ -35,6 +35,7 @@ _TRIVIAL, _CENTRAL = "trivial predictor", "central"
 _ARGUMENT = "argument."
 # The arguments that a trivial predictor's values depend on: what images and targets are, and which clients there are.
 _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
+_OF_PARTICIPANTS = _OF_IMAGES | {"trained_on", "partition_file"}
 _OF_CLIENTS = _OF_IMAGES.union(
     NOT_IID,
     (each.name for settings in (DealSettings, SplitSettings) for each in fields(settings)),
@@ -51,7 +52,9 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
     """
     rows = []
     for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
-        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=_OF_IMAGES))
+        of_all = args.get("trained_on", "all") == "all"
+        said_of = _OF_IMAGES if of_all else _OF_PARTICIPANTS
+        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=said_of))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
     for _, args, summary, _ in finished_runs(result_path / "test_federated", "last", "trivial"):
         rows.extend(_federated_rows(args, summary["last"], summary["trivial"]))

@@ -103,6 +103,18 @@ def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, wri
     ]
 
 
+def test_trivial_predictor_of_participants_is_not_that_of_all(tmp_path: Path, write: Write) -> None:
+    for whose, loss in (({"trained_on": "all"}, 8.0), ({"trained_on": "participants", "partition_file": "p"}, 6.0)):
+        summary = {"test": {"loss": loss / 2, "mae": 0.25}, "trivial": {"loss": loss, "mae": 4.0}}
+        write("train_centralized", whose, summary)
+    federated(write, "class_based", 1.0)
+    rows = rows_of(tmp_path, "data", "model", "trained_on", "loss")
+    assert sorted(row[2:] for row in rows if row[:2] == ["held out", "trivial predictor"]) == [
+        ["", "8.0000"],
+        ["participants", "6.0000"],
+    ]
+
+
 def test_trivial_predictor_has_a_row_for_each_size_of_images(tmp_path: Path, write: Write) -> None:
     for size, own in ((64, 1.0), (128, 2.0)):
         federated(write, "class_based", own, image_size=size, trivial=2 * own)
