@@ -21,7 +21,9 @@ def parse_args() -> Namespace:
     parser.group("output").add_argument("--table_path", type=Path, help=text)
     add_assignments(parser)
     add_data_path(parser)
-    parser.add_argument("--metric", default="accuracy", help="metric for budgets; the larger, the better")
+    parser.add_argument(
+        "--metric", default="accuracy", help="metric for budgets and groups; for the former, the larger the better"
+    )
     for unit in ("round", "batch"):
         text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest run's"
         parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
@@ -35,6 +37,7 @@ def main() -> None:
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
     from reports.budgets import budget_tables
+    from reports.by_group import group_tables
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
@@ -70,6 +73,9 @@ def main() -> None:
     for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
         write_table(table, folder / name)
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
+    for name, table in group_tables(args.result_path, args.metric).items():
+        write_table(table, folder / name)
+        print(f"held-out images of the clients of each {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         comparison, splits = compare(runs), over_iid(runs)

@@ -99,7 +99,7 @@ def main() -> None:
     federated = replace(federated, images=inputs)
     simulation = Simulation(model, federated, method, *settings, accelerator, run, *choices[1:], privacy)
     adapted = train(simulation, AdaptSettings.of(args), args.resume_training)
-    report_run(simulation, f"{simulation.label()}, {title}", uneven, adapted)
+    report_run(simulation, partition, split.type, f"{simulation.label()}, {title}", uneven, adapted)
     accelerator.end_training()
 
 

@@ -17,6 +17,8 @@ from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from utils.streams import generator
 
+UNSEEN = ("unseen_train", "unseen_test")  # the splits of unseen clients: images to train on, and held-out ones
+
 
 class Evaluation:
     """Loss and metrics by split, as columns of `metrics.csv`.
@@ -56,6 +58,7 @@ class Evaluation:
             self.evaluated = np.sort(drawn)
             self.clients, self.held_out = (of_all.choose(self.evaluated) for of_all in (self.clients, self.held_out))
         self.left_out = left_out
+        self._found: dict[str, np.ndarray] = {}  # (clients, metrics) by split, of the models that were evaluated last
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
         """The columns of the server's model: one pass over the dealt images and one over the held-out ones.
@@ -126,6 +129,7 @@ class Evaluation:
 
     def _columns(self, values: np.ndarray, whose: str = "") -> dict[str, float]:
         """The participants' columns of values on their training and held-out images, (clients, metrics, 2)."""
+        self._found |= {f"{whose}train": values[:, :, 0], f"{whose}local_test": values[:, :, 1]}
         row = columns(self.images.task, values, [f"{whose}train", f"{whose}local_test"])
         gap = {f"{whose}out_of_sample_gap": out_of_sample_gap(*values[:, 0].T)} if self.data.unseen else {}
         return row | gap
@@ -139,12 +143,34 @@ class Evaluation:
 
     def of_newcomers(self, model: nn.Module) -> dict[str, float]:
         """The columns of unseen clients, all with this model, in one pass over their images."""
-        splits = {"unseen_train": self.data.unseen, "unseen_test": self.data.unseen_held_out}
+        splits = dict(zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True))
         of_all = ClientImages.of([images for parts in splits.values() for images in parts])
         statistics = evaluate(model, self.images, of_all.images, self.accelerator)
         found = np.array(list(summarise(self.images.task, statistics, of_all.places).values()))
-        values = np.stack(np.split(found, len(splits), axis=1), axis=-1)  # (metrics, clients, splits)
-        return columns(self.images.task, values.swapaxes(0, 1), splits)
+        values = np.stack(np.split(found, len(splits), axis=1), axis=-1).swapaxes(0, 1)  # (clients, metrics, splits)
+        self._found |= {split: values[:, :, number] for number, split in enumerate(splits)}
+        return columns(self.images.task, values, splits)
+
+    def by_client(self) -> dict[str, np.ndarray]:
+        """Each client's values with the models that were evaluated last, as columns; empty before any were.
+
+        `client` are the numbers of the clients that are evaluated, then those of the unseen ones, `images` and
+        `held_out_images` how many each has, and `<split>_<metric>` the values, nan where a client has none.
+        """
+        if not self._found:
+            return {}
+        data, n = self.data, len(self.evaluated)
+        unseen = self.n_clients + np.arange(len(data.unseen))
+        further = {"images": data.unseen, "held_out_images": data.unseen_held_out}
+        table: dict[str, np.ndarray] = {"client": np.append(self.evaluated, unseen)}
+        for name, known in (("images", self.clients), ("held_out_images", self.held_out)):
+            table[name] = np.append(known.sizes, [len(images) for images in further[name]]).astype(np.int64)
+        for split, values in self._found.items():
+            around = (n, 0) if split in UNSEEN else (0, len(unseen))
+            padded = np.pad(values, (around, (0, 0)), constant_values=np.nan)
+            names = (f"{split}_{name}" for name in metric_names(self.images.task))
+            table |= zip(names, padded.T, strict=True)
+        return table
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
         """Loss and metrics of the trivial predictor by split: on the clients' splits, the mean over clients.
@@ -156,7 +182,7 @@ class Evaluation:
             for name, of_all in (("train", self.clients), ("local_test", self.held_out))
         }
         if self.data.unseen:
-            splits |= {"unseen_train": self.data.unseen, "unseen_test": self.data.unseen_held_out}
+            splits |= zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True)
         measured = {split: [images for images in parts if len(images)] for split, parts in splits.items()}
         parts = [images for of_split in measured.values() for images in of_split]
         found = iter(evaluate_trivial(self.data.known, *parts, self.images.test, accelerator=self.accelerator))

@@ -21,6 +21,7 @@ from utils.files import locked, read_json, save_tensors, write_atomically, write
 from utils.versions import CodePolicy, warn
 
 if TYPE_CHECKING:
+    import pandas as pd
     from accelerate import Accelerator
     from torch import Tensor
 
@@ -183,7 +184,7 @@ class Run:
             (_, step), *values = rows[-1].items()
             self._log(dict(values), step=step)
 
-    def write_rows(self, name: str, rows: list[dict[str, Any]]) -> None:
+    def write_rows(self, name: str, rows: list[dict[str, Any]] | pd.DataFrame) -> None:
         """Write a CSV file of this name, a line for each row."""
         import pandas as pd
 

@@ -23,21 +23,31 @@ def described_by(partition: Partition, split: str, table: Table) -> tuple[np.nda
     They are the groups that are dealt. Partitions of natural groups are described by the classes, if the clients'
     images have some: that each user has the images of one user says nothing. So are random splits.
     """
-    column, natural = dealt_as(split, table), within_of(partition.origin, table)
-    names: Sequence[str] = names_within(natural, partition.groups) if natural else ()
-    if split == EMBEDDING:
-        return partition.groups, column, names
-    if table.class_names and (split == RANDOM or (table.labels[partition.client_of >= 0] >= 0).all()):
-        return (partition.groups if split == RANDOM and not natural else table.labels), CLASS, table.class_names
-    if natural:
-        return partition.groups, column, names
-    if split != RANDOM and column in table.groups:
-        names = np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
+    column, names = dealt_as(split, table), dealt_names(partition, split, table)
+    if split != EMBEDDING and table.class_names:
+        if split == RANDOM:
+            return (table.labels if within_of(partition.origin, table) else partition.groups), CLASS, table.class_names
+        if (table.labels[partition.client_of >= 0] >= 0).all():
+            return table.labels, CLASS, table.class_names
     return partition.groups, column, names
+
+
+def dealt_names(partition: Partition, split: str, table: Table) -> Sequence[str]:
+    """The names of the groups that are dealt, by number; none of clusters."""
+    if natural := within_of(partition.origin, table):
+        return names_within(natural, partition.groups)
+    column = dealt_as(split, table)
+    if split == OBJECTS and BOXES in table.about.classes:
+        return names_of_groups(table, partition.groups)
+    if column == CLASS:
+        return table.class_names
+    if split in (EMBEDDING, RANDOM) or column not in table.groups:
+        return ()
+    return np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
 
 
 def shown_by(partition: Partition, split: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
     """The same for a figure of what clients have, which shows objects where objects are dealt, and not the classes."""
     if split == OBJECTS and BOXES in table.about.classes and not partition.origin.get("within"):
-        return partition.groups, "images with", names_of_groups(table, partition.groups)
+        return partition.groups, "images with", dealt_names(partition, split, table)
     return described_by(partition, split, table)

@@ -14,7 +14,7 @@ from network.importance import CLUSTER
 from network.partition.assignments import know_unseen
 from network.partition.client_images import ClientImages
 from network.partition.dealing import Partition
-from network.partition.description import described_by, shown_by
+from network.partition.description import dealt_names, described_by, shown_by
 from network.partition.groups import EMBEDDING, dealt_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
@@ -22,13 +22,14 @@ from network.partition.settings import SplitSettings
 from network.partition.unseen import digest
 from network.simulation import Simulation
 from reports.chosen import chosen_clients
+from reports.clients import CLIENTS_FILE, client_table
 from reports.console import wrapped
 from reports.figures.charts import federated_rounds
 from reports.figures.clients import choices
 from reports.figures.gaps import adaptation
 from reports.figures.partitions import distribution
 from reports.stages.central import print_values
-from utils.files import write_atomically, write_json
+from utils.files import write_json
 from utils.runs import MEASURED_ON, Run
 from utils.words import counted
 
@@ -93,11 +94,13 @@ def report_unseen(partition: Partition, split: SplitSettings, method: FedAvg, ar
 
 def report_run(
     simulation: Simulation,
+    partition: Partition,
+    split: str,
     title: str,
     heterogeneity: Mapping[str, float],
     adapted: Sequence[Mapping[str, float]] = (),
 ) -> None:
-    """Write `summary.json`, `model.safetensors` and figures by round, and print the last round's values.
+    """Write `summary.json`, `clients.csv`, `model.safetensors` and figures by round, and print the last round's values.
 
     To be called by all processes; the main one writes. Without a global model, there is no `model.safetensors`; the
     personal models are in `checkpoint/clients/`. Where a rule chose clients, `chosen.csv` and a figure say which.
@@ -114,9 +117,10 @@ def report_run(
     if simulation.attack:
         summary["attackers"] = sorted(simulation.attackers)
     if (chosen := chosen_clients(simulation)) is not None:
-        with write_atomically(run.path / "chosen.csv") as temporary:
-            chosen.to_csv(temporary, index=False)
+        run.write_rows("chosen.csv", chosen)
         choices(chosen, title, run.figures / "chosen.png")
+    names = dealt_names(partition, split, simulation.data.images.table)
+    run.write_rows(CLIENTS_FILE, client_table(simulation.evaluation.by_client(), partition, names))
     if adapted:
         summary |= {"adaptation": list(adapted)}
         adaptation(adapted, rows[-1], trivial, title, task.loss_label, run.figures / "adaptation.png")
@@ -126,9 +130,9 @@ def report_run(
         of_trivial = {split: values[name] for split, values in trivial.items()}
         federated_rounds(rows, name, of_trivial, title, measure, run.figures / f"{name}.png")
     run.write_summary(summary)  # last, because it marks the run as finished
-    names = metric_names(task)
+    metrics = metric_names(task)
     values = {
-        label: {name: rows[-1][column.format(name)] for name in names}
+        label: {name: rows[-1][column.format(name)] for name in metrics}
         for label, column in _COLUMNS.items()
         if column.format("loss") in rows[-1]
     }

@@ -183,6 +183,41 @@ def test_newcomers_are_measured_one_by_one_and_the_trivial_predictor_does_not_kn
     assert found["train"] != evaluate_trivial(data, data.train[:5], accelerator=ACCELERATOR)[0]
 
 
+def test_by_client_are_the_values_of_each_alone_unseen_clients_last(model: TaskModel, data: TaskData) -> None:
+    clients, held_out = [data.train[:5], data.train[5:9]], [data.test[:3], data.test[:0]]
+    unseen, theirs = [data.train[40:43]], [data.test[6:8]]
+    federated = FederatedData(data, clients, held_out, data.table.labels, unseen, theirs)
+    evaluation = Evaluation(federated, ACCELERATOR)
+    assert evaluation.by_client() == {}
+    row = evaluation.of_server(model, range(2)) | evaluation.of_newcomers(model)
+    found = evaluation.by_client()
+    assert [found[name].tolist() for name in ("client", "images", "held_out_images")] == [
+        [0, 1, 2],
+        [5, 4, 3],
+        [3, 0, 2],
+    ]
+    alone = {"train": [*clients, None], "local_test": [held_out[0], None, None], "unseen_train": [None, None, *unseen],
+             "unseen_test": [None, None, *theirs]}  # fmt: skip
+    for split, parts in alone.items():
+        for name in ("loss", "angle_mean"):
+            values = [np.nan if images is None else values_of(model, data, images)[name] for images in parts]
+            assert found[f"{split}_{name}"] == pytest.approx(values, rel=1e-4, nan_ok=True)
+            assert np.nanmean(found[f"{split}_{name}"]) == pytest.approx(row[f"{split}_{name}_mean"])
+    evaluation.of_clients(model, lambda client: None, range(2))
+    assert evaluation.by_client()["personal_train_loss"] == pytest.approx(found["train_loss"], rel=1e-4, nan_ok=True)
+
+
+def test_of_some_clients_by_client_has_these(model: TaskModel, data: TaskData) -> None:
+    clients, held_out = np.array_split(data.train, 12), np.array_split(data.test, 12)
+    some = Evaluation(FederatedData(data, clients, held_out, data.table.labels), ACCELERATOR, n_clients=4, seed=3)
+    some.of_server(model, range(12))
+    found = some.by_client()
+    assert found["client"].tolist() == some.evaluated.tolist()
+    assert found["images"].tolist() == [len(clients[client]) for client in some.evaluated]
+    own = [values_of(model, data, clients[client])["loss"] for client in some.evaluated]
+    assert found["train_loss"] == pytest.approx(own, rel=1e-5)
+
+
 def test_the_out_of_sample_gap_is_between_means_over_the_same_clients() -> None:
     own, new = np.array([1.0, 2.0, 9.0, np.nan]), np.array([1.5, 3.0, np.nan, 7.0])
     assert out_of_sample_gap(own, new) == 2.25 - 1.5

@@ -239,6 +239,18 @@ def test_a_resumed_run_ends_with_the_numbers_of_an_uninterrupted_one(simulate: C
     assert all(torch.equal(resumed.server[key], whole.server[key]) for key in whole.server)
 
 
+@pytest.mark.parametrize("name", ["fedavg", "ditto"])
+def test_a_run_that_lacks_only_its_report_knows_each_client_again(tmp_path: Path, name: str) -> None:
+    whole = federation(name, tmp_path)
+    whole.train()
+    again = federation(name, tmp_path)
+    again.resume()
+    again.train()
+    before, after = whole.evaluation.by_client(), again.evaluation.by_client()
+    assert list(before) == list(after) and all(np.array_equal(before[n], after[n], equal_nan=True) for n in before)
+    assert all(torch.equal(again.model.state_dict()[name], whole.server[name]) for name in whole.server)
+
+
 def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_path: Path) -> None:
     clients, groups = clients_of(data)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from datasets.table import Table
 from network.partition.dealing import deal
-from network.partition.description import described_by
+from network.partition.description import dealt_names, described_by
 from network.partition.groups import groups_of
 from tests.network.partition.test_groups import on
 
@@ -42,6 +42,17 @@ def test_classes_objects_and_natural_groups_have_names_and_clusters_have_none(ta
     assert [buildings[number] for number in numbers] == table.groups["building"].tolist()
     for kind in ("embedding_based", "iid"):
         assert not described_by(partition, kind, bare)[2]
+
+
+def test_what_is_dealt_has_its_own_names_whatever_describes_it(table: Table) -> None:
+    for kind, column in {"building_based": table.groups["building"], "class_based": None}.items():
+        groups = groups_of(kind, on(table), Path(), 5)
+        partition = deal("iid", groups, 3, 1.0, 0)
+        assert described_by(partition, kind, table)[2] == table.class_names
+        names = dealt_names(partition, kind, table)
+        called = [table.class_names[label] for label in table.labels] if column is None else column.tolist()
+        assert [names[number] for number in groups] == called
+    assert not dealt_names(partition, "embedding_based", table)
 
 
 def test_columns_may_be_called_as_groups_are(table: Table) -> None:

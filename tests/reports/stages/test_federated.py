@@ -69,6 +69,20 @@ def test_what_a_method_notes_is_printed_and_kept(run: Callable) -> None:
     assert all(line in printed.splitlines() for line in notes)
 
 
+def test_each_client_has_a_row_with_what_it_has_and_how_it_is_served(run: Callable, table: Table) -> None:
+    _, folder = run("--method ditto")
+    clients, last = pd.read_csv(folder / "clients.csv"), pd.read_csv(folder / "metrics.csv").iloc[-1]
+    dealt = pd.read_csv(folder / "partition.csv")
+    for client, images in dealt.groupby("user_id"):
+        row, shares = clients.loc[client], images["cluster"].value_counts(normalize=True)
+        assert (row["images"], row["share"]) == (len(images), pytest.approx(shares.max()))
+        assert shares[table.class_names.index(row["group"])] == shares.max()
+    for split in ("train", "local_test", "personal_train", "personal_local_test"):
+        for metric in ("loss", "angle_mean"):
+            assert clients[f"{split}_{metric}"].mean() == pytest.approx(last[f"{split}_{metric}_mean"])
+            assert clients[f"{split}_{metric}"].max() == pytest.approx(last[f"{split}_{metric}_worst"])
+
+
 def test_group_norm_can_replace_batch_norm(run: Callable) -> None:
     _, folder = run("--batch_norm group")
     with safe_open(folder / "model.safetensors", framework="pt") as file:
