@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 further=
-case "$*" in feddifrc/*) further+=" requirements-diffusion.txt" ;; task_perspective/privacy*) further+=" requirements-privacy.txt" ;; esac
+case "$*" in feddifrc/domains*) further+=" requirements-pretrained.txt" ;; feddifrc/*) further+=" requirements-diffusion.txt" ;;
+    task_perspective/privacy*) further+=" requirements-privacy.txt" ;; esac
 case "$*" in *"--scale pretrained"*) further+=" requirements-pretrained.txt" ;; esac
 source scripts/environment.sh requirements.txt $further
 case " $* " in *" --scale paper "*) images=(${DATA_PATH:+--data_path "$DATA_PATH"}) ;;
