@@ -1,4 +1,4 @@
-"""What each client of a run has, and how well it is served; and tables of clients of one group each."""
+"""What each client of a run has, and how well it is served."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _TRIVIAL, _CENTRAL = "trivial predictor", "central"
 _ARGUMENT = "argument."
 # The arguments that a trivial predictor's values depend on: what images and targets are, and which clients there are.
 _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
-_OF_PARTICIPANTS = _OF_IMAGES | {"trained_on", "partition_file"}
+_OF_PARTICIPANTS = _OF_IMAGES | {"trained_on"}
 _OF_CLIENTS = _OF_IMAGES.union(
     NOT_IID,
     (each.name for settings in (DealSettings, SplitSettings) for each in fields(settings)),
