@@ -19,7 +19,6 @@ from reports.finished import Finished, finished_runs
 from reports.statistics import with_spread
 from reports.tables import differing
 from utils.errors import UserError
-from utils.runs import ASIDE
 
 CENTRAL = "centralized"
 SHARES = (0.1, 0.5, 0.9)  # of the central accuracy, as in the paper
@@ -77,7 +76,7 @@ def budget_tables(
 
 def _settings(runs: list[Finished]) -> list[str]:
     """Each run's method, and those of its arguments (not alpha and seed) that vary within its task and method."""
-    said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
+    said = pd.DataFrame([run.said for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
     varying = differing(said, [name for name in said if name not in fixed], ["task", "method"])
     return [

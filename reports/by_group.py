@@ -5,21 +5,17 @@ FedBN (Li et al. 2021, arXiv 2102.07623, table 1) and those after it have a colu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from reports.clients import CLIENTS_FILE
 from reports.finished import Finished, finished_runs
-from reports.statistics import bounds, finite, interval
-from reports.tables import as_text, differing
-from utils.runs import ASIDE
+from reports.statistics import level_with_interval
+from reports.tables import by_setting
 
 _MOST = 20  # groups that find room beside each other
-_KEYS = ["task", "method"]
 
 
 def group_tables(result_path: Path, metric: str) -> dict[str, pd.DataFrame]:
@@ -32,43 +28,34 @@ def group_tables(result_path: Path, metric: str) -> dict[str, pd.DataFrame]:
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for run in finished_runs(result_path / "test_federated", "last"):
-        for measured, of_groups in _by_group(run, metric):
-            args = {name: value for name, value in run.args.items() if name not in ASIDE}
-            row = args | {"metric": measured, "groups": of_groups}
+        measured = _by_group(run, metric)
+        if measured:
+            name, of_groups = measured
+            row = run.said | {"metric": name, "groups": of_groups}
             found.setdefault(run.args["type"].removesuffix("_based"), []).append(row)
-    return {f"by_{column}": _table(pd.DataFrame(rows)) for column, rows in found.items()}
+    return {f"by_{column}": _table(rows) for column, rows in found.items()}
 
 
-def _by_group(run: Finished, metric: str) -> Iterator[tuple[str, pd.Series]]:
-    """The name of what was measured, and its mean over the clients of each group; nothing of other runs."""
+def _by_group(run: Finished, metric: str) -> tuple[str, pd.Series] | None:
+    """The name of what was measured, and its mean over the clients of each group; None where groups are mixed."""
     path = run.path / CLIENTS_FILE
     if not path.is_file():
-        return
+        return None
     clients = pd.read_csv(path, keep_default_na=False)  # no group's name stands for nothing
     columns = (f"{whose}local_test_{name}" for name in (metric, "loss") for whose in ("personal_", ""))
     column = next(name for name in columns if name in clients)
     numbers = clients.assign(**clients[["share", column]].apply(pd.to_numeric, errors="coerce"))
     clients = numbers[numbers[column].notna()].astype({"group": str})
     of_groups = clients.groupby("group")[column].mean()
-    if (clients["share"] == 1).all() and 2 <= len(of_groups) <= _MOST:
-        yield column.partition("local_test_")[2], of_groups
+    alone = (clients["share"] == 1).all() and 2 <= len(of_groups) <= _MOST
+    return (column.partition("local_test_")[2], of_groups) if alone else None
 
 
-def _table(runs: pd.DataFrame) -> pd.DataFrame:
-    varying = differing(runs, [name for name in runs if name not in {*_KEYS, "rand_seed", "metric", "groups"}], _KEYS)
+def _table(runs: list[dict[str, Any]]) -> pd.DataFrame:
     rows = []
-    for setting, part in runs.assign(**runs[varying].map(as_text)).groupby([*_KEYS, *varying], sort=False):
-        by_group = pd.DataFrame(part["groups"].tolist())
-        values = {name: by_group[name] for name in sorted(by_group)} | {"mean": by_group.mean(axis=1, skipna=False)}
-        said = dict(zip([*_KEYS, *varying], setting, strict=True))
-        said |= {"metric": part["metric"].iloc[0], "seeds": part["rand_seed"].nunique()}
-        rows.append(said | {name: _with_interval(of_seeds) for name, of_seeds in values.items()})
+    for setting, part in by_setting(runs, ["task", "method"], "metric", "groups"):
+        of_seeds = pd.DataFrame(part["groups"].tolist())
+        values = {name: of_seeds[name] for name in sorted(of_seeds)} | {"mean": of_seeds.mean(axis=1, skipna=False)}
+        setting |= {"metric": part["metric"].iloc[0], "seeds": part["rand_seed"].nunique()}
+        rows.append(setting | {name: level_with_interval(of, 3) for name, of in values.items()})
     return pd.DataFrame(rows).fillna("–")
-
-
-def _with_interval(values: pd.Series) -> str:
-    numbers = finite(values)
-    if not len(numbers):
-        return "–"
-    mean = f"{np.mean(numbers):.3f}"
-    return mean if len(numbers) == 1 else f"{mean} {bounds(interval(numbers), 3)}"

@@ -25,6 +25,11 @@ class Finished(NamedTuple):
     summary: dict[str, Any]
     environment: dict[str, Any]
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """The arguments that say what was computed, without where files are and how the run was carried out."""
+        return {name: value for name, value in self.args.items() if name not in ASIDE}
+
     def versions(self) -> Iterator[tuple[str, str, str]]:
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
 
@@ -56,7 +61,7 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
             run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
-        said = json.dumps({name: value for name, value in args.items() if name not in ASIDE}, sort_keys=True)
+        said = json.dumps(run.said, sort_keys=True)
         newest.pop(said, None)
         newest[said] = run
     return list(newest.values())

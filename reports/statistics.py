@@ -149,6 +149,13 @@ def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
     return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers), digits, sign)}"
 
 
+def level_with_interval(values: ArrayLike, digits: int) -> str:
+    """`mean [low, high]` of what is no change, with its t interval; only the mean for one value, a dash for none."""
+    numbers = finite(values)
+    mean = mean_text(numbers, digits)
+    return mean if len(numbers) < 2 else f"{mean} {bounds(interval(numbers), digits)}"
+
+
 def with_spread(values: ArrayLike, digits: int) -> str:
     """`mean ± standard deviation` (of a sample); only the mean for one value, a dash for none."""
     numbers = finite(values)

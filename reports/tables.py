@@ -13,7 +13,7 @@ from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, uses_alpha
 from reports.finished import finished_runs
 from reports.statistics import finite, mean_text, with_interval, with_spread
-from utils.runs import ASIDE, MEASURED_ON
+from utils.runs import MEASURED_ON
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
 LOSS_COLUMNS = {
@@ -50,7 +50,8 @@ def read_central(result_path: Path) -> pd.DataFrame:
     seeds. Empty without runs.
     """
     rows = []
-    for setting, part in _by_setting(result_path / "train_centralized", ["task"], "test", "trivial"):
+    measured = "test", "trivial"
+    for setting, part in by_setting(_of_stage(result_path / "train_centralized", *measured), ["task"], *measured):
         model, trivial = part["test"].tolist(), part["trivial"].tolist()
         last = list(model[0])[-1]
         loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
@@ -76,7 +77,8 @@ def read_clusters(result_path: Path) -> pd.DataFrame:
     their seed, per setting, with mean ± standard deviation over seeds. Empty without runs.
     """
     rows = []
-    for setting, part in _by_setting(result_path / "extract_embeddings", ["task", "features"], "target_explained"):
+    runs = _of_stage(result_path / "extract_embeddings", "target_explained")
+    for setting, part in by_setting(runs, ["task", "features"], "target_explained"):
         found = pd.DataFrame(part["target_explained"].tolist())
         shares = {name: with_spread(found[name], 2) for name in found}
         of_ceiling = with_spread(100.0 * found["clusters"] / found["ceiling"], 0)
@@ -84,13 +86,18 @@ def read_clusters(result_path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _by_setting(folder: Path, keys: list[str], *measured: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yields each setting of a stage with its finished runs, those whose summaries have the parts `measured`.
+def _of_stage(folder: Path, *parts: str) -> list[dict[str, Any]]:
+    """The arguments and the summaries of a stage's finished runs, those whose summaries have these parts."""
+    return [run.said | run.summary for run in finished_runs(folder, *parts)]
+
+
+def by_setting(
+    runs: Sequence[Mapping[str, Any]], keys: list[str], *measured: str
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yields each setting of a stage with its runs, given as their arguments and what was `measured` of them.
 
     A setting is the values of the arguments `keys`, and of those that differ between runs with equal `keys`.
     """
-    found = finished_runs(folder, *measured)
-    runs = [{name: value for name, value in run.args.items() if name not in ASIDE} | run.summary for run in found]
     if not runs:
         return
     table = pd.DataFrame(runs)
@@ -108,8 +115,7 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     rows = []
     parts = "last", "trivial", "heterogeneity"
     for run in finished_runs(result_path / "test_federated", *parts, optional=["adaptation"]):
-        args, summary = run.args, run.summary
-        row = {name: value for name, value in args.items() if name not in ASIDE}
+        row, summary = run.said, run.summary
         for images, columns in LOSS_COLUMNS.items():
             found = [column for column in columns if column in summary["last"]]
             row[f"{images}_loss"] = summary["last"][found[0]] if found else np.nan

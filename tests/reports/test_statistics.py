@@ -16,12 +16,19 @@ from reports.statistics import (
     change_interval,
     interval,
     judged_changes,
+    level_with_interval,
     mean_change,
     p_value,
     verdict,
     with_interval,
     with_spread,
 )
+
+
+def test_a_level_has_the_interval_of_its_mean_and_no_logarithm() -> None:
+    assert level_with_interval([1, 2, 3, 4, 5], 1) == "3.0 [1.0, 5.0]"  # half: 2.776 * 1.581 / sqrt(5)
+    assert level_with_interval([-1, 0, 1], 2) == "0.00 [-2.48, 2.48]"  # half: 4.303 / sqrt(3)
+    assert level_with_interval([2.0, np.nan], 1) == "2.0" and level_with_interval([np.nan], 1) == "–"
 
 
 def test_t_interval_by_hand() -> None:
