@@ -151,14 +151,17 @@ class Evaluation:
         self._found |= {split: values[:, :, number] for number, split in enumerate(splits)}
         return columns(self.images.task, values, splits)
 
+    @property
+    def done(self) -> bool:
+        """Whether any models have been evaluated; not, where a run is taken up again after its last round."""
+        return bool(self._found)
+
     def by_client(self) -> dict[str, np.ndarray]:
-        """Each client's values with the models that were evaluated last, as columns; empty before any were.
+        """Each client's values with the models that were evaluated last, as columns; some must have been (`done`).
 
         `client` are the numbers of the clients that are evaluated, then those of the unseen ones, `images` and
         `held_out_images` how many each has, and `<split>_<metric>` the values, nan where a client has none.
         """
-        if not self._found:
-            return {}
         data, n = self.data, len(self.evaluated)
         unseen = self.n_clients + np.arange(len(data.unseen))
         further = {"images": data.unseen, "held_out_images": data.unseen_held_out}

@@ -143,7 +143,7 @@ class Simulation:
                     row = self._train_round(round)
                     self._finish_round(round + 1, row | {"seconds": time.perf_counter() - start})
                     bar.set_postfix(self._shown())
-            if not self.evaluation.by_client():  # taken up again after the last round
+            if not self.evaluation.done:
                 self._evaluate(self.n_rounds)
         copy_into(self._working, self.server)
         return self.rows

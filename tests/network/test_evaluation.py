@@ -188,7 +188,7 @@ def test_by_client_are_the_values_of_each_alone_unseen_clients_last(model: TaskM
     unseen, theirs = [data.train[40:43]], [data.test[6:8]]
     federated = FederatedData(data, clients, held_out, data.table.labels, unseen, theirs)
     evaluation = Evaluation(federated, ACCELERATOR)
-    assert evaluation.by_client() == {}
+    assert not evaluation.done
     row = evaluation.of_server(model, range(2)) | evaluation.of_newcomers(model)
     found = evaluation.by_client()
     assert [found[name].tolist() for name in ("client", "images", "held_out_images")] == [
