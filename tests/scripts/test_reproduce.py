@@ -55,7 +55,7 @@ def test_one_script_for_each(paper: str) -> None:
 
 def test_one_script_for_each_table_of_feddifrc() -> None:
     found = [path.stem.split("_")[0] for path in SCRIPTS if path.parent.name == "feddifrc"]
-    assert found == ["domains", "figure6", *(f"table{n}" for n in range(1, 9))]
+    assert found == ["domains", "figure6", "imagenet", "imagenet", *(f"table{n}" for n in range(1, 9))]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
