@@ -6,8 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 further=
-case "$*" in feddifrc/domains* | feddifrc/imagenet*) further+=" requirements-pretrained.txt" ;; feddifrc/*) further+=" requirements-diffusion.txt" ;;
-    task_perspective/privacy*) further+=" requirements-privacy.txt" ;; esac
+case "$*" in
+    feddifrc/domains* | feddifrc/imagenet*) further+=" requirements-pretrained.txt" ;;
+    feddifrc/*) further+=" requirements-diffusion.txt" ;;
+    task_perspective/privacy*) further+=" requirements-privacy.txt" ;;
+esac
 case "$*" in *"--scale pretrained"*) further+=" requirements-pretrained.txt" ;; esac
 source scripts/environment.sh requirements.txt $further
 case " $* " in *" --scale paper "*) images=(${DATA_PATH:+--data_path "$DATA_PATH"}) ;;

@@ -40,6 +40,9 @@ _CHANGES = {"base": "", "scale": {}, "rooms": {}}
 BUILTIN = "builtin"  # the scale that is taken where none is named
 _TYPES = {dict: "a table", str: "a text", bool: "true or false", object: ""}
 _NAME = "name"  # of a table in `vary`, for `folder` and `guidance`
+# Lists of names: where a table of `vary` has one, the command line says which of these are kept. Of lists of numbers it
+# cannot tell: an alpha in a table may be one that has no part in what the table says.
+_CHOSEN = ("tasks", "methods", "splits", "features")
 
 Spec = Mapping[str, Any]
 
@@ -48,7 +51,8 @@ Spec = Mapping[str, Any]
 class Given:
     """What the command line says of an experiment.
 
-    `more` are keys that change what stands in no table of `vary` or, of stages, everywhere.
+    `more` are keys that change what stands in no table of `vary` or, of stages, everywhere; of the names in a table's
+    `_CHOSEN` they keep those that they say.
     """
 
     source: Source | None = None
@@ -164,6 +168,7 @@ def experiment_of(
     _check_keys(spec["make"], MAKE, "make")
     result_path = _result_path(spec, given, source)
     parts = [(_narrowed(part, of_file, given, reads), names) for part, of_file, names in _parts(whole, above)]
+    _check_chosen(above, [part for part, _ in parts], whole)
     grids = tuple(grid for part in parts for grid in _grids(*part, source, result_path, given, reads))
     folders = tuple(dict.fromkeys(grid.runs_path for grid in grids))
     own_tasks = spec["own_tasks"] and given.source is not None and not tasks and "tasks" not in given.more
@@ -191,11 +196,29 @@ def _parts(spec: Spec, above: Spec) -> Iterator[tuple[Spec, Spec, dict[str, str]
         for each in tables:
             _check_keys(each, {**_OF_GRIDS, _NAME: ""}, f"vary.{axis}")
     _alternatives(spec["vary"], "vary")
-    of_stages = {stage: above[stage] for stage in STAGES if stage in above}
+    everywhere = {stage: above[stage] for stage in STAGES if stage in above}
     for tables in product(*spec["vary"].values()):
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
-        part = merged(reduce(merged, tables, merged(spec, above)), of_stages)
-        yield part, reduce(merged, tables, spec), names
+        varied = reduce(merged, tables, {})
+        chosen = {
+            key: [name for name in _list(varied[key]) if name in _list(above[key])]
+            for key in _CHOSEN
+            if key in varied and key in above
+        }
+        if all(chosen.values()):  # else nothing of what these tables say is left
+            yield merged(merged(merged(spec, above), varied), everywhere | chosen), merged(spec, varied), names
+
+
+def _check_chosen(above: Spec, parts: Sequence[Spec], spec: Spec) -> None:
+    """UserError for a name of the command line that no part has, since the tables of `vary` have others."""
+    tables = [table for tables in spec["vary"].values() for table in tables]
+    for key in _CHOSEN:
+        known = [name for table in tables for name in _list(table.get(key, []))]
+        kept = {name for part in parts for name in _list(part[key])}
+        for name in _list(above.get(key, [])):
+            if known and name not in kept:
+                has = ", ".join(dict.fromkeys(map(text_of, known)))
+                raise UserError(f"{key}: no run has {name} with what else is given; the tables of vary have {has}")
 
 
 def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping[str, Collection[str]]]) -> Spec:

@@ -89,6 +89,41 @@ def test_the_command_line_changes_arguments_everywhere(tmp_path: Path) -> None:
     assert experiment.grids[0].axes == {"n_rounds": ["5"], "momentum": ["0"]} and experiment.grids[0].alphas == ["4"]
 
 
+RATES = """
+[[vary.rate]]
+tasks = ["normal", "reshading"]
+fed = { init_lr = 3 }
+[[vary.rate]]
+tasks = ["class_scene"]
+splits = ["iid"]
+fed = { init_lr = 1 }
+"""
+
+
+@pytest.mark.parametrize(
+    "more, rates",
+    [({}, {"normal": "3", "reshading": "3", "class_scene": "1"}),
+     ({"tasks": ["class_scene"]}, {"class_scene": "1"}),
+     ({"tasks": ["class_scene", "normal"]}, {"normal": "3", "class_scene": "1"}),
+     ({"splits": ["class_based"]}, {"normal": "3", "reshading": "3"})],
+)  # fmt: skip
+def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more: dict, rates: dict) -> None:
+    experiment = made(tmp_path / "x.toml", SMALL + RATES, more=more)
+    runs = [said(job.commands[-1]) for job in experiment.jobs() if job.commands[-1][0] == "test_fed.py"]
+    assert {run["task"]: run["init_lr"] for run in runs} == rates and set(experiment.tasks) == set(rates)
+
+
+@pytest.mark.parametrize(
+    "more, line",
+    [({"tasks": ["edge_texture", "normal"]},
+      "tasks: no run has edge_texture with what else is given; the tables of vary have normal, reshading, class_scene"),
+     ({"tasks": ["class_scene"], "splits": ["class_based"]}, "tasks: no run has class_scene with what else is given")],
+)  # fmt: skip
+def test_names_that_no_table_has_are_refused(tmp_path: Path, more: dict, line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        made(tmp_path / "x.toml", SMALL + RATES, more=more)
+
+
 def test_a_teacher_is_asked_for_those_that_it_guides(tmp_path: Path) -> None:
     text = SMALL + 'guidance = "{layers}"\nteacher = { layers = [[1], [2, 3]] }\nmethods = ["fedavg", "feddifrc"]\n'
     jobs = {job.name: job for job in made(tmp_path / "x.toml", text).jobs()}
