@@ -39,6 +39,7 @@ _TRIVIAL = ("trivial predictor", "#555555", ":")
 _INTERVAL = "95 % t interval over seeds"
 _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
 _PANEL = (2.5, 1.9)  # inches
+_CATEGORY = 0.24  # inches between categories under an axis, at least
 _LETTERS_AN_INCH = 10  # at least, in a title
 _MOST_MARKERS = 30  # per line; more would hide it
 _MOST_IN_LEGEND = 24
@@ -124,7 +125,7 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     tasks = in_order(table["task"])
     name = "α" if argument == "alpha" else argument
     title = f"Loss after the last round by {name}\n{IMAGES[images]}, mean over {_seeds(table)}"
-    figure, axes = _grid(len(rows), len(tasks), title, _legend(table), share="col")
+    figure, axes = _grid(len(rows), len(tasks), title, _legend(table), "col", table[argument].nunique(dropna=False))
     for (row, values), (column, task) in product(enumerate(rows), enumerate(tasks)):
         axis, setting, of_task = axes[row, column], dict(zip(fixed, values, strict=True)), table[table["task"] == task]
         of_iid = _with(iid, {"task": task} | {name: value for name, value in setting.items() if name != "alpha"})
@@ -250,14 +251,20 @@ def distributions(dealt: Dealt, task: str, path: Path) -> Path:
 
 
 def _grid(
-    n_rows: int, n_columns: int, title: str, handles: Sequence[Artist] = (), share: Literal["row", "col"] = "row"
+    n_rows: int,
+    n_columns: int,
+    title: str,
+    handles: Sequence[Artist] = (),
+    share: Literal["row", "col"] = "row",
+    n_values: int = 0,
 ) -> tuple[Figure, np.ndarray]:
     """A grid of panels between a title and a legend of `handles`.
 
-    The panels of a row, or of a column, whichever shows the same task, share their scale of values.
+    The panels of a row, or of a column, whichever shows the same task, share their scale of values. They have room for
+    the names of `n_values` under their axis.
     """
     panel_width, panel_height = _PANEL
-    width = max(5.0, panel_width * n_columns + 0.8)
+    width = max(5.0, max(panel_width, _CATEGORY * n_values) * n_columns + 0.8)
     figure = Figure((width, panel_height * n_rows + 1.1), layout="constrained")
     lines = [fill(line, int(_LETTERS_AN_INCH * width)) for line in title.splitlines()]
     figure.suptitle("\n".join(lines), fontsize="large")
@@ -267,7 +274,7 @@ def _grid(
         axis.set_axisbelow(True)
         axis.tick_params(labelsize="small")
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
+        figure.legend(handles=handles, loc="outside lower center", ncols=3 if width > 6.2 else 2, fontsize="small")
     return figure, axes
 
 

@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy import stats
 
+from network.algorithms import ALGORITHMS
 from reports.curves import read_dealings, read_last, read_rounds
 from reports.figures import sweeps
 from reports.figures.style import COLOURS, IMAGES
@@ -242,6 +243,27 @@ def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: W
     assert [axis.get_ylabel() for axis in drawn[0].axes] == ["α = 0.1\nL1 loss", "α = 10\nL1 loss"]
     assert ticks_of(drawn[0]) == ["FedAvg", "SCAFFOLD"]
     assert lines_of(drawn[0], "embedding-based split") == [{0.08: 1.8, 1.08: 2.8}] * 2
+
+
+def test_many_methods_have_room_for_their_names(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
+    for method, task in product(ALGORITHMS, ("normal", "reshading")):
+        for seed in (0, 1):
+            write("iid", 2.0, method=method, task=task, rand_seed=seed)
+    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    [figure] = drawn
+    names = figure.axes[0].get_xticklabels()
+    apart = np.diff([name.get_window_extent().x1 for name in names])
+    assert len(names) == len(ALGORITHMS) and apart.min() > names[0].get_fontsize() * figure.dpi / 72
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2])
+def test_legends_lie_within_the_figure(tmp_path: Path, write: Write, drawn: list[Figure], n_tasks: int) -> None:
+    for kind, seed, task in product(KINDS, (0, 1), ("normal", "reshading")[:n_tasks]):
+        write(kind, 2.0, task=task, rand_seed=seed)
+    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    [legend], page = drawn[0].legends, drawn[0].bbox
+    extent = legend.get_window_extent()
+    assert page.x0 <= extent.x0 and extent.x1 <= page.x1
 
 
 @pytest.mark.parametrize("argument", ["alpha", "method", "type", "rand_seed", "task", "init_lr"])
