@@ -34,7 +34,8 @@ def make_keys(folder: Path, hosts: Sequence[str], n_clients: int, days: int) -> 
 
     `ca.crt` is what clients trust, `server.crt` what the server shows them, for these host names and addresses, and
     `client_<k>.pub` what the server knows client k by; the `.key` beside each is its secret, which only its owner's
-    account may read. Keys are on the curve P-384, as Flower takes them. UserError where a certificate that is there
+    account may read. A client whose `.key` alone has gone keeps its pair; take the `.pub` away for another. Keys are on
+    the curve P-384, as Flower takes them. UserError where a certificate that is there
     does not fit its key, its authority, the hosts or the present day, or where the authority's key has gone and
     something has to be signed.
     """
@@ -127,7 +128,12 @@ def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: t
 
 
 def _pair(path: Path) -> list[Path]:
-    """What was missing of a client's private key in `path` and the public one beside it, as Flower reads them."""
+    """What was missing of a client's private key in `path` and the public one beside it, as Flower reads them.
+
+    A private key that has gone, to its owner's machine, is not missing: the server knows the client by the other one.
+    """
+    if path.with_suffix(".pub").is_file() and not path.is_file():
+        return []
     made = [] if path.is_file() else [_write_key(path, PrivateFormat.OpenSSH)]
     public = _read(path, load_ssh_private_key).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     beside = path.with_suffix(".pub")

@@ -58,6 +58,16 @@ def test_what_is_there_stays_and_what_is_missing_is_made(tmp_path: Path) -> None
     assert all(path.read_bytes() == content for path, content in before.items() if path.name != "server.crt")
 
 
+def test_a_client_whose_key_is_on_its_own_machine_keeps_its_pair(tmp_path: Path) -> None:
+    make_keys(tmp_path, ["localhost"], 1, days=1)
+    known = (tmp_path / "client_0.pub").read_bytes()
+    (tmp_path / "client_0.key").rename(tmp_path / "elsewhere")
+    assert {path.name for path in make_keys(tmp_path, ["localhost"], 2, days=1)} == {"client_1.key", "client_1.pub"}
+    assert (tmp_path / "client_0.pub").read_bytes() == known and not (tmp_path / "client_0.key").exists()
+    (tmp_path / "client_0.pub").unlink()
+    assert {path.name for path in make_keys(tmp_path, ["localhost"], 2, days=1)} == {"client_0.key", "client_0.pub"}
+
+
 def test_an_authority_whose_key_is_elsewhere_is_not_replaced(tmp_path: Path) -> None:
     """Its key is needed only where something is to be signed; the clients trust its certificate."""
     make_keys(tmp_path, ["localhost"], 1, days=1)
@@ -113,7 +123,7 @@ def test_keys_of_which_a_kill_has_left_half_are_completed(tmp_path: Path, monkey
     write = keys._write
     make_keys(tmp_path, ["localhost"], 1, days=1)
     for done in range(4):
-        for name in ("server.key", "client_0.key"):
+        for name in ("server.key", "client_0.key", "client_0.pub"):
             (tmp_path / name).unlink()
         writes = iter(range(done))
 
