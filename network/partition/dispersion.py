@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch import nn
 
 from datasets.task_data import TaskData
@@ -26,6 +30,9 @@ from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
 from network.partition.settings import SplitSettings
 from utils import progress
+from utils.errors import UserError
+from utils.files import json_in, write_json
+from utils.versions import ENGINE, file_digest, ids_digest
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
@@ -131,12 +138,38 @@ def measure(
     if accelerator.is_main_process and (line := without_effect(*reweighted)):
         progress.say(line)
     if early.is_file():
-        model = load_model(early, data.task.name, "train_centralized_task_model.py")
-        if (model.config.image_size, model.task) == (data.image_size, data.task):
-            model = model.to(accelerator.device).to(memory_format=torch.channels_last)
-            if not data.task.boxes:  # a detector's output is points of several levels
-                values["residual_variance_share"] = residual_share(model, data, client_of, n_clients)
-            values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
+        values |= _of_gradients(partition, data, early, accelerator)
+    return values
+
+
+def _of_gradients(partition: Partition, data: TaskData, early: Path, accelerator: Accelerator) -> dict[str, float]:
+    """What gradients at the central model's `early` checkpoint say of a partition; none if it is of other images.
+
+    Beside the checkpoint lies what earlier runs have measured: it takes a pass over all images with the whole network,
+    longer than all rounds where an encoder is frozen, and runs of a sweep that differ in their method share partitions.
+    """
+    versions = {"test_fed": ENGINE["test_fed"], "task": data.task.version, "data": data.version}
+    made_with = versions | {"model": file_digest(early), "clients": ids_digest(partition.client_of)}
+    key = hashlib.sha256(json.dumps(made_with | {"device": data.device.type}).encode()).hexdigest()
+    kept = early.with_suffix("") / f"{key}.json"
+    found: list[Any] = [None]
+    if accelerator.is_main_process:
+        with suppress(OSError, ValueError):  # nobody has measured it yet
+            found = [json_in(kept)]
+    if accelerator.num_processes > 1:
+        broadcast_object_list(found)
+    if found[0] is not None:
+        return found[0]
+    values = {}
+    model = load_model(early, data.task.name, "train_centralized_task_model.py")
+    if (model.config.image_size, model.task) == (data.image_size, data.task):
+        model = model.to(accelerator.device).to(memory_format=torch.channels_last)
+        if not data.task.boxes:  # a detector's output is points of several levels
+            values["residual_variance_share"] = residual_share(model, data, partition.client_of, partition.n_clients)
+        values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
+    if accelerator.is_main_process:
+        with suppress(OSError, UserError):  # models may lie where this account cannot write
+            write_json(kept, values)
     return values
 
 

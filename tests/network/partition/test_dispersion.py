@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from losses import return_task_loss
 from models.central.training import early_file
 from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
 from network.algorithms.fedavg import FedAvg
+from network.partition import dispersion
 from network.partition.asked import partition_of
 from network.partition.dealing import deal
 from network.partition.dispersion import gradient_dispersion, measure, residual_share
@@ -161,6 +163,48 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     save_model(TaskModel(config), early)
     found = measures()
     assert found["gradient_dispersion"] > 0 and found["residual_variance_share"] < 1
+
+
+def test_gradients_of_a_partition_are_measured_once(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of other methods take them from beside the model; another partition, model or data have others."""
+    data, early = open_data(table, "normal"), early_file(tmp_path, "normal", False)
+    groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
+    config = ModelConfig("normal", image_size=SIZE)
+    save_model(TaskModel(config), early)
+    taken: list[nn.Module] = []
+
+    def counted(model: nn.Module, *rest: Any) -> float:
+        taken.append(model)
+        return gradient_dispersion(model, *rest)
+
+    monkeypatch.setattr(dispersion, "gradient_dispersion", counted)
+
+    def found(seed: int) -> dict[str, float]:
+        partition = deal("equal_size", groups, 3, 0.5, seed=seed)
+        split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
+        return measure(partition, split, data, FedAvg(Namespace()), early, Accelerator(cpu=True))
+
+    first = found(0)
+    assert found(0) == first and len(taken) == 1
+    [kept] = early.with_suffix("").iterdir()
+    kept.write_text("{")  # nobody writes half a file; a disk may
+    assert found(0) == first and len(taken) == 2
+    assert found(1)["gradient_dispersion"] != first["gradient_dispersion"] and len(taken) == 3
+    save_model(TaskModel(config), early)  # of other random weights
+    assert found(0)["gradient_dispersion"] != first["gradient_dispersion"] and len(taken) == 4
+
+
+def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: Table, tmp_path: Path) -> None:
+    data, early = open_data(table, "normal"), early_file(tmp_path, "normal", False)
+    save_model(TaskModel(ModelConfig("normal", image_size=SIZE)), early)
+    early.with_suffix("").touch()  # where the folder would be
+    groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
+    split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
+    partition = deal("equal_size", groups, 3, 0.5, seed=0)
+    found = measure(partition, split, data, FedAvg(Namespace()), early, Accelerator(cpu=True))
+    assert found["gradient_dispersion"] > 0
 
 
 def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(table: Table, tmp_path: Path) -> None:
