@@ -199,7 +199,7 @@ def _parts(spec: Spec, above: Spec) -> Iterator[tuple[Spec, Spec, dict[str, str]
     everywhere = {stage: above[stage] for stage in STAGES if stage in above}
     for tables in product(*spec["vary"].values()):
         names = {axis: str(each[_NAME]) for axis, each in zip(spec["vary"], tables, strict=True) if _NAME in each}
-        varied = reduce(merged, tables, {})
+        varied: Spec = reduce(merged, tables, {})
         chosen = {
             key: [name for name in _list(varied[key]) if name in _list(above[key])]
             for key in _CHOSEN
