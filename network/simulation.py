@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from models.networks.costs import model_costs, peak_memory
@@ -36,6 +36,7 @@ from network.trainer import LOSS, Trainer, travelling
 from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import write_json
+from utils.processes import from_main
 from utils.runs import Run, is_due, load_newest, save_checkpoint, state_before
 from utils.streams import generator
 from utils.words import counted
@@ -164,13 +165,11 @@ class Simulation:
     def settle_pace(self) -> None:
         """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""
         if "threads" not in self.trainer.pace:
-            pace = [self.trainer.choose_pace(self._most_at_once)]
-            if self.accelerator.num_processes > 1:
-                broadcast_object_list(pace)
+            mine = self.trainer.choose_pace(self._most_at_once)  # every process tries, so that none is faster alone
+            self.trainer.pace = from_main(self.accelerator, lambda: mine)
             if self.accelerator.is_main_process:
-                write_json(self.run.path / "pace.json", pace[0])
-                print_pace(pace[0])
-            self.trainer.pace = pace[0]
+                write_json(self.run.path / "pace.json", self.trainer.pace)
+                print_pace(self.trainer.pace)
         torch.set_num_threads(self.trainer.pace["threads"])
 
     def _most_at_once(self) -> int:
@@ -357,8 +356,6 @@ def _width(like: Tensor | None) -> int:
 
 def shared_run(accelerator: Accelerator, make: Callable[[], Run]) -> Run:
     """The run that the main process makes and locks, for all processes."""
-    run = make() if accelerator.is_main_process else None
-    paths: list[Any] = [run and run.path]
-    if accelerator.num_processes > 1:
-        broadcast_object_list(paths)
-    return run or Run(paths[0])
+    own = [make()] if accelerator.is_main_process else []  # with the lock
+    path = from_main(accelerator, lambda: own[0].path)
+    return own[0] if own else Run(path)

@@ -64,7 +64,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _words(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in arguments.items())
+    return ", ".join(f"{name} {value}" for name, value in arguments.items() if value != "")
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:

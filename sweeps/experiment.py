@@ -215,9 +215,11 @@ def _check_chosen(above: Spec, parts: Sequence[Spec], spec: Spec) -> None:
     for key in _CHOSEN:
         known = [name for table in tables for name in _list(table.get(key, []))]
         kept = {name for part in parts for name in _list(part[key])}
+        others = {name: value for name, value in above.items() if name != key}
         for name in _list(above.get(key, [])):
             if known and name not in kept:
-                has = ", ".join(dict.fromkeys(map(text_of, known)))
+                left = [name for part, *_ in _parts(spec, others) for name in _list(part[key])]
+                has = ", ".join(dict.fromkeys(map(text_of, left or known)))
                 raise UserError(f"{key}: no run has {name} with what else is given; the tables of vary have {has}")
 
 

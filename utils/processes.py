@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 
 from utils import progress
+
+_Made = TypeVar("_Made")
 
 
 def processes(use_accelerator: bool, **options: Any) -> Accelerator:
@@ -24,3 +28,11 @@ def processes(use_accelerator: bool, **options: Any) -> Accelerator:
             "them all, on CPUs too (and then without --cpu)"
         )
     return accelerator
+
+
+def from_main(accelerator: Accelerator, make: Callable[[], _Made]) -> _Made:
+    """What `make` returns in the main process, in all processes; every process must call it, and no other makes it."""
+    made: list[Any] = [make() if accelerator.is_main_process else None]
+    if accelerator.num_processes > 1:
+        broadcast_object_list(made)
+    return made[0]

@@ -7,18 +7,17 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from torch import nn
 
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.embedding.features import shrunk
-from models.networks.task_model import load_model
+from models.networks.task_model import load_model, made_as, versions_of
 from network.aggregation.weighted_sum import sum_type
 from network.importance import NONE, kinds_of, reweighting, without_effect
 from network.partition.assignments import read_projection
@@ -32,6 +31,7 @@ from network.partition.settings import SplitSettings
 from utils import progress
 from utils.errors import UserError
 from utils.files import json_in, write_json
+from utils.processes import from_main
 from utils.versions import ENGINE, file_digest, ids_digest
 
 if TYPE_CHECKING:
@@ -149,17 +149,12 @@ def _of_gradients(partition: Partition, data: TaskData, early: Path, accelerator
     longer than all rounds where an encoder is frozen, and runs of a sweep that differ in their method share partitions.
     """
     versions = {"test_fed": ENGINE["test_fed"], "task": data.task.version, "data": data.version}
+    versions |= versions_of(made_as(early)[0])
     made_with = versions | {"model": file_digest(early), "clients": ids_digest(partition.client_of)}
     key = hashlib.sha256(json.dumps(made_with | {"device": data.device.type}).encode()).hexdigest()
     kept = early.with_suffix("") / f"{key}.json"
-    found: list[Any] = [None]
-    if accelerator.is_main_process:
-        with suppress(OSError, ValueError):  # nobody has measured it yet
-            found = [json_in(kept)]
-    if accelerator.num_processes > 1:
-        broadcast_object_list(found)
-    if found[0] is not None:
-        return found[0]
+    if (found := from_main(accelerator, lambda: _kept(kept))) is not None:
+        return found
     values = {}
     model = load_model(early, data.task.name, "train_centralized_task_model.py")
     if (model.config.image_size, model.task) == (data.image_size, data.task):
@@ -171,6 +166,13 @@ def _of_gradients(partition: Partition, data: TaskData, early: Path, accelerator
         with suppress(OSError, UserError):  # models may lie where this account cannot write
             write_json(kept, values)
     return values
+
+
+def _kept(path: Path) -> dict[str, float] | None:
+    """What earlier runs have measured; None where nobody has yet."""
+    with suppress(OSError, ValueError):
+        return json_in(path)
+    return None
 
 
 def _of_reweighting(

@@ -124,6 +124,14 @@ def test_settings_are_not_mixed_and_each_has_its_own_iid_runs(tmp_path: Path, wr
     assert head.loc["embedding", "participation"] == pytest.approx([200.0] * 3)
 
 
+def test_an_argument_that_one_rule_alone_has_is_not_said_of_the_others(tmp_path: Path, write: Write) -> None:
+    write("iid", 0, (1.0, 1.0, 2.0))
+    write("class_based", 0, (1.0, 1.0, 3.0))
+    write("class_based", 0, (1.0, 1.0, 4.0), client_share=0.5)
+    table = g.gaps(read_runs(tmp_path))
+    assert set(table["more"]) == {"", "client_share 0.5"}
+
+
 def test_runs_without_unseen_clients_have_no_gaps(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
     write("class_based", 0, (1.0, 1.5, np.nan))
     runs = read_runs(tmp_path)

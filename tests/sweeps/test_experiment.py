@@ -117,7 +117,8 @@ def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more
     "more, line",
     [({"tasks": ["edge_texture", "normal"]},
       "tasks: no run has edge_texture with what else is given; the tables of vary have normal, reshading, class_scene"),
-     ({"tasks": ["class_scene"], "splits": ["class_based"]}, "tasks: no run has class_scene with what else is given")],
+     ({"tasks": ["class_scene"], "splits": ["class_based"]}, "tasks: no run has class_scene with what else is given; "
+      "the tables of vary have normal, reshading")],
 )  # fmt: skip
 def test_names_that_no_table_has_are_refused(tmp_path: Path, more: dict, line: str) -> None:
     with pytest.raises(UserError, match=line):

@@ -1,4 +1,4 @@
-"""What is said where a launcher has started fewer processes than it was asked for."""
+"""What is said where a launcher has started fewer processes than it was asked for, and what they have in common."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_proce
 @pytest.mark.parametrize(
     ("asked", "said"), [("--cpu --num_processes 2", 1), ("--multi_gpu --num_processes 2", 0), ("--num_processes 1", 0)]
 )
-def test_one_process_in_place_of_several_is_said(tmp_path: Path, asked: str, said: int) -> None:
+def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_made(
+    tmp_path: Path, asked: str, said: int
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from utils.processes import processes\n"
-        "found = processes(False)\nif found.is_main_process:\n    print(found.num_processes)\n"
+        "from utils.processes import from_main, processes\n"
+        "found = processes(False)\n"
+        "print(found.num_processes, from_main(found, lambda: found.process_index + 7))\n"
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
     done = subprocess.run(launch, capture_output=True, text=True, check=True)
     assert done.stderr.count(LINE) == said
-    assert done.stdout == ("2\n" if "multi" in asked else "1\n")
+    assert done.stdout == ("2 7\n2 7\n" if "multi" in asked else "1 7\n")
