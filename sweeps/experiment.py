@@ -167,7 +167,7 @@ def experiment_of(
         raise UserError(f"until: {spec['until']!r} is not one of {', '.join(UNTIL)}")
     _check_keys(spec["make"], MAKE, "make")
     result_path = _result_path(spec, given, source)
-    parts = [(_narrowed(part, of_file, given, reads), names) for part, of_file, names in _parts(whole, above)]
+    parts = [(_narrowed(part, whole, varied, given, reads), names) for part, varied, names in _parts(whole, above)]
     _check_chosen(above, [part for part, _ in parts], whole)
     grids = tuple(grid for part in parts for grid in _grids(*part, source, result_path, given, reads))
     folders = tuple(dict.fromkeys(grid.runs_path for grid in grids))
@@ -186,7 +186,7 @@ def _result_path(spec: Spec, given: Given, source: Source) -> Path:
 
 
 def _parts(spec: Spec, above: Spec) -> Iterator[tuple[Spec, Spec, dict[str, str]]]:
-    """Every combination of the tables in `vary`, merged into the rest: with what the command line says, and without.
+    """Every combination of the tables in `vary`, merged into the rest and what the command line says, and by itself.
 
     After both come the tables' names by the list that has them.
     """
@@ -206,7 +206,7 @@ def _parts(spec: Spec, above: Spec) -> Iterator[tuple[Spec, Spec, dict[str, str]
             if key in varied and key in above
         }
         if all(chosen.values()):  # else nothing of what these tables say is left
-            yield merged(merged(merged(spec, above), varied), everywhere | chosen), merged(spec, varied), names
+            yield merged(merged(merged(spec, above), varied), everywhere | chosen), varied, names
 
 
 def _check_chosen(above: Spec, parts: Sequence[Spec], spec: Spec) -> None:
@@ -223,11 +223,13 @@ def _check_chosen(above: Spec, parts: Sequence[Spec], spec: Spec) -> None:
                 raise UserError(f"{key}: no run has {name} with what else is given; the tables of vary have {has}")
 
 
-def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping[str, Collection[str]]]) -> Spec:
-    """A part without arguments of `[fed]` that nothing reads which the command line has left of the file's lists.
+def _narrowed(
+    part: Spec, whole: Spec, varied: Spec, given: Given, reads: Mapping[str, Mapping[str, Collection[str]]]
+) -> Spec:
+    """A part without arguments of `[fed]` that nothing reads which tables or the command line have left of lists.
 
-    `whole` is the part as the file alone says it: with `--methods fedavg`, what the file gives FedProx has no run. What
-    the command line itself gives stays.
+    What `whole`, the file outside its tables, gives FedProx has no run where the part's tables `varied` name other
+    methods, and neither has what a table gives FedProx with `--methods fedavg`. What narrows keeps what itself gives.
     """
 
     def _read_by(by: Spec) -> set[str]:
@@ -239,7 +241,8 @@ def _narrowed(part: Spec, whole: Spec, given: Given, reads: Mapping[str, Mapping
             for name in readers.get(text_of(value), ())
         }
 
-    gone = _read_by(whole) - _read_by(part) - given.more.get("fed", {}).keys()
+    of_file = _read_by(whole) - varied.get("fed", {}).keys() | _read_by(merged(whole, varied))
+    gone = of_file - _read_by(part) - given.more.get("fed", {}).keys()
     return {**part, "fed": {name: value for name, value in part["fed"].items() if name not in gone}}
 
 

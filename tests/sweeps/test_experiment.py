@@ -354,3 +354,27 @@ fed = { mu = [0.1, 1], contrast = "classes", attack = ["none", "flip"], attacker
     flipped = runs(methods=["fedavg"], fed={"attack": ["flip"]})
     assert len(flipped) == seeds and all(run["attackers"] == "2" and "mu" not in run for run in flipped)
     assert all(run["mu"] == "3" for run in runs(methods=["fedavg"], fed={"mu": 3}))
+
+
+def test_tables_that_name_methods_leave_the_arguments_of_others_out(tmp_path: Path) -> None:
+    """Unless they give them themselves: then they are told that nothing reads them."""
+    reads = READS | {"method": {"fedavg": (), "fedprox": ("mu",), "feddifrc": ("contrast",)}}
+    (tmp_path / "x.toml").write_text(
+        SMALL
+        + """
+methods = ["fedavg", "fedprox", "feddifrc"]
+fed = { mu = [0.1, 1], contrast = "classes" }
+[[vary.rate]]
+methods = ["fedprox"]
+fed = { init_lr = 3 }
+[[vary.rate]]
+methods = ["fedavg"]
+fed = { mu = 2 }
+"""
+    )
+    jobs = experiment_of(read_experiment(tmp_path / "x.toml", None), Given(more={"seeds": [0]}), reads).jobs()
+    runs = [said(job.commands[-1]) for job in jobs if job.commands[-1][0] == "test_fed.py"]
+    [plain] = [run for run in runs if run["method"] == "fedavg"]
+    prox = [run for run in runs if run["method"] == "fedprox"]
+    assert {run["mu"] for run in prox} == {"0.1", "1"} and len(prox) == 2 and plain["mu"] == "2"
+    assert all("contrast" not in run for run in runs)
