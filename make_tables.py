@@ -97,13 +97,15 @@ def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
     from reports.console import narrow, wrapped
     from reports.figures import sweeps
     from reports.files import write_table
-    from reports.tables import in_short, increases, readable
+    from reports.tables import in_short, increases, methods, readable
     from reports.verdicts import WORDS, alpha_slopes, sentences, verdicts
 
     said, slopes = verdicts(comparison, [task.name for task in TASKS.values() if task.dense]), alpha_slopes(comparison)
     write_table(increases(comparison), folder / "increases")
     write_table(readable(comparison), folder / "comparison")
     write_table(said, folder / "verdicts")
+    if not (by_method := methods(comparison)).empty:
+        write_table(by_method, folder / "methods")
     if not slopes.empty:
         write_table(slopes, folder / "alpha_slopes")
     for heading, table in in_short(comparison):

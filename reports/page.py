@@ -23,6 +23,7 @@ from utils.runs import ASIDE
 from utils.versions import declared
 
 _TABLES = {
+    "methods": "The loss of each method: mean ± standard deviation over seeds.",
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
     f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "

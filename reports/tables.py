@@ -324,17 +324,36 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows.values())
 
 
+def methods(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison by method, as text: losses with mean ± standard deviation over seeds, a column per task and split.
+
+    A row per part of the data, method and other setting. Empty where no task has two methods.
+    """
+    if table.empty or table.groupby("task")["method"].nunique().max() < 2:
+        return pd.DataFrame()
+    rows: dict[tuple, dict[str, str]] = {}
+    for row in table.to_dict("records"):
+        fixed = {name: value for name, value in about(row).items() if name != "task"}
+        cells = rows.setdefault(tuple(fixed.values()), fixed)
+        cells[f"{row['task']}, trivial"] = mean_text(row["trivial"], 4)
+        cells |= {f"{row['task']}, {split}": with_spread(row[split.lower()], 4) for split in ("IID", *COMPARED)}
+    order = [*MEASURED_ON.values()].index
+    return pd.DataFrame(sorted(rows.values(), key=lambda cells: order(cells["data"]))).fillna("")
+
+
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
     As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
-    intervals. The clients' own data, the paper's measure, come last, where a reader of the console looks first.
+    intervals. Where there are more methods than tasks, it is one per task. The clients' own data, the paper's measure,
+    come last, where a reader of the console looks first.
     """
     order = {images: rank for rank, images in enumerate(reversed(MEASURED_ON))}
     last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
-    for (images, method, model), part in last.groupby(["images", "method", "model"], sort=False):
+    apart = "task" if table["method"].nunique() > table["task"].nunique() else "method"
+    for (images, named, model), part in last.groupby(["images", apart, "model"], sort=False):
         rows = [
-            {name: value for name, value in setting(row).items() if name not in {"method", "alpha"}}
+            {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
                 "trivial": f"{finite(row['trivial']).mean():.3f}",
@@ -345,7 +364,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             }
             for row in part.to_dict("records")
         ]
-        yield f"{method}, {model} model, {MEASURED_ON[images]} images", pd.DataFrame(rows)
+        yield f"{named}, {model} model, {MEASURED_ON[images]} images", pd.DataFrame(rows)
 
 
 def about(row: Mapping[str, Any]) -> dict[str, Any]:

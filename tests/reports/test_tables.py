@@ -15,7 +15,18 @@ import pytest
 
 import make_tables
 from reports.statistics import with_interval
-from reports.tables import compare, increase, increases, over_iid, read_central, read_clusters, read_runs, readable
+from reports.tables import (
+    compare,
+    in_short,
+    increase,
+    increases,
+    methods,
+    over_iid,
+    read_central,
+    read_clusters,
+    read_runs,
+    readable,
+)
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -87,6 +98,28 @@ def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run:
     assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
     assert increases(compare(runs))["trivial"].tolist() == ["4.500", "5.500"]
     assert over_iid(runs)["trivial"].tolist() == ["4.5000", "5.5000"] * 2
+
+
+def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_run: Write) -> None:
+    write_three(write_run, 0, (1.0, 1.1, 1.5))
+    assert methods(compare(read_runs(tmp_path))).empty
+    write_three(write_run, 0, (2.0, 2.2, 2.4), method="fedprox")
+    write_three(write_run, 0, (3.0, 3.3, 3.9), method="fedprox", task="reshading")
+    table = compare(read_runs(tmp_path))
+    said = methods(table)
+    keys = said[["data", "method"]].itertuples(index=False, name=None)
+    assert list(keys) == [(data, method) for data in ("clients' own", "held out") for method in ("fedavg", "fedprox")]
+    own = said.iloc[1]
+    assert [own[f"normal, {split}"] for split in ("trivial", "IID", "class", "embedding")] == [
+        "4.0000", "2.0000", "2.2000", "2.4000",
+    ]  # fmt: skip
+    assert own["reshading, embedding"] == "3.9000" and said.iloc[0]["reshading, IID"] == ""
+    # As many tasks as methods: the console has a table for each method; with one method more, for each task.
+    assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, clients' own images"
+    write_three(write_run, 0, (2.0, 2.2, 2.4), method="scaffold")
+    heading, part = list(in_short(compare(read_runs(tmp_path))))[-2]
+    assert heading == "normal, global model, clients' own images"
+    assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
 
 
 def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
