@@ -20,6 +20,7 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import get_task
 from losses import return_task_loss
 from models.central.training import early_file
+from models.networks.encoders import ENCODERS
 from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
 from network.algorithms.fedavg import FedAvg
 from network.partition import dispersion
@@ -194,6 +195,9 @@ def test_gradients_of_a_partition_are_measured_once(
     assert found(1)["gradient_dispersion"] != first["gradient_dispersion"] and len(taken) == 3
     save_model(TaskModel(config), early)  # of other random weights
     assert found(0)["gradient_dispersion"] != first["gradient_dispersion"] and len(taken) == 4
+    monkeypatch.setitem(ENCODERS, config.encoder, replace(ENCODERS[config.encoder], version=99))
+    found(0)
+    assert len(taken) == 5
 
 
 def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: Table, tmp_path: Path) -> None:
