@@ -9,7 +9,7 @@ there are some.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from network.partition.rules import uses_alpha
 from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import increase, random_settings, settings
+from reports.tables import in_words, increase, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -52,19 +52,15 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs[runs["unseen_test_loss"].notna()]
     for fixed, iid in random_settings(runs, ["task", "method"]):
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(about | {"split": _IID, "alpha": "", "more": _words(fixed)} | _of(iid.sort_index(), iid))
+        rows.append(about | {"split": _IID, "alpha": "", "more": in_words(fixed)} | _of(iid.sort_index(), iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
         has_alpha = any(uses_alpha(split, rule) for rule in part.get("partition", [None]))
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
         said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if has_alpha else ""}
-        rows.append(about | said | {"more": _words(fixed)} | _of(dealt, iid))
+        rows.append(about | said | {"more": in_words(fixed)} | _of(dealt, iid))
     return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
-
-
-def _words(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in arguments.items() if value != "")
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:

@@ -314,14 +314,15 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     Values are means over seeds with their 95 % intervals. A row per task, method and part of the data, with the trivial
     predictor's and the IID split's loss for scale.
     """
-    rows: dict[tuple, dict[str, str]] = {}
-    for row in table.to_dict("records"):
-        fixed = {name: value for name, value in about(row).items() if name != "alpha"}
-        cells = rows.setdefault(tuple(fixed.values()), fixed | {"trivial": mean_text(row["trivial"], 3)})
-        cells |= {"IID": with_spread(row["iid"], 3)}
-        for split in COMPARED:
-            cells[f"{split}, α = {row['alpha']:g}"] = with_interval(increase(row[split], row["iid"]), 1, "+")
-    return pd.DataFrame(rows.values())
+    rows = []
+    for said, alphas in alike_but(table, "alpha"):
+        first, *_ = records = alphas.to_dict("records")
+        cells = said | {"trivial": mean_text(first["trivial"], 3), "IID": with_spread(first["iid"], 3)}
+        for row in records:
+            over = {split: with_interval(increase(row[split], row["iid"]), 1, "+") for split in COMPARED}
+            cells |= {f"{split}, α = {row['alpha']:g}": text for split, text in over.items()}
+        rows.append(cells)
+    return pd.DataFrame(rows)
 
 
 def methods(table: pd.DataFrame) -> pd.DataFrame:
@@ -331,14 +332,14 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     """
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
-    rows: dict[tuple, dict[str, str]] = {}
-    for row in table.to_dict("records"):
-        fixed = {name: value for name, value in about(row).items() if name != "task"}
-        cells = rows.setdefault(tuple(fixed.values()), fixed)
-        cells[f"{row['task']}, trivial"] = mean_text(row["trivial"], 4)
-        cells |= {f"{row['task']}, {split}": with_spread(row[split.lower()], 4) for split in ("IID", *COMPARED)}
+    rows = []
+    for said, tasks in alike_but(table, "task"):
+        for row in tasks.to_dict("records"):
+            said[f"{row['task']}, trivial"] = mean_text(row["trivial"], 4)
+            said |= {f"{row['task']}, {split}": with_spread(row[split.lower()], 4) for split in ("IID", *COMPARED)}
+        rows.append(said)
     order = [*MEASURED_ON.values()].index
-    return pd.DataFrame(sorted(rows.values(), key=lambda cells: order(cells["data"]))).fillna("")
+    return pd.DataFrame(sorted(rows, key=lambda cells: order(cells["data"]))).fillna("")
 
 
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -377,3 +378,21 @@ def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     measured = {"seeds", "class", "embedding", "iid", "trivial", "images", "model"}
     measured |= {f"{split}_{name}" for split in COMPARED for name in SKEW}
     return {name: value for name, value in row.items() if name not in measured}
+
+
+def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of `compare` in groups that differ only in this part of the setting, each with `about` it but for that.
+
+    In the order in which the groups' first rows stand.
+    """
+    if table.empty:
+        return
+    fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
+    for _, group in table.groupby([*fixed, "images", "model"], sort=False, dropna=False):
+        yield {part: value for part, value in about(group.iloc[0].to_dict()).items() if part != name}, group
+
+
+def in_words(arguments: Mapping[str, Any]) -> str:
+    """A setting in a sentence: task and method by their values, others with their names; nothing of what is empty."""
+    said = {"task": "{}", "method": "{}", "alpha": "α = {:g}"}
+    return ", ".join(said.get(name, f"{name} {{}}").format(value) for name, value in arguments.items() if value != "")

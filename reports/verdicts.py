@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reports.statistics import LEVEL, MARGIN, bootstrap, bounds, finite, judged_changes, mean_change, with_interval
-from reports.tables import COMPARED, about, increase, setting
+from reports.tables import COMPARED, about, alike_but, in_words, increase
 from utils.runs import MEASURED_ON
 
 WORDS = (
@@ -51,11 +51,11 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Settings that several tasks have in common, with each seed's mean increase over the tasks."""
-    for said, group in _alike_but(table, "task"):
+    for said, group in alike_but(table, "task"):
         if len(group) > 1:
             losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
-            yield said | {"task": f"{len(group)} dense tasks"}, mean_change(increases, axis=0)
+            yield {"task": f"{len(group)} dense tasks"} | said, mean_change(increases, axis=0)
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -63,11 +63,11 @@ def sentences(said: pd.DataFrame) -> list[str]:
     columns = list(said)
     named = columns[: columns.index("model")]
     own = said[said["data"] == MEASURED_ON["train"]].to_dict("records")
-    return [f"{_setting(row, named)}: {_phrase(row)}, {row['embedding over class, %']} %" for row in own]
-
-
-def _setting(row: Mapping[str, Any], named: Collection[str]) -> str:
-    return ", ".join(f"α = {row[name]:g}" if name == "alpha" else str(row[name]) for name in named)
+    lines = []
+    for row in own:
+        setting = in_words({name: row[name] for name in named})
+        lines.append(f"{setting}: {_phrase(row)}, {row['embedding over class, %']} %")
+    return lines
 
 
 def _phrase(row: Mapping[str, Any]) -> str:
@@ -85,13 +85,13 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     slope.
     """
     rows, differences = [], []
-    for said, group in _alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
+    for said, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
         differences.append(increase(100 + slopes["embedding"], 100 + slopes["class"]))
         rows.append(
-            {name: value for name, value in said.items() if name != "alpha"}
+            said
             | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
             | {"seeds": len(finite(differences[-1]))}
             | {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
@@ -99,15 +99,6 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
         )
     name = f"falls with α under the embedding split (margin ±{MARGIN:g} %)"
     return pd.DataFrame(rows).assign(**judged_changes(name, differences, "less", "more"))
-
-
-def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The rows of `compare` in groups that differ only in this part of the setting, each with `about` its first row."""
-    if table.empty:
-        return
-    fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
-    for _, group in table.groupby([*fixed, "images", "model"], sort=False, dropna=False):
-        yield about(group.iloc[0].to_dict()), group
 
 
 def _slopes(group: pd.DataFrame, split: str) -> np.ndarray:

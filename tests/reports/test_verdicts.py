@@ -98,13 +98,14 @@ def test_sentences_say_what_the_interval_says() -> None:
 
 
 def test_arguments_that_differ_are_named() -> None:
-    rows = [row(0.1, [1.0], [1.5], sgd_per_epoch=steps) for steps in ("5", "20")]
+    rows = [row(0.1, [1.0], [1.5], sgd_per_epoch=steps) for steps in ("5", "20", "")]
     columns = list(pd.DataFrame(rows))
     assert columns.index("sgd_per_epoch") > columns.index("images")
     said = verdicts(pd.DataFrame(rows))
-    assert said["sgd_per_epoch"].tolist() == ["5", "20"]
+    assert said["sgd_per_epoch"].tolist() == ["5", "20", ""]
     named = [text.split(":")[0] for text in sentences(said)]
-    assert named == ["normal, fedavg, α = 0.1, 5", "normal, fedavg, α = 0.1, 20"]
+    steps = ("", ", sgd_per_epoch 5", ", sgd_per_epoch 20")
+    assert sorted(named) == [f"normal, fedavg, α = 0.1{said}" for said in sorted(steps)]
 
 
 def test_slope_of_a_power_of_alpha_is_its_exponent() -> None:
