@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pandas as pd
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, uses_alpha
 from reports.finished import finished_runs
-from reports.statistics import finite, mean_text, with_interval, with_spread
+from reports.statistics import mean_text, with_interval, with_spread
 from utils.runs import MEASURED_ON
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
@@ -100,7 +102,7 @@ def by_setting(
     """
     if not runs:
         return
-    table = pd.DataFrame(runs)
+    table = _without_common_folders(pd.DataFrame(runs))
     varying = differing(table, [name for name in table if name not in {*keys, *measured, "rand_seed"}], keys)
     table = table.assign(**table[varying].map(as_text))
     for values, part in table.groupby([*keys, *varying], sort=False):
@@ -128,8 +130,19 @@ def read_runs(result_path: Path) -> pd.DataFrame:
             row[f"adapted_{after['steps']}_loss"] = after["unseen_test_loss_mean"]
         row |= {column: summary["last"][name] for name, column in SPENT.items() if name in summary["last"]}
         rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in MEASURES})
-    table = pd.DataFrame(rows)
+    table = _without_common_folders(pd.DataFrame(rows))
     return table.fillna({name: value for name, value in UNSAID.items() if name in table})
+
+
+def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs with folders among their arguments as paths within what all of these have in common."""
+    short = {}
+    for name in (column for column in runs if column.endswith("_path")):
+        paths = runs[name].dropna().map(Path)
+        with suppress(ValueError):  # some absolute and some not
+            common = os.path.commonpath([path.parent for path in paths])
+            short[name] = paths.map(lambda path, common=common: str(path.relative_to(common)))
+    return runs.assign(**short)
 
 
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
@@ -357,8 +370,8 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
-                "trivial": f"{finite(row['trivial']).mean():.3f}",
-                "IID": f"{finite(row['iid']).mean():.3f}",
+                "trivial": mean_text(row["trivial"], 3),
+                "IID": mean_text(row["iid"], 3),
                 "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
                 "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
                 "embedding over class, %": with_interval(increase(row["embedding"], row["class"]), 1, "+"),

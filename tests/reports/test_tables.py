@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -120,6 +121,30 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     heading, part = list(in_short(compare(read_runs(tmp_path))))[-2]
     assert heading == "normal, global model, clients' own images"
     assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
+
+
+def test_without_an_iid_run_the_console_has_a_dash(tmp_path: Path, write_run: Write) -> None:
+    for kind, loss in (("class_based", 1.1), ("embedding_based", 1.5)):
+        write_run(kind, loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parts = [part for _, part in in_short(compare(read_runs(tmp_path)))]
+    assert [part["IID"].tolist() for part in parts] == [["–"], ["–"]]
+
+
+def test_folders_are_told_apart_by_what_they_do_not_have_in_common(tmp_path: Path, write_run: Write) -> None:
+    for teacher in ("lite0", "random/lite0"):
+        write_three(write_run, 0, (1.0, 1.1, 1.5), method="feddifrc", guidance_path=f"results/guidance/{teacher}")
+    write_three(write_run, 0, (1.0, 1.1, 1.5))
+    table = compare(read_runs(tmp_path))
+    assert set(table["guidance_path"]) == {"", "lite0", "random/lite0"}
+
+
+def test_folders_without_a_common_place_stay_as_they_were_given(tmp_path: Path, write_run: Write) -> None:
+    given = ["/guidance/lite0", "guidance/lite0"]
+    for folder in given:
+        write_run("iid", 1.0, method="feddifrc", guidance_path=folder)
+    assert sorted(read_runs(tmp_path)["guidance_path"]) == given
 
 
 def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
