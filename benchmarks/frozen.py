@@ -30,7 +30,7 @@ from network.trainer import LOSS
 from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
 
-_HOW = {"n_clients": 4, "n_steps": 10, "images_a_client": 32, "train": "decoder", "lr": 0.01}
+_HOW = {"n_clients": 4, "n_steps": 10, "images_a_client": 32, "train": "decoder", "lr": 0.001}
 _VIT, _LITE = "timm:vit_tiny_patch16_224", "efficientnet_lite0"
 CASES = {
     "vit_tiny, linear": Scale(_VIT, 224, "batch", task="classification", decoder="linear", **_HOW),
