@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_code, number
+from utils.args import POSITIVE_INT, Parser, add_code, name_and_value, number
 from utils.errors import run_script
 
 _LISTS = ("tasks", "methods", "splits", "alphas", "seeds", "n_clusters", "features")
@@ -45,7 +45,8 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add("--features", nargs="+", type=features_name,
         help=f"features whose clusters embedding-based splits deal; {default['features']}")  # fmt: skip
     for stage, script in (("init", "model_initialization.py"), ("teacher", "extract_diffusion_features.py")):
-        add(f"--{stage}_arguments", nargs="+", default=[], metavar="NAME=VALUE", help=f"further arguments of {script}")
+        add(f"--{stage}_arguments", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE",
+            help=f"further arguments of {script}")  # fmt: skip
     add = data.add_argument
     add("--data_path", "--data", help="data folder, in Taskonomy's layout or with another source's table; or rooms "
         "(rooms:1000: so many views a building) or nyu, made first; default: the experiment's")  # fmt: skip
@@ -62,7 +63,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
         "once; default: all")  # fmt: skip
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
     add("--cluster", choices=("slurm",), help="submit the jobs to a cluster; default: run them on this machine")
-    add("--cluster_arguments", nargs="+", metavar="NAME=VALUE",
+    add("--cluster_arguments", nargs="+", type=name_and_value, metavar="NAME=VALUE",
         help="what a job asks the cluster for: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
     running.add_flag("--wait", None, "wait until no job is left on the cluster; False leaves after submission")
     add("--dry_run", nargs="?", const="True", default="False", choices=FORMATS,

@@ -61,13 +61,10 @@ ARGUMENTS: dict[str, Callable[[str], Any]] = {
 _OF_SUBMITIT = ("cpus_per_task", "gpus_per_node", "mem_gb")  # its names on any cluster; the others are Slurm's
 
 
-def read_arguments(pairs: Sequence[str]) -> dict[str, Any]:
+def read_arguments(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The values of `--cluster_arguments NAME=VALUE …`; UserError for what a job cannot ask for."""
     said: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not value:
-            raise UserError(f"--cluster_arguments {pair}: must be NAME=VALUE")
+    for name, value in pairs:
         if name not in ARGUMENTS:
             near = difflib.get_close_matches(name, ARGUMENTS, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"the names are {', '.join(ARGUMENTS)}"

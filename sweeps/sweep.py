@@ -119,10 +119,8 @@ def said_by(args: Namespace, further: Sequence[str]) -> dict[str, Any]:
     """The keys of an experiment that the command line has."""
     said = {name: value for name, value in vars(args).items() if name in KEYS and value is not None}
     for stage in ("init", "teacher"):
-        pairs = [pair.partition("=") for pair in getattr(args, f"{stage}_arguments")]
-        if broken := [name for name, equals, _ in pairs if not equals]:
-            raise UserError(f"--{stage}_arguments {broken[0]}: must be NAME=VALUE")
-        said |= {stage: {name: value for name, _, value in pairs}} if pairs else {}
+        pairs = getattr(args, f"{stage}_arguments")
+        said |= {stage: dict(pairs)} if pairs else {}
     names = ("client_file_name", "taskonomy_clients_to_include")
     select = {name: value for name in names if (value := getattr(args, name)) is not None}
     return said | ({"select": select} if select else {}) | ({"fed": read_axes(further)} if further else {})

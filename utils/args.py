@@ -197,6 +197,14 @@ def increasing(text: str) -> list[int]:
     return sorted({POSITIVE_INT(each) for each in text.split(",")})
 
 
+def name_and_value(text: str) -> tuple[str, str]:
+    """An argparse type: the two sides of NAME=VALUE."""
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE")
+    return name, value
+
+
 def add_model(parser: Parser, tasks: Collection[str]) -> None:
     """`--task`, one of `tasks`, and `--use_cbam`, which name the model."""
     group = parser.group("model")

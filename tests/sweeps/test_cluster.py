@@ -49,13 +49,13 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "pairs, line",
-    [(["time=9", "partitoin=x"], "partitoin: unknown, did you mean partition"), (["time"], "must be NAME=VALUE"),
-     (["partition=x"], "no time"), (["time=9", "mem_gb=much"], "mem_gb: 'much' is not a number"),
-     (["time=9", "nodes=2"], "nodes: unknown")],
+    [({"time": "9", "partitoin": "x"}, "partitoin: unknown, did you mean partition"), ({"partition": "x"}, "no time"),
+     ({"time": "9", "mem_gb": "much"}, "mem_gb: 'much' is not a number"),
+     ({"time": "9", "nodes": "2"}, "nodes: unknown")],
 )  # fmt: skip
-def test_arguments_that_slurm_would_not_take_are_refused(pairs: list[str], line: str) -> None:
+def test_arguments_that_slurm_would_not_take_are_refused(pairs: dict[str, str], line: str) -> None:
     with pytest.raises(UserError, match=line):
-        read_arguments(pairs)
+        read_arguments([*pairs.items()])
 
 
 def test_arrays_are_of_the_same_needs_and_no_longer_than_allowed() -> None:
@@ -76,7 +76,7 @@ def lit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluste
     monkeypatch.setattr(tested, "_APART", 0.3)
 
     def make(wait: bool = True, at_once: int | None = None, **arguments: str) -> Cluster:
-        made = Cluster(read_arguments([f"{k}={v}" for k, v in ({"time": "10"} | arguments).items()]), at_once, wait,
+        made = Cluster(read_arguments([*({"time": "10"} | arguments).items()]), at_once, wait,
                        DECLARED)  # fmt: skip
         made.log_path = tmp_path / "logs"
         monkeypatch.setattr(made, "ask", answers(made.log_path))

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_compute, add_data, increasing, number, share_or_number
+from utils.args import (
+    POSITIVE,
+    POSITIVE_INT,
+    Parser,
+    add_compute,
+    add_data,
+    increasing,
+    name_and_value,
+    number,
+    share_or_number,
+)
 from utils.errors import UserError, run_script
 
 
@@ -190,3 +200,10 @@ def test_shares_and_numbers_and_lists_of_numbers() -> None:
     assert increasing("20,5,5,80") == [5, 20, 80]
     with pytest.raises(argparse.ArgumentTypeError):
         increasing("5,0")
+
+
+def test_a_name_and_its_value_stand_on_both_sides_of_the_first_sign() -> None:
+    assert name_and_value("gres=gpu:a100=2") == ("gres", "gpu:a100=2")
+    for text in ("time", "time=", "=4"):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be NAME=VALUE"):
+            name_and_value(text)
