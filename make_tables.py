@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utils.args import POSITIVE_INT, Parser, add_assignments, add_data_path, add_result_path
+from utils.args import POSITIVE_INT, Parser, add_assignments, add_data_path, add_result_path, name_and_value
 from utils.errors import UserError, run_script
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def parse_args() -> Namespace:
     parser.add_argument(
         "--metric", default="accuracy", help="metric for budgets and groups; for the former, the larger the better"
     )
+    text = "argument=value of runs to compare the others with; default: method=fedavg, where there are other methods"
+    parser.add_argument("--baseline", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE", help=text)
     for unit in ("round", "batch"):
         text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest run's"
         parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
@@ -36,6 +38,7 @@ def main() -> None:
     args = parse_args()
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
+    from reports.baselines import report_baselines
     from reports.budgets import budget_tables
     from reports.by_group import group_tables
     from reports.console import narrow, wrapped
@@ -80,6 +83,7 @@ def main() -> None:
     if not runs.empty:
         comparison, splits = compare(runs), over_iid(runs)
         report_runs(runs, folder)
+        report_baselines(runs, args.baseline, folder)
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:

@@ -205,7 +205,7 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
     A setting is the values of the columns `by`, and of other arguments that differ within a task and method. IID runs
     match whatever their values of arguments that a random split does not use, such as alpha.
     """
-    varying = _varying(runs)
+    varying = varying_arguments(runs)
     keys = [*by, *varying]
     shared = [name for name in by if name not in NOT_IID]
     matching = {tuple(fixed.items()): iid for fixed, iid in random_settings(runs, shared)}
@@ -222,7 +222,7 @@ def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dic
 
     A setting is as in `settings`, without the arguments that a random split does not use.
     """
-    varying = [name for name in _varying(runs) if name not in NOT_IID]
+    varying = [name for name in varying_arguments(runs) if name not in NOT_IID]
     keys = [*by, *varying]
     iid = runs[runs["type"] == "iid"]
     iid = iid.assign(**iid[varying].map(as_text)).drop_duplicates([*keys, "rand_seed"], keep="last")
@@ -235,7 +235,7 @@ def arguments_of(runs: pd.DataFrame) -> list[str]:
     return [name for name in runs if name not in {*_SETTING, "type", "rand_seed"} and not _measured(name)]
 
 
-def _varying(runs: pd.DataFrame) -> list[str]:
+def varying_arguments(runs: pd.DataFrame) -> list[str]:
     """The arguments that differ between runs of a task and method; between IID runs, those that such a split uses."""
     arguments = arguments_of(runs)
     of_splits = differing(runs[runs["type"] != "iid"], arguments, _EXPERIMENT)

@@ -1,0 +1,80 @@
+"""What runs cost over a baseline: runs with one value of an argument, such as FedAvg's or those of shuffled vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from network.partition.rules import uses_alpha
+from reports.console import wrapped
+from reports.files import write_table
+from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
+from reports.tables import as_text, differing, increase, varying_arguments
+from utils.runs import MEASURED_ON
+from utils.words import counted
+
+FEDAVG = "method", "fedavg"
+
+
+def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
+    """The loss over that of the runs in which the argument `name` has this value, as text.
+
+    A row for each setting of the others and part of the data. Runs of `read_runs` are paired by seed where their other
+    arguments agree, as far as both have them. Of two methods only those arguments have to that differ between the
+    baseline's runs of a task: a learning rate of each method's own does not stand in the way, and one of several that
+    all were tried with does. The verdict's p is adjusted over the table. Empty where nothing has a partner.
+    """
+    if name not in runs:
+        return pd.DataFrame()
+    shown = [argument for argument in varying_arguments(runs) if argument != name]
+    runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
+    baseline, others = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
+    alike = ["method", *shown] if name != "method" else differing(baseline, shown, ["task"])
+    rows, changes = [], []
+    keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
+    for values, part in others.groupby(keys, sort=False):
+        said = dict(zip(keys, values, strict=True))
+        loss = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
+        reference = _partners(baseline, said, ["task", "type", "alpha", *alike]).reindex(loss.index)
+        has_alpha = any(uses_alpha(said["type"], rule) for rule in part.get("partition", [None]))
+        said |= {"type": said["type"].removesuffix("_based"), "alpha": said["alpha"] if has_alpha else ""}
+        for images, data in MEASURED_ON.items():
+            column = f"{images}_loss"
+            change = increase(loss[column].to_numpy(float), reference[column].to_numpy(float))
+            if seeds := len(finite(change)):
+                about = {"model": loss[f"{images}_model"].iloc[0], "data": data, "seeds": seeds}
+                about |= {"trivial": mean_text(loss[f"{images}_trivial"], 4)}
+                about |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
+                rows.append(said | about | {f"over {value}, %": with_interval(change, 1, "+")})
+                changes.append(change)
+    text = pd.DataFrame(rows).rename(columns={"type": "split"})
+    return text.assign(**judged_changes(_verdict(value), changes)) if rows else text
+
+
+def _partners(baseline: pd.DataFrame, said: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:
+    """The baseline's runs by seed that agree in these columns where both have a value; none if that leaves a choice."""
+    agree = [baseline[key].isin([said[key], ""]) | (said[key] == "") for key in keys]
+    found = baseline[np.logical_and.reduce(agree)]
+    return found.set_index("rand_seed") if found["rand_seed"].is_unique else found[:0].set_index("rand_seed")
+
+
+def _verdict(value: str) -> str:
+    return f"loss beside {value} (margin ±{MARGIN:g} %)"
+
+
+def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
+    """Write a table for each baseline, by default for FedAvg where there are other methods, and say what it finds."""
+    default = [FEDAVG] if {"fedavg"} < set(runs["method"]) else []
+    for name, value in baselines or default:
+        table = over_baseline(runs, name, value)
+        if table.empty:
+            print(f"--baseline {name}={value}: no two finished runs to compare\n")
+            continue
+        path = folder / f"over_{value}"
+        write_table(table, path)
+        words = [verdict.split(" (")[0] for verdict in table[_verdict(value)]]
+        found = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        print(wrapped(f"loss beside {value} in {counted(len(words), 'row')}: {found}; {path}.md"), end="\n\n")

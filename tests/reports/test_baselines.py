@@ -1,0 +1,90 @@
+"""Tests for the comparison of runs with a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reports.baselines import over_baseline, report_baselines
+
+
+def run(method: str, loss: float, seed: int = 0, kind: str = "iid", **others: object) -> dict[str, object]:
+    """A row of `read_runs`."""
+    row = {"task": "normal", "method": method, "type": kind, "alpha": 0.1, "rand_seed": seed}
+    for images in ("train", "local_test", "test", "unseen_train", "unseen_test"):
+        row |= {f"{images}_loss": np.nan, f"{images}_trivial": 4.0, f"{images}_model": "global"}
+    return row | {"train_loss": loss} | others
+
+
+def test_losses_are_compared_seed_by_seed_within_a_split() -> None:
+    runs = [run("fedavg", loss, seed) for seed, loss in enumerate((1.0, 2.0, 9.0))]
+    runs += [run("fedprox", 2.6, 1), run("fedprox", 1.1, 0)]
+    runs += [run(method, loss, kind="class_based") for method, loss in (("fedprox", 3.0), ("fedavg", 2.0))]
+    of_class, iid = over_baseline(pd.DataFrame(runs), "method", "fedavg").sort_values("split").to_dict("records")
+    # Ratios of 1.1 and 1.3, whose mean is the root of 1.43; seed 2 has no partner.
+    assert iid["over fedavg, %"].startswith("+19.6 [") and iid["seeds"] == 2
+    assert (iid["loss"], iid["method"], iid["alpha"]) == ("1.8500 ± 1.0607", "fedprox", "")
+    assert (of_class["over fedavg, %"], of_class["fedavg"], of_class["alpha"]) == ("+50.0", "2.0000", "0.1")
+
+
+def test_a_rate_of_each_methods_own_pairs_and_one_that_all_were_tried_with_does_by_value() -> None:
+    own = pd.DataFrame([run("fedavg", 1.0, init_lr=0.1), run("fedprox", 1.5, init_lr=0.3)])
+    assert over_baseline(own, "method", "fedavg")["over fedavg, %"].tolist() == ["+50.0"]
+    both = pd.DataFrame(
+        [run(method, loss, init_lr=lr) for method, lr, loss in
+         (("fedavg", 0.1, 1.0), ("fedavg", 0.3, 2.0), ("fedprox", 0.1, 1.2), ("fedprox", 0.3, 2.0))]
+    )  # fmt: skip
+    said = over_baseline(both, "method", "fedavg").set_index("init_lr")["over fedavg, %"]
+    assert said.to_dict() == {"0.1": "+20.0", "0.3": "+0.0"}
+
+
+def test_another_argument_compares_the_runs_of_a_method_that_has_it() -> None:
+    runs = pd.DataFrame(
+        [run("fedavg", 1.0)]
+        + [run("feddifrc", loss, guidance=whose, guidance_path=teacher) for whose, teacher, loss in
+           (("own", "lite0", 1.1), ("shuffled", "lite0", 1.0), ("own", "random", 3.0), ("shuffled", "random", 2.0))]
+    )  # fmt: skip
+    said = over_baseline(runs, "guidance", "shuffled").set_index("guidance_path")
+    assert said["over shuffled, %"].to_dict() == {"lite0": "+10.0", "random": "+50.0"}
+    assert set(said["guidance"]) == {"own"}
+    without = runs.drop(index=4)  # that teacher's shuffled vectors; another teacher's are no baseline for it
+    assert over_baseline(without, "guidance", "shuffled")["guidance_path"].tolist() == ["lite0"]
+
+
+def test_arguments_that_only_one_of_two_runs_has_do_not_keep_them_apart() -> None:
+    runs = pd.DataFrame(
+        [run("fedavg", loss, aggregation=rule, trim_share=share, attack=attack) for rule, share, attack, loss in
+         (("mean", None, "none", 1.0), ("mean", None, "ipm", 2.0), ("trimmed_mean", 0.1, "none", 1.1),
+          ("trimmed_mean", 0.2, "none", 1.2), ("trimmed_mean", 0.1, "ipm", 2.0))]
+    )  # fmt: skip
+    said = over_baseline(runs, "aggregation", "mean").set_index(["attack", "trim_share"])["over mean, %"]
+    assert said.to_dict() == {("none", "0.1"): "+10.0", ("none", "0.2"): "+20.0", ("ipm", "0.1"): "+0.0"}
+    assert over_baseline(runs, "aggregation", "trimmed_mean")["attack"].tolist() == ["ipm"]  # none leaves a choice
+
+
+def test_p_is_adjusted_over_the_table() -> None:
+    rng = np.random.default_rng(0)
+    runs = [run("fedavg", 1.0, seed) for seed in range(5)]
+    runs += [run("fedprox", 1.1 + 0.01 * rng.normal(), seed) for seed in range(5)]
+    runs += [run("scaffold", 1.0 + 0.2 * rng.normal(), seed) for seed in range(5)]
+    prox, scaffold = over_baseline(pd.DataFrame(runs), "method", "fedavg").to_dict("records")
+    assert prox["loss beside fedavg (margin ±2 %)"] == "higher"
+    assert scaffold["loss beside fedavg (margin ±2 %)"] == "inconclusive"
+
+
+def test_fedavg_is_the_baseline_where_there_are_other_methods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = pd.DataFrame([run(method, loss, seed) for method, loss in (("fedavg", 1.0), ("fedprox", 1.1))
+                         for seed in range(5)])  # fmt: skip
+    report_baselines(runs, [], tmp_path)
+    assert "+10.0" in (tmp_path / "over_fedavg.csv").read_text()
+    assert "loss beside fedavg in 1 row: 1 higher;" in capsys.readouterr().out
+    report_baselines(runs, [("method", "fedrep"), ("guidance", "own")], tmp_path)
+    said = capsys.readouterr().out
+    assert "--baseline method=fedrep: no two finished runs" in said and "--baseline guidance=own: no two" in said
+    report_baselines(runs[runs["method"] == "fedavg"], [], tmp_path)
+    assert capsys.readouterr().out == ""
