@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_i
 from reports.tables import as_text, differing, increase, varying_arguments
 from utils.runs import MEASURED_ON
 from utils.words import counted
-
-FEDAVG = "method", "fedavg"
 
 
 def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
@@ -67,13 +66,15 @@ def _verdict(value: str) -> str:
 
 def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
     """Write a table for each baseline, by default for FedAvg where there are other methods, and say what it finds."""
-    default = [FEDAVG] if {"fedavg"} < set(runs["method"]) else []
+    default = [("method", "fedavg")] if {"fedavg"} < set(runs["method"]) else []
     for name, value in baselines or default:
         table = over_baseline(runs, name, value)
         if table.empty:
-            print(f"--baseline {name}={value}: no two finished runs to compare\n")
+            known = sorted(set(runs[name].map(as_text)) - {""}) if name in runs else []
+            has = f"; runs have {', '.join(known)}" if known else ""
+            print(wrapped(f"--baseline {name}={value}: no two finished runs to compare{has}"), end="\n\n")
             continue
-        path = folder / f"over_{value}"
+        path = folder / f"over_{re.sub(r'[^A-Za-z0-9_-]', '_', value)}"
         write_table(table, path)
         words = [verdict.split(" (")[0] for verdict in table[_verdict(value)]]
         found = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

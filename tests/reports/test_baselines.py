@@ -85,6 +85,13 @@ def test_fedavg_is_the_baseline_where_there_are_other_methods(
     assert "loss beside fedavg in 1 row: 1 higher;" in capsys.readouterr().out
     report_baselines(runs, [("method", "fedrep"), ("guidance", "own")], tmp_path)
     said = capsys.readouterr().out
-    assert "--baseline method=fedrep: no two finished runs" in said and "--baseline guidance=own: no two" in said
+    assert "--baseline method=fedrep: no two finished runs to compare; runs have fedavg, fedprox\n" in said
+    assert "--baseline guidance=own: no two finished runs to compare\n" in said
     report_baselines(runs[runs["method"] == "fedavg"], [], tmp_path)
     assert capsys.readouterr().out == ""
+
+
+def test_files_are_named_by_values_with_a_point(tmp_path: Path) -> None:
+    runs = pd.DataFrame([run("fedavg", 1 + lr, init_lr=lr) for lr in (0.1, 0.2)])
+    report_baselines(runs, [("init_lr", "0.1"), ("init_lr", "0.2")], tmp_path)
+    assert {path.stem for path in tmp_path.iterdir()} == {"over_0_1", "over_0_2"}
