@@ -28,6 +28,8 @@ _TABLES = {
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
     f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "
     "that the interval alone would give.",
+    "over": "Each setting's loss over the baseline's that the table is named by, of the same split and seeds: mean "
+    "increase with its 95 % interval, and verdicts as in verdicts.",
     "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
     "and verdicts on the difference, as in verdicts.",
     "splits": "Every kind of split, including natural groups: its loss, mean ± standard deviation over seeds, the mean "
