@@ -38,9 +38,9 @@ def main() -> None:
     args = parse_args()
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
-    from reports.baselines import report_baselines
     from reports.budgets import budget_tables
     from reports.by_group import group_tables
+    from reports.central import read_central, read_clusters
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
@@ -48,7 +48,7 @@ def main() -> None:
     from reports.gaps import report_gaps
     from reports.metric_tables import write_metrics
     from reports.stages.tables import report_runs
-    from reports.tables import compare, over_iid, read_central, read_clusters, read_runs
+    from reports.tables import compare, over_iid, read_runs
     from reports.task_similarity import report_similarity
     from utils.runs import data_path_or_default
 
@@ -60,8 +60,7 @@ def main() -> None:
     if not central.empty:
         write_table(central, folder / "central")
         print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
-    clusters = read_clusters(args.result_path)
-    if not clusters.empty:
+    if not (clusters := read_clusters(args.result_path)).empty:
         write_table(clusters, folder / "clusters")
         print(f"share of the target's variance that groups explain\n{narrow(clusters, ['task', 'features'])}\n")
     write_metrics(args.result_path, folder)
@@ -82,8 +81,7 @@ def main() -> None:
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         comparison, splits = compare(runs), over_iid(runs)
-        report_runs(runs, folder)
-        report_baselines(runs, args.baseline, folder)
+        report_runs(runs, args.baseline, folder)
         if not splits.empty:
             write_table(splits, folder / "splits")
         if not comparison.empty:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
+from reports.baselines import report_baselines
 from reports.console import narrow
 from reports.equal_skew import equal_skew
 from reports.files import write_table
@@ -13,8 +15,8 @@ from reports.predictors import predictors, split_costs
 from reports.privacy import noise_costs
 
 
-def report_runs(runs: pd.DataFrame, folder: Path) -> None:
-    """Write and print what predicts costs, costs at equal skew, and what privacy costs, each where runs tell it.
+def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
+    """Write and print what predicts costs, and costs at equal skew, of privacy and over `baselines` that runs tell.
 
     `runs` comes from `reports.tables.read_runs`.
     """
@@ -27,3 +29,4 @@ def report_runs(runs: pd.DataFrame, folder: Path) -> None:
         if not table.empty:
             write_table(table, folder / name)
             print(f"{heading}\n{narrow(table, list(table)[:n_keys])}\n")
+    report_baselines(runs, baselines, folder)

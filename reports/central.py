@@ -1,0 +1,61 @@
+"""Tables of what stages make before a federation: central models, and the clusters of their embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.finished import finished_runs
+from reports.statistics import with_spread
+from reports.tables import by_setting, increase
+
+
+def read_central(result_path: Path) -> pd.DataFrame:
+    """The central models' held-out loss and last metric beside the trivial predictor's, as text.
+
+    A row per task or, if a task's runs differ in more than their seed, per setting, with mean ± standard deviation over
+    seeds. Empty without runs.
+    """
+    rows = []
+    measured = "test", "trivial"
+    for setting, part in by_setting(_of_stage(result_path / "train_centralized", *measured), ["task"], *measured):
+        model, trivial = part["test"].tolist(), part["trivial"].tolist()
+        last = list(model[0])[-1]
+        loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
+        rows.append(
+            setting
+            | {
+                "seeds": len(part),
+                "trivial loss": with_spread(reference, 4),
+                "model loss": with_spread(loss, 4),
+                "lower by, %": with_spread(-increase(loss, reference), 1),
+                "metric": last,
+                "trivial": with_spread([value[last] for value in trivial], 3),
+                "model": with_spread([value[last] for value in model], 3),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def read_clusters(result_path: Path) -> pd.DataFrame:
+    """Shares of the target's variance that clusters, the table's classes and K-means on the target explain, as text.
+
+    They come from runs of `extract_embeddings.py`. A row per task and features or, if such runs differ in more than
+    their seed, per setting, with mean ± standard deviation over seeds. Empty without runs.
+    """
+    rows = []
+    runs = _of_stage(result_path / "extract_embeddings", "target_explained")
+    for setting, part in by_setting(runs, ["task", "features"], "target_explained"):
+        found = pd.DataFrame(part["target_explained"].tolist())
+        shares = {name: with_spread(found[name], 2) for name in found}
+        of_ceiling = with_spread(100.0 * found["clusters"] / found["ceiling"], 0)
+        rows.append(setting | {"seeds": len(part)} | shares | {"of the ceiling, %": of_ceiling})
+    return pd.DataFrame(rows)
+
+
+def _of_stage(folder: Path, *parts: str) -> list[dict[str, Any]]:
+    """The arguments and the summaries of a stage's finished runs, those whose summaries have these parts."""
+    return [run.said | run.summary for run in finished_runs(folder, *parts)]
