@@ -25,7 +25,7 @@ from reports.figures.partitions import stack
 from reports.figures.style import COLOURS, IMAGES, mark_cut, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import change_interval, interval, mean_change
-from reports.tables import CANDIDATES, increase
+from reports.tables import CANDIDATES, in_words, increase, setting
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -298,30 +298,33 @@ def _seeds(table: pd.DataFrame) -> str:
 
 
 def comparison(table: pd.DataFrame, path: Path) -> Path:
-    """Relative loss increase over the IID split by task, method, alpha and part of the data.
+    """Relative loss increase over the IID split by task, method, alpha, other settings and part of the data.
 
     A panel per task (rows) and part of the data (columns), with a bar for the class-based and one for the
-    embedding-based split for each method and alpha, a dot per seed, and the interval of the mean. The panels of a task
-    share their axis, which shows all its seeds, and no other's: one may rise twenty times as far as another. Intervals
-    that reach further are cut off and end in an arrow head. `table` comes from `reports.tables.compare`.
+    embedding-based split for each setting, a dot per seed, and the interval of the mean. Settings without IID runs are
+    left out, unless none has some. The panels of a task share their axis, which shows all its seeds, and no other's:
+    one may rise twenty times as far as another. Intervals that reach further are cut off and end in an arrow head.
+    `table` comes from `reports.tables.compare`.
     """
     tasks, parts = in_order(table["task"]), [name for name in IMAGES if name in set(table["images"])]
-    settings = list(dict.fromkeys(zip(table["method"], table["alpha"], strict=True)))
-    height = max(1.5, 0.34 * len(settings) + 0.5)
+    with_iid = [np.isfinite(losses).any() for losses in table["iid"]]
+    table = table[with_iid] if any(with_iid) else table
+    names = _setting_names(table)
+    settings = list(dict.fromkeys(names))
+    table = table.assign(y=[settings.index(name) for name in names])
+    height = max(1.5, max(0.34, 0.17 * (1 + max(name.count("\n") for name in names))) * len(settings) + 0.5)
     width = max(2.4 * len(parts) + 2.4, 6.6)  # what title and legend take
     figure = Figure((width, height * len(tasks) + 1.0), layout="constrained")
     axes = figure.subplots(len(tasks), len(parts), squeeze=False, sharey=True, sharex="row")
     for row, task in enumerate(tasks):
         seen, intervals = [0.0], []
         for axis, images in zip(axes[row], parts, strict=True):
-            part = table[(table["images"] == images) & (table["task"] == task)]
-            for y, (method, alpha) in enumerate(settings):
-                for record in part[(part["method"] == method) & (part["alpha"] == alpha)].to_dict("records"):
-                    for place, values, (low, high) in _increase_bars(axis, y, record):
-                        seen.extend(values)
-                        intervals.append((axis, place, low, high))
+            for record in table[(table["images"] == images) & (table["task"] == task)].to_dict("records"):
+                for place, values, (low, high) in _increase_bars(axis, record["y"], record):
+                    seen.extend(values)
+                    intervals.append((axis, place, low, high))
             axis.axvline(0, color="black", lw=0.8)
-            axis.set_yticks(range(len(settings)), [f"{method_label(name)}, α = {alpha:g}" for name, alpha in settings])
+            axis.set_yticks(range(len(settings)), settings)
             axis.set(ylim=(len(settings) - 0.4, -0.6), title=fill(IMAGES[images], 20) if row == 0 else "")
             axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
             axis.grid(axis="x", alpha=0.25, lw=0.6)
@@ -339,6 +342,14 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
     return save(figure, path)
+
+
+def _setting_names(table: pd.DataFrame) -> list[str]:
+    """The method, alpha and what else differs of each row of `compare`, in lines that leave room for the bars."""
+    arguments = [name for name in setting(table.iloc[0].to_dict()) if name not in {"task", "method", "alpha"}]
+    shown = ["alpha", *(name for name in arguments if table[name].nunique() > 1)]
+    settings = [in_words({name: record[name] for name in shown}) for record in table.to_dict("records")]
+    return [fill(f"{method_label(name)}, {said}", 30) for name, said in zip(table["method"], settings, strict=True)]
 
 
 def _increase_bars(

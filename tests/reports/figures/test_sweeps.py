@@ -336,6 +336,17 @@ def test_comparison(tmp_path: Path, tasks: list[str], alphas: list[float], with_
     check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
 
 
+def test_settings_have_rows_of_their_own_where_there_are_iid_runs(tmp_path: Path, drawn: list[Figure]) -> None:
+    losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
+    row = {"task": "normal", "alpha": 0.1, "images": "train"} | losses
+    rows = [row | {"method": "fedavg", "aggregation": rule} for rule in ("mean", "geometric_median")]
+    rows += [row | {"method": "feddifrc", "aggregation": "", "iid": np.full(2, np.nan)}]
+    sweeps.comparison(pd.DataFrame(rows), tmp_path / "comparison.png")
+    names = [text.get_text().replace("\n", " ") for text in drawn[0].axes[0].get_yticklabels()]
+    assert names == ["FedAvg, α = 0.1, aggregation mean", "FedAvg, α = 0.1, aggregation geometric_median"]
+    assert sorted({round(bar.get_y() + bar.get_height() / 2) for bar in drawn[0].axes[0].patches}) == [0, 1]
+
+
 def test_comparison_of_one_task_has_room_for_its_title_and_legend(tmp_path: Path, drawn: list[Figure]) -> None:
     losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
     row = {"task": "classification", "method": "fedavg", "alpha": 0.1, "images": "train"} | losses
