@@ -148,7 +148,7 @@ def parse_args() -> Namespace:
 def main() -> None:
     """Read the runs of all result folders, and write the table and its figure."""
     args = parse_args()
-    from reports.figures.sweeps import costs_by_measure
+    from reports.figures.predictors import costs_by_measure
 
     costs = together(args.result_path, args.cost)
     table = predictors(costs)

@@ -7,8 +7,8 @@ import importlib
 import pytest
 from matplotlib.figure import Figure
 
-_MODULES = (*(f"reports.figures.{name}" for name in ("budgets", "charts", "images", "partitions", "sweeps")),
-            "reports.costs")  # fmt: skip
+_FIGURES = ("budgets", "charts", "images", "partitions", "predictors", "sweeps")
+_MODULES = (*(f"reports.figures.{name}" for name in _FIGURES), "reports.costs")
 
 
 @pytest.fixture

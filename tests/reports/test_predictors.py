@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from reports.figures.sweeps import costs_by_measure
+from reports.figures.predictors import costs_by_measure
 from reports.predictors import measured_on, permuted, predictors, rank_correlation, split_costs, together
 from reports.tables import CANDIDATES
 from tests.reports.figures.pictures import check_figure

@@ -20,7 +20,7 @@ from network.algorithms import ALGORITHMS
 from reports.curves import read_dealings, read_last, read_rounds
 from reports.figures import sweeps
 from reports.figures.style import COLOURS, IMAGES
-from reports.tables import CANDIDATES, increases
+from reports.tables import increases
 from tests.reports.figures.pictures import (
     band_at,
     bars_of,
@@ -487,22 +487,3 @@ def test_an_interval_that_leaves_the_axis_ends_in_an_arrow_head(drawn: list[Figu
     assert (low, high) == pytest.approx((-3, 53)) and cuts_of(axis) == [
         (low, -0.18, "<"), (high, -0.18, ">"), (low, 0.82, "<"), (high, 0.82, ">"),
     ]  # fmt: skip
-
-
-def test_costs_stand_over_their_measures(drawn: list[Figure]) -> None:
-    costs = pd.DataFrame({
-        "task": ["normal", "normal", "rooms: reshading"], "type": ["class_based", "embedding_based", "class_based"],
-        "emd": [0.5, 0.25, 1.0], "gradient_dispersion": [1.0, 40.0, 2.0], "increase": [10.0, -5.0, 120.0],
-    }).reindex(columns=["task", "type", *CANDIDATES, "increase"])  # fmt: skip
-    sweeps.costs_by_measure(costs, Path())
-    first, second = drawn[0].axes
-    assert [axis.get_xlabel() for axis in (first, second)] == ["EMD", "V"]
-    assert (first.get_xscale(), second.get_xscale(), first.get_yscale()) == ("linear", "log", "symlog")
-    for axis, name in ((first, "emd"), (second, "gradient_dispersion")):
-        points = [(*line.get_xydata()[0], line.get_marker()) for line in axis.lines if len(line.get_xydata()) == 1]
-        assert points == list(zip(costs[name], costs["increase"], ("o", "^", "o"), strict=True))
-    colours = [to_hex(line.get_color()) for line in first.lines if len(line.get_xydata()) == 1]
-    legend = legend_of(drawn[0])
-    assert [legend[task] for task in ("Surface normals", "Surface normals", "rooms: Reshading")] == colours
-    assert list(legend)[2:] == ["class-based split", "embedding-based split"]
-    assert first.get_ylabel() == "increase over IID, %"
