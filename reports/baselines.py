@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from network.partition.rules import uses_alpha
 from reports.console import wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import as_text, differing, increase, varying_arguments
+from reports.tables import as_text, dealt_by_alpha, differing, increase, varying_arguments
 from utils.runs import MEASURED_ON
 from utils.words import counted
 
@@ -38,8 +37,8 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         said = dict(zip(keys, values, strict=True))
         loss = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
         reference = _partners(baseline, said, ["task", "type", "alpha", *alike]).reindex(loss.index)
-        has_alpha = any(uses_alpha(said["type"], rule) for rule in part.get("partition", [None]))
-        said |= {"type": said["type"].removesuffix("_based"), "alpha": said["alpha"] if has_alpha else ""}
+        alpha = said["alpha"] if dealt_by_alpha(part, said["type"]) else ""
+        said |= {"type": said["type"].removesuffix("_based"), "alpha": alpha}
         for images, data in MEASURED_ON.items():
             column = f"{images}_loss"
             change = increase(loss[column].to_numpy(float), reference[column].to_numpy(float))

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from network.partition.rules import uses_alpha
 from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import in_words, increase, random_settings, settings
+from reports.tables import dealt_by_alpha, in_words, increase, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -56,9 +55,8 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        has_alpha = any(uses_alpha(split, rule) for rule in part.get("partition", [None]))
         dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
-        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if has_alpha else ""}
+        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if dealt_by_alpha(part, split) else ""}
         rows.append(about | said | {"more": in_words(fixed)} | _of(dealt, iid))
     return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
 

@@ -129,9 +129,11 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
         shown = SKEW | BETWEEN_CLIENTS
         skew = {label: f"{dealt[name].mean():.2f}" for name, label in shown.items() if dealt[name].notna().any()}
         kind, alpha = fixed.pop("type"), fixed.pop("alpha")
-        has_alpha = any(uses_alpha(kind, rule) for rule in dealt.get("partition", [None]))
         named = {name: fixed.pop(name) for name in _EXPERIMENT}
-        named |= {"split": kind.removesuffix("_based"), "alpha": f"{alpha:g}" if has_alpha else ""} | fixed
+        named |= {
+            "split": kind.removesuffix("_based"),
+            "alpha": f"{alpha:g}" if dealt_by_alpha(dealt, kind) else "",
+        } | fixed
         for data in MEASURED_ON:
             loss, of_iid = dealt[f"{data}_loss"], iid[f"{data}_loss"].reindex(dealt.index)
             if loss.notna().any():
@@ -149,6 +151,11 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                     | skew
                 )
     return pd.DataFrame(rows).fillna("")
+
+
+def dealt_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
+    """Whether alpha has a part in what these runs of a `--type` have dealt."""
+    return any(uses_alpha(kind, rule) for rule in runs.get("partition", [None]))
 
 
 def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
