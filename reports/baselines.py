@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pandas as pd
 from reports.console import wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import as_text, dealt_by_alpha, differing, increase, varying_arguments
+from reports.tables import as_text, by_seed, dealt_by_alpha, differing, increase, varying_arguments
+from utils.files import as_file_name
 from utils.runs import MEASURED_ON
 from utils.words import counted
 
@@ -35,7 +35,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in others.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
-        loss = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
+        loss = by_seed(part)
         reference = _partners(baseline, said, ["task", "type", "alpha", *alike]).reindex(loss.index)
         alpha = said["alpha"] if dealt_by_alpha(part, said["type"]) else ""
         said |= {"type": said["type"].removesuffix("_based"), "alpha": alpha}
@@ -73,7 +73,7 @@ def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], f
             has = f"; runs have {', '.join(known)}" if known else ""
             print(wrapped(f"--baseline {name}={value}: no two finished runs to compare{has}"), end="\n\n")
             continue
-        path = folder / f"over_{re.sub(r'[^A-Za-z0-9_-]', '_', value)}"
+        path = folder / as_file_name(f"over_{name}_{value}")
         write_table(table, path)
         words = [verdict.split(" (")[0] for verdict in table[_verdict(value)]]
         found = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))

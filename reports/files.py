@@ -25,7 +25,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
     latex = table.to_latex(index=False, escape=True)
     csv = table.map(_as_text).rename(columns=_as_text).to_csv(index=False)
     for ending, text in ((".md", f"{markdown}\n"), (".tex", latex), (".csv", csv)):
-        with write_atomically(path.with_suffix(ending)) as temporary:
+        with write_atomically(path.with_name(f"{path.name}{ending}")) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
 

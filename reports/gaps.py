@@ -19,7 +19,7 @@ import pandas as pd
 from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import dealt_by_alpha, in_words, increase, random_settings, settings
+from reports.tables import by_seed, dealt_by_alpha, differing, in_words, increase, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -39,11 +39,11 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     """The gaps in percent of the runs with unseen clients, by seed: a row per task, method, split, alpha and setting.
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
-    that differ, as text), seeds, and arrays over seeds: `trivial`, the trivial predictor's loss on unseen clients'
-    held-out images, `train`, `new` and `unseen`, the three losses (the first of clients that have held-out images),
-    `out-of-sample` and `participation`, `by_itself`, the trivial predictor's participation gap, `of_iid`, that of the
-    IID split, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever
-    else was dealt. Empty if no run has unseen clients.
+    that tell rows apart which agree in these, as text), seeds, and arrays over seeds: `trivial`, the trivial
+    predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
+    clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the trivial predictor's
+    participation gap, `of_iid`, that of the IID split, and in `after` the participation gap by steps of adaptation. IID
+    runs have rows of their own, whatever else was dealt. Empty if no run has unseen clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
         return pd.DataFrame()
@@ -51,14 +51,17 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs[runs["unseen_test_loss"].notna()]
     for fixed, iid in random_settings(runs, ["task", "method"]):
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(about | {"split": _IID, "alpha": "", "more": in_words(fixed)} | _of(iid.sort_index(), iid))
+        rows.append(about | {"split": _IID, "alpha": "", "more": fixed} | _of(iid.sort_index(), iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
+        dealt = by_seed(part)
         said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if dealt_by_alpha(part, split) else ""}
-        rows.append(about | said | {"more": in_words(fixed)} | _of(dealt, iid))
-    return pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
+        rows.append(about | said | {"more": fixed} | _of(dealt, iid))
+    table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
+    others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
+    telling = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
+    return table.assign(more=[in_words(said) for said in others[telling].to_dict("records")])
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
@@ -116,7 +119,7 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
         both = embedding["after"].keys() & of_class["after"].keys()
         points |= {n: (embedding["after"][n], of_class["after"][n]) for n in sorted(both)}
         for n, gaps_of in points.items():
-            theirs, its = (_by_seed(of, row) for of, row in zip(gaps_of, (embedding, of_class), strict=True))
+            theirs, its = (_values_by_seed(of, row) for of, row in zip(gaps_of, (embedding, of_class), strict=True))
             seeds = [seed for seed in theirs if seed in its]
             theirs, its = ({seed: of[seed] for seed in seeds} for of in (theirs, its))
             changes.append(increase(100 + np.array([*theirs.values()]), 100 + np.array([*its.values()])))
@@ -172,5 +175,5 @@ def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]
                 yield row, other
 
 
-def _by_seed(values: np.ndarray, row: dict[str, Any]) -> dict[int, float]:
+def _values_by_seed(values: np.ndarray, row: dict[str, Any]) -> dict[int, float]:
     return dict(zip(row["seeds"], values, strict=True))

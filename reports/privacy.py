@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from reports.statistics import mean_text, with_interval, with_spread
-from reports.tables import NOT_IID, arguments_of, as_text, differing, increase
+from reports.tables import NOT_IID, arguments_of, as_text, by_seed, differing, increase
 from utils.runs import MEASURED_ON
 
 _NOISE = "noise_multiplier"
@@ -34,10 +34,10 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         fixed = dict(zip([*_SETTING, *varying], key, strict=True))
         shared = {name: value for name, value in fixed.items() if name not in NOT_IID}
         is_iid = (private[[*shared]] == [*shared.values()]).all(axis=1) & (private["type"] == "iid")
-        without = _by_seed(part[part[_NOISE] == 0])
+        without = by_seed(part[part[_NOISE] == 0])
         for noise, noisy in part.groupby(_NOISE):
-            iid = _by_seed(private[is_iid & (private[_NOISE] == noise)])
-            rows += _rows(_named(fixed), noise, _by_seed(noisy), without, iid)
+            iid = by_seed(private[is_iid & (private[_NOISE] == noise)])
+            rows += _rows(_named(fixed), noise, by_seed(noisy), without, iid)
     return pd.DataFrame(rows)
 
 
@@ -70,7 +70,3 @@ def _named(fixed: dict[str, Any]) -> dict[str, Any]:
     split = "IID" if fixed["type"] == "iid" else fixed["type"].removesuffix("_based")
     others = {name: value for name, value in fixed.items() if name not in _SETTING}
     return {name: fixed[name] for name in _SETTING[:2]} | {"split": split, "α": alpha} | others
-
-
-def _by_seed(runs: pd.DataFrame) -> pd.DataFrame:
-    return runs.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()

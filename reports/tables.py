@@ -125,7 +125,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for fixed, part, iid in settings(runs, [*_EXPERIMENT, "type", "alpha"]):
-        dealt = part.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
+        dealt = by_seed(part)
         shown = SKEW | BETWEEN_CLIENTS
         skew = {label: f"{dealt[name].mean():.2f}" for name, label in shown.items() if dealt[name].notna().any()}
         kind, alpha = fixed.pop("type"), fixed.pop("alpha")
@@ -151,6 +151,11 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                     | skew
                 )
     return pd.DataFrame(rows).fillna("")
+
+
+def by_seed(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs of a setting by seed, in order; the last one where a seed was run twice."""
+    return runs.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
 
 
 def dealt_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
@@ -228,6 +233,15 @@ def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str
     values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
     sampled = [name for name in arguments if name.endswith("evaluate_clients") and runs[name].map(as_text).any()]
     return [name for name in arguments if (values[name] > 1).any() or name in sampled]
+
+
+def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Of these columns of a setting, task, method and alpha, and those that tell rows apart which agree in the three.
+
+    What all of them have in common is for the table, not for a sentence or a figure.
+    """
+    others = differing(table, [name for name in names if name not in _SETTING], _SETTING)
+    return [name for name in names if name in {*_SETTING, *others}]
 
 
 def as_text(value: Any) -> str:

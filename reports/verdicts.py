@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reports.statistics import LEVEL, MARGIN, bootstrap, bounds, finite, judged_changes, mean_change, with_interval
-from reports.tables import COMPARED, about, alike_but, in_words, increase
+from reports.tables import COMPARED, about, alike_but, in_words, increase, telling
 from utils.runs import MEASURED_ON
 
 WORDS = (
@@ -60,11 +60,10 @@ def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]
 
 def sentences(said: pd.DataFrame) -> list[str]:
     """One plain sentence for each row of `verdicts` on the clients' own data, which is the paper's measure."""
-    columns = list(said)
-    named = columns[: columns.index("model")]
-    own = said[said["data"] == MEASURED_ON["train"]].to_dict("records")
+    own = said[said["data"] == MEASURED_ON["train"]]
+    named = telling(own, list(own)[: list(own).index("model")])
     lines = []
-    for row in own:
+    for row in own.to_dict("records"):
         setting = in_words({name: row[name] for name in named})
         lines.append(f"{setting}: {_phrase(row)}, {row['embedding over class, %']} %")
     return lines

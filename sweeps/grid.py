@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
@@ -14,7 +13,7 @@ from models.embedding.features import MODEL
 from network.partition.groups import EMBEDDING
 from utils.args import argument_words
 from utils.errors import UserError
-from utils.files import read_json, write_json
+from utils.files import as_file_name, read_json, write_json
 from utils.versions import ROOT
 
 SETTINGS = ROOT / "scripts" / "args"
@@ -173,7 +172,7 @@ class Grid:
         return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
 
     def _assignments(self, seed: int, k: int, features: str) -> str:
-        of = "" if features == MODEL else f"_{re.sub(r'[^A-Za-z0-9._-]', '_', features)}"
+        of = "" if features == MODEL else f"_{as_file_name(features)}"
         return f"{self._models(seed)}/assignments{of}_K{k}"
 
     def _federation(self, task: str, seed: int, k: int, features: str, method: str) -> Command:

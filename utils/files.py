@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,6 +32,15 @@ except ImportError:  # on Windows, where files that others have open cannot be r
 
 
 _UNFINISHED = ".unfinished-"  # how names of folders begin in which a file is being written
+
+
+def as_file_name(text: str) -> str:
+    """A text as a file's name: what file systems or shells may take amiss is an underscore.
+
+    >>> as_file_name("timm:vit_tiny/16"), as_file_name("0.1")
+    ('timm_vit_tiny_16', '0.1')
+    """
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
 
 
 @contextmanager

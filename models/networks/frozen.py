@@ -8,7 +8,6 @@ and the digest is of all else that the rows depend on, so that a file is complet
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 from argparse import Namespace
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from models.networks.parts import FROZEN_ENCODER
 from models.networks.task_model import TaskModel
 from models.networks.threads import threads_for
 from utils.errors import UserError
-from utils.files import locked
+from utils.files import as_file_name, locked
 from utils.filling import fill, note_of, remove
 from utils.versions import tensors_digest
 
@@ -126,7 +125,7 @@ class EncoderOutputs:
         # GPUs multiply in less than single precision, and another timm may have another network of this name.
         made_by = (encoder_entry(config.encoder).version, version("timm"), self._data.device.type)
         digest = hashlib.sha256(" ".join(map(str, [*said, config.image_size, *weights, *made_by])).encode()).hexdigest()
-        return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', config.encoder)}_{digest[:16]}"
+        return f"{as_file_name(config.encoder)}_{digest[:16]}"
 
     def _mapped(self, path: Path) -> np.ndarray | None:
         """The file's rows; None where it is missing, cut short or of another kind."""

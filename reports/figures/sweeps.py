@@ -25,7 +25,7 @@ from reports.figures.partitions import stack
 from reports.figures.style import COLOURS, IMAGES, mark_cut, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import change_interval, interval, mean_change
-from reports.tables import in_words, increase, setting
+from reports.tables import in_words, increase, setting, telling
 from utils.errors import UserError
 
 # By split: label, colour, line style and marker.
@@ -343,8 +343,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
 
 def _setting_names(table: pd.DataFrame) -> list[str]:
     """The method, alpha and what else differs of each row of `compare`, in lines that leave room for the bars."""
-    arguments = [name for name in setting(table.iloc[0].to_dict()) if name not in {"task", "method", "alpha"}]
-    shown = ["alpha", *(name for name in arguments if table[name].nunique() > 1)]
+    shown = [name for name in telling(table, [*setting(table.iloc[0].to_dict())]) if name not in {"task", "method"}]
     settings = [in_words({name: record[name] for name in shown}) for record in table.to_dict("records")]
     return [fill(f"{method_label(name)}, {said}", 30) for name, said in zip(table["method"], settings, strict=True)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_fedavg_is_the_baseline_where_there_are_other_methods(
     runs = pd.DataFrame([run(method, loss, seed) for method, loss in (("fedavg", 1.0), ("fedprox", 1.1))
                          for seed in range(5)])  # fmt: skip
     report_baselines(runs, [], tmp_path)
-    assert "+10.0" in (tmp_path / "over_fedavg.csv").read_text()
+    assert "+10.0" in (tmp_path / "over_method_fedavg.csv").read_text()
     assert "loss beside fedavg in 1 row: 1 higher;" in capsys.readouterr().out
     report_baselines(runs, [("method", "fedrep"), ("guidance", "own")], tmp_path)
     said = capsys.readouterr().out
@@ -91,7 +92,10 @@ def test_fedavg_is_the_baseline_where_there_are_other_methods(
     assert capsys.readouterr().out == ""
 
 
-def test_files_are_named_by_values_with_a_point(tmp_path: Path) -> None:
-    runs = pd.DataFrame([run("fedavg", 1 + lr, init_lr=lr) for lr in (0.1, 0.2)])
-    report_baselines(runs, [("init_lr", "0.1"), ("init_lr", "0.2")], tmp_path)
-    assert {path.stem for path in tmp_path.iterdir()} == {"over_0_1", "over_0_2"}
+def test_files_are_named_by_argument_and_value(tmp_path: Path) -> None:
+    settings = product((0.1, 0.2), ("none", "a/b"), ("none", "ring"))
+    runs = pd.DataFrame([run("fedavg", 1 + lr, init_lr=lr, attack=a, topology=of) for lr, a, of in settings])
+    baselines = [("init_lr", "0.1"), ("attack", "none"), ("topology", "none"), ("attack", "a/b")]
+    report_baselines(runs, baselines, tmp_path)
+    named = {"over_init_lr_0.1", "over_attack_none", "over_topology_none", "over_attack_a_b"}
+    assert {path.name for path in tmp_path.glob("*.md")} == {f"{name}.md" for name in named}

@@ -132,6 +132,15 @@ def test_an_argument_that_one_rule_alone_has_is_not_said_of_the_others(tmp_path:
     assert set(table["more"]) == {"", "client_share 0.5"}
 
 
+def test_an_argument_that_goes_with_the_split_is_not_said(tmp_path: Path, write: Write) -> None:
+    write_all(write, partition="equal_size")
+    write("class_based", 0, (1.0, 1.5, 1.6), partition="split_groups", alpha=1.0)
+    assert set(g.gaps(read_runs(tmp_path))["more"]) == {""}
+    write("class_based", 0, (1.0, 1.5, 1.6), partition="split_groups", shards=2)
+    table = g.gaps(read_runs(tmp_path))
+    assert set(table.loc[table["split"] == "class", "more"]) != {""}
+
+
 def test_runs_without_unseen_clients_have_no_gaps(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
     write("class_based", 0, (1.0, 1.5, np.nan))
     runs = read_runs(tmp_path)

@@ -108,6 +108,21 @@ def test_arguments_that_differ_are_named() -> None:
     assert sorted(named) == [f"normal, fedavg, α = 0.1{said}" for said in sorted(steps)]
 
 
+def test_arguments_that_do_not_tell_rows_apart_are_not_named() -> None:
+    # Only scene types of one task were dealt by another rule, and that task has no row of this one.
+    rows = [
+        row(alpha, [1.0], [1.5], task=task, partition=rule, evaluate_clients=said)
+        for task, rule, said in (("normal", "equal_size", ""), ("depth", "dirichlet", "5"))
+        for alpha in (0.1, 1)
+    ]
+    named = [text.split(":")[0] for text in sentences(verdicts(pd.DataFrame(rows)))]
+    assert set(named) == {
+        "normal, fedavg, α = 0.1", "normal, fedavg, α = 1",
+        # That not all clients were evaluated is always said.
+        "depth, fedavg, α = 0.1, evaluate_clients 5", "depth, fedavg, α = 1, evaluate_clients 5",
+    }  # fmt: skip
+
+
 def test_slope_of_a_power_of_alpha_is_its_exponent() -> None:
     alphas, level = (0.01, 0.1, 10.0), np.array([1.0, 2.0, 3.0])
     exponents = np.array([0.01, 0.02, 0.03])  # of each seed, under the embedding split; none under the class split
