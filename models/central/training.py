@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -164,7 +165,10 @@ class CentralTraining:
             save_model(self.model, self.best)
         late = len(losses) - 1 - int(np.argmin(losses)) >= self.settings.no_improvement_tolerance
         if late and self.settings.lr_schedule == "plateau":
-            self.scheduler.step()
+            with warnings.catch_warnings():
+                # PyTorch misses the optimiser's step where training was interrupted after the last of an epoch.
+                warnings.filterwarnings("ignore", r"Detected call of `lr_scheduler\.step", UserWarning)
+                self.scheduler.step()
         if is_due(epoch + 1, self.checkpoint_every, self.settings.n_epochs):
             self._save()
         return self.history[-1]

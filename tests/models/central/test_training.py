@@ -355,6 +355,7 @@ def test_last_batch_of_one_image_is_trained_on(table: Table, tmp_path: Path) -> 
 # Interrupts, and checkpoints that are not every epoch's
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("use_adam", [False, True], ids=["sgd", "adam"])
 @pytest.mark.parametrize("step", [1, 3, 5, 12])  # of 3 an epoch, and of 12 in all
 def test_training_interrupted_in_the_middle_of_an_epoch_ends_the_same(
