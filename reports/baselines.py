@@ -21,22 +21,23 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     """The loss over that of the runs in which the argument `name` has this value, as text.
 
     A row for each setting of the others and part of the data. Runs of `read_runs` are paired by seed where their other
-    arguments agree, as far as both have them. Of two methods only those arguments have to that differ between the
-    baseline's runs of a task: a learning rate of each method's own does not stand in the way, and one of several that
-    all were tried with does. The verdict's p is adjusted over the table. Empty where nothing has a partner.
+    arguments agree, as far as both have them. What has one value for each value of `name`, such as a learning rate of
+    each method's own, does not stand in the way. The verdict's p is adjusted over the table. Empty where nothing has a
+    partner.
     """
     if name not in runs:
         return pd.DataFrame()
     shown = [argument for argument in varying_arguments(runs) if argument != name]
     runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
     baseline, others = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
-    alike = ["method", *shown] if name != "method" else differing(baseline, shown, ["task"])
+    dealt = [part for part in ("task", "method", "type", "alpha") if part != name]
+    alike = [*dealt, *differing(runs, shown, [*dealt, name])]
     rows, changes = [], []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in others.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
         loss = by_seed(part)
-        reference = _partners(baseline, said, ["task", "type", "alpha", *alike]).reindex(loss.index)
+        reference = _partners(baseline, said, alike).reindex(loss.index)
         alpha = said["alpha"] if dealt_by_alpha(part, said["type"]) else ""
         said |= {"type": said["type"].removesuffix("_based"), "alpha": alpha}
         for images, data in MEASURED_ON.items():

@@ -75,10 +75,13 @@ def budget_tables(
 
 
 def _settings(runs: list[Finished]) -> list[str]:
-    """Each run's method, and those of its arguments (not alpha and seed) that vary within its task and method."""
+    """Each run's method, and those of its arguments (not alpha and seed) that vary within its task, method and alpha.
+
+    A learning rate that was chosen at each alpha makes no settings of their own.
+    """
     said = pd.DataFrame([run.said for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
-    varying = differing(said, [name for name in said if name not in fixed], ["task", "method"])
+    varying = differing(said, [name for name in said if name not in fixed], ["task", "method", "alpha"])
     return [
         ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if run.args.get(name))])
         for run in runs

@@ -66,6 +66,22 @@ def test_arguments_that_only_one_of_two_runs_has_do_not_keep_them_apart() -> Non
     assert over_baseline(runs, "aggregation", "trimmed_mean")["attack"].tolist() == ["ipm"]  # none leaves a choice
 
 
+def test_a_rate_of_its_own_does_not_stand_in_the_way() -> None:
+    runs = [run("fedavg", 1.0, reweighting="none", init_lr=0.1), run("fedavg", 1.2, reweighting="class", init_lr=0.3)]
+    [row] = over_baseline(pd.DataFrame(runs), "reweighting", "none").to_dict("records")
+    assert (row["init_lr"], row["over none, %"]) == ("0.3", "+20.0")
+    # Both were tried with this rate, and so it counts.
+    runs += [run("fedavg", 3.0, reweighting="none", init_lr=0.3)]
+    [row] = over_baseline(pd.DataFrame(runs), "reweighting", "none").to_dict("records")
+    assert (row["init_lr"], row["over none, %"]) == ("0.3", "-60.0")
+    tuned = [
+        run(method, loss, kind="class_based", init_lr=rate) | {"alpha": alpha} for method, alpha, rate, loss in
+        (("fedavg", 0.1, 0.1, 1.0), ("fedavg", 1, 0.3, 2.0), ("fedavgm", 0.1, 0.03, 1.1), ("fedavgm", 1, 0.1, 3.0))
+    ]  # fmt: skip
+    said = over_baseline(pd.DataFrame(tuned), "method", "fedavg").set_index("alpha")["over fedavg, %"]
+    assert said.to_dict() == {"0.1": "+10.0", "1": "+50.0"}
+
+
 def test_p_is_adjusted_over_the_table() -> None:
     rng = np.random.default_rng(0)
     runs = [run("fedavg", 1.0, seed) for seed in range(5)]

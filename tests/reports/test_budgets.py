@@ -167,6 +167,14 @@ def test_points_over_emd_are_shares_of_central_training(runs: Path, write: Write
     assert cut == [(1.0, 0.0, "v")] * 2  # both intervals at an EMD of 1 reach below 0
 
 
+def test_a_rate_that_goes_with_alpha_makes_no_setting(write: Write, tmp_path: Path) -> None:
+    for alpha, rate in ((0.1, 0.01), (1.0, 0.03)):
+        write([0.1, 0.4], 10, alpha=alpha, init_lr=rate)
+    assert set(read_progress(tmp_path)["setting"]) == {PLAIN}
+    write([0.1, 0.4], 10, alpha=1.0, init_lr=0.1)  # which does not, since there are two at this alpha
+    assert set(read_progress(tmp_path)["setting"]) == {f"{PLAIN}, init_lr {rate}" for rate in (0.01, 0.03, 0.1)}
+
+
 def test_the_legend_over_emd_names_the_settings_of_every_task(
     tmp_path: Path, write: Write, drawn: list[Figure]
 ) -> None:
