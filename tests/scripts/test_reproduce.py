@@ -20,7 +20,7 @@ NAMES = {
     },
     "visual_classification": {
         "table_1", "table_2", "table_3", "table_4", "table_5", "figure_4", "figure_5", "figure_6", "figure_7",
-        "figure_8", "figure_9", "figure_10",
+        "figure_8", "figure_9", "figure_10", "rates", "uneven_clients", "uneven_rates",
     },
     "fedcv": {
         *(f"table_{number}" for number in (*range(2, 9), *range(11, 16))),

@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" visual_classification/uneven_clients "$@"
