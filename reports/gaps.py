@@ -60,8 +60,8 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
         rows.append(about | said | {"more": fixed} | _of(dealt, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
-    telling = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
-    return table.assign(more=[in_words(said) for said in others[telling].to_dict("records")])
+    shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
+    return table.assign(more=[in_words(said) for said in others[shown].to_dict("records")])
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
