@@ -21,20 +21,22 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     """The loss over that of the runs in which the argument `name` has this value, as text.
 
     A row for each setting of the others and part of the data. Runs of `read_runs` are paired by seed where their other
-    arguments agree, as far as both have them. What has one value for each value of `name`, such as a learning rate of
-    each method's own, does not stand in the way. The verdict's p is adjusted over the table. Empty where nothing has a
-    partner.
+    arguments agree, as far as both have them. What has one value for each value of `name` does not stand in the way,
+    nor does a learning rate that has one for each setting of all else. The verdict's p is adjusted over the table.
+    Empty where nothing has a partner.
     """
     if name not in runs:
         return pd.DataFrame()
     shown = [argument for argument in varying_arguments(runs) if argument != name]
     runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
-    baseline, others = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
+    baseline, compared = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
     dealt = [part for part in ("task", "method", "type", "alpha") if part != name]
-    alike = [*dealt, *differing(runs, shown, [*dealt, name])]
+    rates = [argument for argument in shown if argument.endswith("_lr")]
+    others = [argument for argument in shown if argument not in rates]
+    alike = [*dealt, *differing(runs, others, [*dealt, name]), *differing(runs, rates, [*dealt, name, *others])]
     rows, changes = [], []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
-    for values, part in others.groupby(keys, sort=False):
+    for values, part in compared.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
         loss = by_seed(part)
         reference = _partners(baseline, said, alike).reindex(loss.index)

@@ -1,4 +1,4 @@
-"""The papers' experiments, run: of each file one run in test mode with what it needs, and all that is made of it.
+"""The papers' experiments, run: of each folder one run in test mode with what it needs, and all that is made of it.
 
 Imports apart, that is about two seconds a file: images, and the models of a paper, are shared, and nothing is drawn.
 """
@@ -9,6 +9,7 @@ import importlib
 import io
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,8 +56,9 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Command], No
 
 
 def needed(jobs: Sequence[Job]) -> list[Job]:
-    """The last job, which has most of what sets an experiment apart, and those that it needs."""
-    by_name, wanted = {job.name: job for job in jobs}, [jobs[-1].name]
+    """The last job of each folder, which has most of what sets it apart, and those that these need."""
+    by_name = {job.name: job for job in jobs}
+    wanted = list({dict(pairwise(job.commands[-1]))["--result_path"]: job.name for job in jobs}.values())
     for name in wanted:
         wanted += [need for need in by_name[name].needs if need not in wanted]
     return [job for job in jobs if job.name in wanted]

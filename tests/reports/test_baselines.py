@@ -82,6 +82,17 @@ def test_a_rate_of_its_own_does_not_stand_in_the_way() -> None:
     assert said.to_dict() == {"0.1": "+10.0", "1": "+50.0"}
 
 
+def test_a_rate_that_was_chosen_for_each_setting_does_not_stand_in_the_way() -> None:
+    runs = pd.DataFrame(
+        [run("fedavgm", loss, reweighting=weights, local_epochs=epochs, init_lr=rate) for weights, epochs, rate, loss in
+         (("none", 1, 0.1, 1.0), ("class", 1, 0.3, 1.1), ("none", "auto", 0.3, 2.0), ("class", "auto", 0.3, 2.4))]
+    )  # fmt: skip
+    said = over_baseline(runs, "reweighting", "none").set_index("local_epochs")["over none, %"]
+    assert said.to_dict() == {"1": "+10.0", "auto": "+20.0"}
+    said = over_baseline(runs, "local_epochs", "1").set_index("reweighting")["over 1, %"]
+    assert said.to_dict() == {"none": "+100.0", "class": "+118.2"}
+
+
 def test_p_is_adjusted_over_the_table() -> None:
     rng = np.random.default_rng(0)
     runs = [run("fedavg", 1.0, seed) for seed in range(5)]
