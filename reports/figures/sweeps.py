@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -40,6 +41,7 @@ _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
 _PANEL = (2.5, 1.9)  # inches
 _CATEGORY = 0.24  # inches between categories under an axis, at least
 _LETTERS_AN_INCH = 10  # at least, in a title
+_ABREAST = 4  # panels of one task
 _MOST_MARKERS = 30  # per line; more would hide it
 _MOST_IN_LEGEND = 24
 
@@ -108,7 +110,7 @@ def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
 
 
 def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> Path:
-    """Loss after the last round by the values of an argument, a panel per task (columns) and method with alpha (rows).
+    """Loss after the last round by the values of an argument, a panel per task and method with alpha.
 
     Points are means over seeds; `table` comes from `read_last`. Positive numbers are drawn on a logarithmic axis; if
     some value is not a positive number, all are categories. The IID split does not depend on alpha: there, its loss is
@@ -118,25 +120,20 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     if argument == "alpha" and not dealt.empty:
         iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": dealt["alpha"].unique()}), how="cross")
     fixed = [name for name in ("method", "alpha") if name != argument]
-    rows = sorted({*(iid if dealt.empty else dealt)[fixed].itertuples(index=False, name=None)})
-    tasks = in_order(table["task"])
+    settings = sorted({*(iid if dealt.empty else dealt)[fixed].itertuples(index=False, name=None)})
     name = "α" if argument == "alpha" else argument
     title = f"Loss after the last round by {name}\n{IMAGES[images]}, mean over {_seeds(table)}"
-    figure, axes = _grid(len(rows), len(tasks), title, _legend(table), "col", table[argument].nunique(dropna=False))
-    for (row, values), (column, task) in product(enumerate(rows), enumerate(tasks)):
-        axis, setting, of_task = axes[row, column], dict(zip(fixed, values, strict=True)), table[table["task"] == task]
-        of_iid = _with(iid, {"task": task} | {name: value for name, value in setting.items() if name != "alpha"})
-        _points(axis, pd.concat([_with(dealt, {"task": task} | setting), of_iid], ignore_index=True), argument)
-        _trivial([axis], of_task)
-        axis.set(title=task_label(task) if row == 0 else "", xlabel=name if row == len(rows) - 1 else "")
-        said = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in setting.items()]
-        measure = of_task["measure"].iloc[0]
-        axis.set_ylabel(f"{', '.join(said)}\n{measure}" if column == 0 else measure)
+    rows = [dict(zip(fixed, values, strict=True)) for values in settings]
+    figure, panels = _panels(table, rows, title, name, table[argument].nunique(dropna=False))
+    for axis, of_row, task in panels:
+        of_iid = _with(iid, {"task": task} | {name: value for name, value in of_row.items() if name != "alpha"})
+        _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid], ignore_index=True), argument)
+        _trivial([axis], table[table["task"] == task])
     return save(figure, path)
 
 
 def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
-    """Loss after the last round against epsilon, a panel per task (columns) and method with alpha (rows).
+    """Loss after the last round against epsilon, a panel per task and method with alpha.
 
     Points are means over seeds; `table` comes from `reports.curves.read_private`. Runs without noise, whose epsilon is
     infinite, stand at the right edge. The IID split's loss is the same in all rows of a method.
@@ -148,24 +145,49 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     edge = most * max(most / least, 10.0) ** 0.25  # of the axis, where infinity stands
     table = table.assign(epsilon=table["epsilon"].where(np.isfinite(table["epsilon"]), edge))
     dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
-    rows = sorted({*(iid if dealt.empty else dealt)[["method", "alpha"]].itertuples(index=False, name=None)})
-    tasks = in_order(table["task"])
+    settings = sorted({*(iid if dealt.empty else dealt)[["method", "alpha"]].itertuples(index=False, name=None)})
     deltas = " or ".join(f"{delta:.2g}" for delta in sorted(table["delta"].unique()))
     title = f"Loss after the last round by ε at δ = {deltas}\n{IMAGES[images]}, mean over {_seeds(table)}"
-    figure, axes = _grid(len(rows), len(tasks), title, _legend(table), share="col")
-    for (row, (method, alpha)), (column, task) in product(enumerate(rows), enumerate(tasks)):
-        axis, of_task = axes[row, column], table[table["task"] == task]
-        of_iid = _with(iid, {"task": task, "method": method})
-        _points(axis, pd.concat([_with(dealt, {"task": task, "method": method, "alpha": alpha}), of_iid]), "epsilon")
-        _trivial([axis], of_task)
+    rows = [{"method": method, "alpha": alpha} for method, alpha in settings]
+    figure, panels = _panels(table, rows, title, "ε")
+    for axis, of_row, task in panels:
+        of_iid = _with(iid, {"task": task, "method": of_row["method"]})
+        _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid]), "epsilon")
+        _trivial([axis], table[table["task"] == task])
         axis.xaxis.set_major_locator(LogLocator(numticks=5))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         shown = [place for place in axis.get_xticks() if least / 2 < place < edge / 1.5]
         axis.set_xticks([*shown, edge], [*(f"{place:g}" for place in shown), "∞"])
-        axis.set(title=task_label(task) if row == 0 else "", xlabel="ε" if row == len(rows) - 1 else "")
-        measure = of_task["measure"].iloc[0]
-        axis.set_ylabel(f"{method_label(method)}, α = {alpha:g}\n{measure}" if column == 0 else measure)
     return save(figure, path)
+
+
+def _panels(
+    table: pd.DataFrame, rows: Sequence[dict[str, Any]], title: str, xlabel: str, n_values: int = 0
+) -> tuple[Figure, list[tuple[Axes, dict[str, Any], str]]]:
+    """A panel for each setting (rows, by method and alpha) and task (columns); one task's settings stand side by side.
+
+    Returns the figure and each panel with its setting and task.
+    """
+    tasks = in_order(table["task"])
+    alone = len(tasks) == 1
+    n_columns = min(len(rows), _ABREAST) if alone else len(tasks)
+    wanted = [*product(rows, tasks)]
+    figure, axes = _grid(
+        -(-len(wanted) // n_columns), n_columns, title, _legend(table), "all" if alone else "col", n_values
+    )
+    panels = []
+    for place, (axis, (row, task)) in enumerate(zip(axes.flat, wanted, strict=False)):
+        said = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in row.items()]
+        titles = [task_label(task), ", ".join(said)]
+        above, beside = reversed(titles) if alone else titles
+        measure = table.loc[table["task"] == task, "measure"].iloc[0]
+        axis.set(title=above if alone or place < n_columns else "")
+        axis.set_ylabel(f"{beside}\n{measure}" if place % n_columns == 0 else "" if alone else measure)
+        axis.set_xlabel(xlabel if place + n_columns >= len(wanted) else "")
+        panels.append((axis, row, task))
+    for axis in axes.flat[len(wanted) :]:
+        axis.remove()
+    return figure, panels
 
 
 def _with(table: pd.DataFrame, values: Mapping[str, Any]) -> pd.DataFrame:
@@ -200,7 +222,7 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
             color=colour,
             label=label,
         )
-    names = [value if isinstance(value, str) else f"{value:g}" for value in values]
+    names = [value if isinstance(value, str) else _short(value) for value in values]
     if logarithmic:
         axis.set_xscale("log")
         axis.set_xticks(values, names)
@@ -209,6 +231,11 @@ def _points(axis: Any, part: pd.DataFrame, argument: str) -> None:
         names = [method_label(name) for name in names] if argument == "method" else names
         axis.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
         axis.set_xlim(-0.5, len(names) - 0.5)
+
+
+def _short(value: float) -> str:
+    """A number under an axis, which has no room for many zeros."""
+    return np.format_float_scientific(value, trim="-", exp_digits=1) if 0 < value < 1e-3 else f"{value:g}"
 
 
 def _is_number(value: Any) -> bool:
@@ -252,13 +279,13 @@ def _grid(
     n_columns: int,
     title: str,
     handles: Sequence[Artist] = (),
-    share: Literal["row", "col"] = "row",
+    share: Literal["row", "col", "all"] = "row",
     n_values: int = 0,
 ) -> tuple[Figure, np.ndarray]:
     """A grid of panels between a title and a legend of `handles`.
 
-    The panels of a row, or of a column, whichever shows the same task, share their scale of values. They have room for
-    the names of `n_values` under their axis.
+    The panels of a row, of a column, or all, whichever show the same task, share their scale of values. They have room
+    for the names of `n_values` under their axis.
     """
     panel_width, panel_height = _PANEL
     width = max(5.0, max(panel_width, _CATEGORY * n_values) * n_columns + 0.8)

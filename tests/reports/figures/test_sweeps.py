@@ -208,7 +208,8 @@ def test_sensitivity_to_alpha_has_a_panel_a_method_and_a_level_line_of_iid(
     table = read_last(tmp_path, "train", "alpha")
     assert sorted(table["alpha"]) == [0.1] * 4 + [10.0] * 2
     sweeps.sensitivity(table, "train", "alpha", tmp_path / "figure.png")
-    assert [axis.get_ylabel() for axis in drawn[0].axes] == ["FedAvg\nL1 loss", "FedProx\nL1 loss"]
+    assert [axis.get_title() for axis in drawn[0].axes] == ["FedAvg", "FedProx"]
+    assert [axis.get_ylabel() for axis in drawn[0].axes] == ["Surface normals\nL1 loss", ""]
     assert ticks_of(drawn[0]) == ["0.1", "10"] and drawn[0].axes[0].get_xscale() == "log"
     assert lines_of(drawn[0], "class-based split") == [{0.1: 2.8, 10: 3.8}] * 2
     assert lines_of(drawn[0], "IID") == [{0.097: 1.8, 9.7: 1.8}] * 2
@@ -222,6 +223,7 @@ def test_sensitivity_to_alpha_has_a_panel_a_method_and_a_level_line_of_iid(
         ("clients_per_round", {"5": 5, "10": 10, "None": None}),
         ("momentum", {"0": 0.0, "0.5": 0.5, "0.9": 0.9}),  # 0 has no logarithm
         ("mixed", {"0.5": 0.5, "auto": "auto"}),
+        ("weight_decay", {"0": 0.0, "5e-4": 5e-4, "0.001": 1e-3}),
     ],
 )
 def test_values_without_a_logarithm_have_a_categorical_axis(
@@ -240,9 +242,26 @@ def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: W
         for kind, alpha in product(KINDS, (0.1, 10.0)):
             write(kind, loss, method=method, alpha=alpha)
     sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
-    assert [axis.get_ylabel() for axis in drawn[0].axes] == ["α = 0.1\nL1 loss", "α = 10\nL1 loss"]
+    assert [axis.get_title() for axis in drawn[0].axes] == ["α = 0.1", "α = 10"]
     assert ticks_of(drawn[0]) == ["FedAvg", "SCAFFOLD"]
     assert lines_of(drawn[0], "embedding-based split") == [{0.08: 1.8, 1.08: 2.8}] * 2
+
+
+def test_tasks_stand_in_columns_and_settings_of_one_task_side_by_side(
+    tmp_path: Path, write: Write, drawn: list[Figure]
+) -> None:
+    alphas = (0.1, 0.5, 1.0, 2.0, 10.0)
+    for task, alpha in product(("normal", "reshading"), alphas):
+        write("class_based", 2.0, task=task, alpha=alpha)
+    table = read_last(tmp_path, "train", "init_lr")
+    sweeps.sensitivity(table, "train", "init_lr", tmp_path / "figure.png")
+    sweeps.sensitivity(table[table["task"] == "normal"], "train", "init_lr", tmp_path / "figure.png")
+    both, one = ([*figure.axes] for figure in drawn)
+    assert [axis.get_title() for axis in both] == ["Surface normals", "Reshading"] + [""] * 8
+    assert [axis.get_ylabel() for axis in both[::2]] == [f"FedAvg, α = {alpha:g}\nL1 loss" for alpha in alphas]
+    assert [axis.get_xlabel() for axis in both] == [""] * 8 + ["init_lr"] * 2
+    assert [axis.get_title() for axis in one] == [f"FedAvg, α = {alpha:g}" for alpha in alphas]
+    assert [axis.get_xlabel() for axis in one] == [""] + ["init_lr"] * 4  # below the others there is nothing
 
 
 def test_many_methods_have_room_for_their_names(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
