@@ -27,7 +27,7 @@ def parse_args() -> Namespace:
     text = "argument=value of runs to compare the others with; default: method=fedavg, where there are other methods"
     parser.add_argument("--baseline", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE", help=text)
     for unit in ("round", "batch"):
-        text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest run's"
+        text = f"budgets for acc_at_{unit}; default: a fifth, half and all of the longest runs'"
         parser.add_argument(f"--at_{unit}", nargs="+", type=POSITIVE_INT, default=[], help=text)
     parser.group("running").add_flag("--mixed_versions", False, "only warn if versions within a row differ")
     return parser.parse_args()

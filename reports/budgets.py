@@ -22,8 +22,9 @@ from utils.errors import UserError
 
 CENTRAL = "centralized"
 SHARES = (0.1, 0.5, 0.9)  # of the central accuracy, as in the paper
-_PARTS = (0.2, 0.5, 1.0)  # default budgets, as parts of the longest run: the paper's are 1k, 2.5k and 5k of 5k
-_RUN = ["task", "setting", "alpha", "rand_seed"]
+_PARTS = (0.2, 0.5, 1.0)  # default budgets, as parts of the longest runs: the paper's are 1k, 2.5k and 5k of 5k
+_SETTING = ["task", "setting", "alpha"]
+_RUN = [*_SETTING, "rand_seed"]
 
 
 def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
@@ -113,11 +114,12 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
     """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row per task, setting and alpha.
 
     The cells are text: mean and standard deviation over seeds of the last evaluation within the budget, or a dash where
-    runs end before it. The default budgets are a fifth, half and all of the longest run. Central training's value
-    stands beside them.
+    a seed's run ends before it. The default budgets are a fifth, half and all of what every seed of some setting
+    reaches. Central training's value stands beside them.
     """
     progress = progress[progress[unit].notna()]
-    budgets = budgets or [round(part * progress[unit].max()) for part in _PARTS if len(progress)]
+    ends = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
+    budgets = budgets or [round(part * ends.max()) for part in _PARTS if len(ends)]
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
         """A run's last value within each budget, in percent; nan if the run ends before it."""
@@ -125,7 +127,7 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
         ends = run[unit].max()
         return {f"@{budget}": 100 * values.iloc[-1] if ends >= budget else np.nan for budget, values in reached.items()}
 
-    return _table(progress, cells, lambda values: with_spread(values, 1))
+    return _table(progress, cells, lambda values: with_spread(values, 1) if values.notna().all() else "–")
 
 
 def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.DataFrame:
@@ -158,7 +160,7 @@ def _table(
 ) -> pd.DataFrame:
     """A row per task, setting and alpha: `cells` of each seed's run, formatted by `text`."""
     rows = []
-    for (task, setting, alpha), part in progress.groupby(["task", "setting", "alpha"], sort=False, dropna=False):
+    for (task, setting, alpha), part in progress.groupby(_SETTING, sort=False, dropna=False):
         by_seed = pd.DataFrame([cells(run.sort_values("round")) for _, run in part.groupby("rand_seed")])
         row = {"task": task, "setting": setting, "α": "" if np.isnan(alpha) else f"{alpha:g}"}
         row |= {"seeds": len(by_seed), "EMD": f"{part['emd'].mean():.2f}"}

@@ -75,6 +75,16 @@ def test_budgets_count_what_is_evaluated_within_them(runs: Path) -> None:
     assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@1", "@2", "@4"]
 
 
+def test_a_budget_is_one_that_every_seed_reaches(runs: Path, write: Write) -> None:
+    for seed, n_rounds in enumerate((6, 9)):
+        write([0.1] * n_rounds, 10, virtual_client_size=8, rand_seed=seed)
+    progress = read_progress(runs)
+    table = at_budgets(progress, "round")
+    assert [name for name in table if "@" in name] == ["@1", "@2", "@5"]  # rounds 0 to 5 and 0 to 8
+    longer = by_setting(at_budgets(progress, "round", [5, 8]))["fedavg, virtual_client_size 8"]
+    assert (longer["@5"], longer["@8"]) == ("10.0 ± 0.0", "–")
+
+
 def test_rounds_to_shares_of_the_central_accuracy(runs: Path) -> None:
     table = by_setting(rounds_to(read_progress(runs), [0.5, 0.74, 0.9]))
     # Half of 0.8 is reached after 4 and 2 rounds, three quarters in one seed, nine tenths in none.
