@@ -118,8 +118,8 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
     reaches. Central training's value stands beside them.
     """
     progress = progress[progress[unit].notna()]
-    ends = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
-    budgets = budgets or [round(part * ends.max()) for part in _PARTS if len(ends)]
+    last = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
+    budgets = budgets or [round(part * last.max()) for part in _PARTS if len(last)]
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
         """A run's last value within each budget, in percent; nan if the run ends before it."""
