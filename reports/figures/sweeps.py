@@ -120,11 +120,9 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     if argument == "alpha" and not dealt.empty:
         iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": dealt["alpha"].unique()}), how="cross")
     fixed = [name for name in ("method", "alpha") if name != argument]
-    settings = sorted({*(iid if dealt.empty else dealt)[fixed].itertuples(index=False, name=None)})
     name = "α" if argument == "alpha" else argument
     title = f"Loss after the last round by {name}\n{IMAGES[images]}, mean over {_seeds(table)}"
-    rows = [dict(zip(fixed, values, strict=True)) for values in settings]
-    figure, panels = _panels(table, rows, title, name, table[argument].nunique(dropna=False))
+    figure, panels = _panels(table, fixed, title, name, table[argument].nunique(dropna=False))
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task} | {name: value for name, value in of_row.items() if name != "alpha"})
         _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid], ignore_index=True), argument)
@@ -145,11 +143,9 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     edge = most * max(most / least, 10.0) ** 0.25  # of the axis, where infinity stands
     table = table.assign(epsilon=table["epsilon"].where(np.isfinite(table["epsilon"]), edge))
     dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
-    settings = sorted({*(iid if dealt.empty else dealt)[["method", "alpha"]].itertuples(index=False, name=None)})
     deltas = " or ".join(f"{delta:.2g}" for delta in sorted(table["delta"].unique()))
     title = f"Loss after the last round by ε at δ = {deltas}\n{IMAGES[images]}, mean over {_seeds(table)}"
-    rows = [{"method": method, "alpha": alpha} for method, alpha in settings]
-    figure, panels = _panels(table, rows, title, "ε")
+    figure, panels = _panels(table, ["method", "alpha"], title, "ε")
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task, "method": of_row["method"]})
         _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid]), "epsilon")
@@ -162,12 +158,16 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
 
 
 def _panels(
-    table: pd.DataFrame, rows: Sequence[dict[str, Any]], title: str, xlabel: str, n_values: int = 0
+    table: pd.DataFrame, fixed: Sequence[str], title: str, xlabel: str, n_values: int = 0
 ) -> tuple[Figure, list[tuple[Axes, dict[str, Any], str]]]:
-    """A panel for each setting (rows, by method and alpha) and task (columns); one task's settings stand side by side.
+    """A panel for each setting (rows) and task (columns); one task's settings stand side by side.
 
-    Returns the figure and each panel with its setting and task.
+    A setting is what the runs have as `fixed`, which are "method", "alpha" or both; IID runs do not count beside
+    others, since their alpha says nothing. Returns the figure and each panel with its setting and task.
     """
+    dealt = table[table["type"] != "iid"]
+    settings = sorted({*(table if dealt.empty else dealt)[[*fixed]].itertuples(index=False, name=None)})
+    rows = [dict(zip(fixed, values, strict=True)) for values in settings]
     tasks = in_order(table["task"])
     alone = len(tasks) == 1
     n_columns = min(len(rows), _ABREAST) if alone else len(tasks)
