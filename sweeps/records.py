@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,9 @@ from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
 from models.networks.task_model import init_file, made_as, versions_of
-from network.choices import Choices
+from network.choices import UNSAID, Choices
 from network.provenance import code_of
+from network.settings import PrivacySettings
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
@@ -130,6 +132,10 @@ def _runs(command: Command, args: Namespace) -> Iterator[Path]:
         yield path.parent
 
 
+# What a run without attackers, a robust sum or bounds leaves out: one that says it is another run.
+_SAID_IF_USED = {*UNSAID, *(each.name for each in fields(PrivacySettings))}
+
+
 def _is_of(folder: Path, args: Namespace) -> bool:
     """Whether a run had these arguments and the present data and inputs."""
     said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
@@ -137,6 +143,7 @@ def _is_of(folder: Path, args: Namespace) -> bool:
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
     return (
         all(name in said and said[name] == value for name, value in plain.items())
+        and _SAID_IF_USED.isdisjoint(said.keys() - plain.keys())
         and made_with.get("data_version") == _data_now(args.data_path, said) is not None
         and unchanged(made_with.get("inputs", {}), args.result_path)
     )

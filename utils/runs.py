@@ -144,8 +144,8 @@ class Run:
 
     def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
         """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""
-        before = self._read("args.json")
-        changed = [k for k, v in vars(args).items() if k not in _MAY_CHANGE and before.get(k) != _plain(v)]
+        before, now = self._read("args.json"), {name: _plain(value) for name, value in vars(args).items()}
+        changed = [name for name in now | before if name not in _MAY_CHANGE and before.get(name) != now.get(name)]
         if changed:
             return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"
         before = self._read("environment.json")

@@ -60,6 +60,23 @@ def test_other_arguments_are_another_run(run: tuple[Command, Path]) -> None:
         assert state_of((*run[0], *more.split())) is State.NEW
 
 
+@pytest.mark.parametrize(
+    "more",
+    ["--attack label_flip --attackers 1", "--aggregation median", "--clip_norm 1", "--clip_norm 1 --clip_quantile 0.5"],
+)
+def test_run_that_has_more_is_another_run(own_copy: Path, run_here: Callable, tmp_path: Path, more: str) -> None:
+    run_here("model_initialization.py --task normal --image_size 32 --norm group")
+    plain = tuple(FED.format(data=own_copy).split())
+    run_here(" ".join([*plain, more]))
+    records._data_version.cache_clear()
+    assert state_of((*plain, *more.split())) is State.DONE
+    assert state_of(plain) is State.NEW  # what it leaves out is said by the other
+    [path] = tmp_path.glob("results/test_federated/**/summary.json")
+    path.unlink()
+    assert state_of((*plain, *more.split())) is State.CUT_OFF
+    assert state_of(plain) is State.NEW
+
+
 def test_run_without_a_summary_was_cut_off(run: tuple[Command, Path]) -> None:
     command, folder = run
     (folder / "summary.json").unlink()

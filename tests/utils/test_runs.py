@@ -162,6 +162,13 @@ def test_a_run_that_was_killed_while_it_was_begun_is_in_nobodys_way(
         assert begin(arguments(tmp_path, resume_training=True), *PARTS).path == run.path
 
 
+def test_run_that_has_more_arguments_is_not_resumed(tmp_path: Path) -> None:
+    run = Run.create(arguments(tmp_path, attack="sign_flip"), *PARTS)
+    save_checkpoint(run.checkpoint, {}, {})
+    with pytest.raises(UserError, match=f"{run.path} was started with --attack sign_flip; resume with the same"):
+        Run.start(arguments(tmp_path, resume_training=True), *PARTS)
+
+
 def test_nothing_to_resume_is_an_error(tmp_path: Path) -> None:
     Run.create(arguments(tmp_path), *PARTS)
     with pytest.raises(UserError, match="no checkpoint to resume from; start without --resume_training True"):
