@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -18,6 +18,15 @@ BATCH_NORM = Argument(
     "local: each client keeps its own; group: replaced by group norm",
     choices=("averaged", "local", "group"),
 )
+
+
+class Change(NamedTuple):
+    """How a model is changed before the first round. `version` is raised by one where numbers change."""
+
+    version: int
+
+
+CHANGES = {"group": Change(version=2)}
 
 
 def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
@@ -36,16 +45,19 @@ def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
     return frozenset(f"{layer}.{name}" for layer, module in layers.items() for name in module.state_dict())
 
 
-def with_group_norm(model: TaskModel) -> TaskModel:
+def with_group_norm(model: TaskModel, train: str = "all") -> TaskModel:
     """The model with `--norm group` and the same weights; scales and shifts carry over from batch norm.
 
-    Running statistics are dropped, and so is the layer at the decoder's embedding, which group norm leaves out.
+    Running statistics are dropped, and so is the layer at the decoder's embedding, which group norm leaves out. Only
+    with `--train all` is the encoder changed: what it has learnt with the statistics of batch norm it would have to
+    learn again without, and a frozen one has the same ones for all clients.
     """
     from models.networks.task_model import TaskModel
 
     if model.config.norm == "group":
         return model
-    new = TaskModel(replace(model.config, norm="group"))
+    kept = None if train == "all" else model.config.norm
+    new = TaskModel(replace(model.config, norm="group", encoder_norm=kept))
     weights = model.state_dict()
     new.load_state_dict({name: weights[name] for name in new.state_dict()})
     return new

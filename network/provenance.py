@@ -14,6 +14,7 @@ from models.networks.encoders import ENCODERS
 from network.aggregation import AGGREGATIONS, MEAN
 from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
+from network.batch_norm import CHANGES
 from network.partition.rules import PARTITIONERS, rule_of
 from utils.versions import ENGINE, digests, source_hash
 
@@ -25,6 +26,7 @@ _REGISTRIES: dict[str, Mapping[str, Any]] = {
     "decoder": DECODERS,
     "aggregation": {name: entry for name, entry in AGGREGATIONS.items() if name != MEAN},  # which is the engine's
     "attack": ATTACKS,
+    "batch_norm": CHANGES,
 }
 
 

@@ -27,7 +27,7 @@ def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Pa
         model = load_model(path, args.task, "model_initialization.py")
     if args.batch_norm == "local":
         batch_norm_tensors(model)  # raises where there are none
-    model = with_group_norm(model) if args.batch_norm == "group" else model
+    model = with_group_norm(model, args.train) if args.batch_norm == "group" else model
     adapt(model.encoder, model.config, args)
     set_precision(model, args.precision, device)
     return model, path

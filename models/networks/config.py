@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets.classes import ClassSet
 
-_OPTIONAL = ("weights", "decoder_channels")
+_OPTIONAL = ("weights", "decoder_channels", "encoder_norm")
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class ModelConfig:
 
     `decoder` is empty where `models.networks.decoders.with_decoder` is to choose, before anything is built. `classes`
     are those of a categorical task, from the table of the images that the model is for. `weights` says which file the
-    encoder started from, if any. `decoder_channels` are a U-Net's, by default smp's.
+    encoder started from, if any. `decoder_channels` are a U-Net's, by default smp's. `encoder_norm` is the encoder's
+    normalisation where it is not `norm`.
     """
 
     task: str
@@ -32,6 +33,7 @@ class ModelConfig:
     bottleneck: int | None = None
     weights: dict[str, Any] | None = field(default=None, hash=False)
     decoder_channels: tuple[int, ...] | None = None
+    encoder_norm: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder_channels", self.decoder_channels and tuple(self.decoder_channels))
@@ -43,5 +45,5 @@ class ModelConfig:
         return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
 
     def said(self) -> dict[str, Any]:
-        """What `of` takes, without the start from a file and the width of decoders where there is none."""
+        """What `of` takes, without a start from a file, widths and a normalisation of its own where there are none."""
         return {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}

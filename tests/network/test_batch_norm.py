@@ -52,3 +52,21 @@ def test_group_norm_takes_over_all_weights_that_it_has(tmp_path: Path) -> None:
 def test_a_model_with_group_norm_stays_as_it_is() -> None:
     start = model("group")
     assert with_group_norm(start) is start
+
+
+@pytest.mark.parametrize("train", ["decoder", "head", "lora"])
+def test_an_encoder_that_is_not_trained_keeps_its_batch_norm(train: str, tmp_path: Path) -> None:
+    start = model("batch").eval()
+    with torch.no_grad():  # statistics that say something
+        for module in start.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.running_mean.uniform_(-1, 1)
+                module.running_var.uniform_(0.5, 2)
+    changed = with_group_norm(start, train).eval()
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(changed(images).encoded, start(images).encoded)
+    assert not any(isinstance(module, torch.nn.BatchNorm2d) for module in changed.decoder.modules())
+    save_model(changed, tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors", "normal", "a test").eval()
+    assert torch.equal(again(images).output, changed(images).output)
+    assert with_group_norm(changed, train) is changed

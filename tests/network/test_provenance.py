@@ -29,6 +29,9 @@ def test_version_names_all_that_the_arguments_choose() -> None:
     # An IID split has its own rule, and networks of timm have no entry.
     other = code_version("test_fed.py", GIVEN | {"type": "iid", "encoder": "timm:resnet18", "method": "fedavg"})
     assert set(other) == {"engine", "method FedAvg", "task normal", "partition iid", "decoder taskonomy"}
+    # Batch norm has a version where a model is changed for it.
+    names = {given: set(code_version("test_fed.py", {"batch_norm": given}) or ()) for given in ("averaged", "group")}
+    assert names == {"averaged": {"engine"}, "group": {"engine", "batch_norm group"}}
     assert code_version("train_centralized_task_model.py", {"task": "normal"}) == {"engine": 1, "task normal": 1}
     assert code_version("pytest", GIVEN) is None
 
