@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from network.partition.rules import uses_alpha
+from reports.figures.style import IMAGES
 from reports.finished import Finished, finished_runs
 from reports.labels import loss_label
 from reports.tables import LOSS_COLUMNS, differing
@@ -33,16 +34,16 @@ def read_rounds(result_path: Path, images: str, methods: Collection[str] = ()) -
     """
     runs = _runs(result_path, methods)
     _settings(runs, ())
-    return pd.concat([_rounds(run, images) for run in runs], ignore_index=True)
+    return _with_losses(pd.concat([_rounds(run, images) for run in runs], ignore_index=True), images)
 
 
 def read_last(result_path: Path, images: str, argument: str) -> pd.DataFrame:
     """The loss after the last round of all finished runs, a row each.
 
     The columns are those of `read_rounds` without the round, and the argument, with its values as they were given,
-    numbers or text. UserError if there are no runs, or if they differ in other arguments than this one.
+    numbers or text. UserError if there are no runs with such a loss, or if they differ in other arguments than this one.
     """
-    return _last(_runs(result_path, ()), result_path, images, argument)
+    return _with_losses(_last(_runs(result_path, ()), result_path, images, argument), images)
 
 
 def read_private(result_path: Path, images: str) -> pd.DataFrame:
@@ -55,7 +56,7 @@ def read_private(result_path: Path, images: str) -> pd.DataFrame:
         raise UserError(f"no finished run in {result_path} has --clip_norm")
     last = [pd.read_csv(run.path / "metrics.csv").iloc[-1] for run in runs]
     spent = {name: [row[name] for row in last] for name in ("epsilon", "delta")}
-    return _last(runs, result_path, images, "noise_multiplier").assign(**spent)
+    return _with_losses(_last(runs, result_path, images, "noise_multiplier").assign(**spent), images)
 
 
 def _last(runs: list[Finished], result_path: Path, images: str, argument: str) -> pd.DataFrame:
@@ -66,6 +67,19 @@ def _last(runs: list[Finished], result_path: Path, images: str, argument: str) -
     values = pd.Series([run.args[argument] for run in runs], dtype=object)  # keeps None beside numbers
     measured = {name: [row[name] for row in last] for name in _MEASURED}
     return settings.assign(**{argument: values}, **measured)
+
+
+def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
+    """The rows of tasks that have losses on this part of the data; UserError if none has.
+
+    Where each client keeps a part of its model, there is none to be held against all held-out images.
+    """
+    has = table.groupby("task")["loss"].transform(lambda losses: losses.notna().any())
+    if not has.any():
+        raise UserError(
+            f"no run has a loss on {IMAGES[images]}: clients keep parts of their models; give another --data"
+        )
+    return table[has].reset_index(drop=True)
 
 
 def read_dealings(result_path: Path) -> dict[str, Dealt]:

@@ -62,6 +62,19 @@ def write(tmp_path: Path) -> Write:
     return write_run
 
 
+@pytest.mark.parametrize("read", [read_rounds, lambda *given: read_last(*given, "alpha")])
+def test_tasks_whose_models_are_not_held_against_all_held_out_images_are_left_out(
+    read: Callable[[Path, str], pd.DataFrame], write: Write, tmp_path: Path
+) -> None:
+    write("class_based", 5)
+    without_global = write("class_based", 5, task="edge_texture", personal=True) / "metrics.csv"
+    pd.read_csv(without_global).drop(columns="test_loss").to_csv(without_global, index=False)
+    assert set(read(tmp_path, "train")["task"]) == {"normal", "edge_texture"}
+    assert set(read(tmp_path, "test")["task"]) == {"normal"}
+    with pytest.raises(UserError, match=r"no run has a loss on clients' held-out images.*--data"):
+        read(tmp_path, "local_test")
+
+
 def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0)
     write("iid", 2.0, method="ditto", personal=True)
@@ -308,7 +321,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
     for value in (1, 2):
         write("iid", 2.0, **{argument: value})
         write("class_based", 2.0, **{argument: value})
-    sweeps.sensitivity(read_last(tmp_path, "local_test", argument), "local_test", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(tmp_path, "train", argument), "local_test", argument, tmp_path / "figure.png")
     FigureCanvasAgg(drawn[0]).draw()
     [title] = drawn[0].texts
     assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= drawn[0].bbox.x1
