@@ -41,7 +41,8 @@ def read_last(result_path: Path, images: str, argument: str) -> pd.DataFrame:
     """The loss after the last round of all finished runs, a row each.
 
     The columns are those of `read_rounds` without the round, and the argument, with its values as they were given,
-    numbers or text. UserError if there are no runs with such a loss, or if they differ in other arguments than this one.
+    numbers or text. UserError if there are no runs, if none has such a loss, or if they differ in other
+    arguments than this one.
     """
     return _with_losses(_last(_runs(result_path, ()), result_path, images, argument), images)
 
@@ -76,9 +77,8 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     """
     has = table.groupby("task")["loss"].transform(lambda losses: losses.notna().any())
     if not has.any():
-        raise UserError(
-            f"no run has a loss on {IMAGES[images]}: clients keep parts of their models; give another --data"
-        )
+        why = "clients keep parts of their models"
+        raise UserError(f"no run has a loss on {IMAGES[images]}, where {why}; give another --data")
     return table[has].reset_index(drop=True)
 
 
