@@ -41,8 +41,8 @@ def read_last(result_path: Path, images: str, argument: str) -> pd.DataFrame:
     """The loss after the last round of all finished runs, a row each.
 
     The columns are those of `read_rounds` without the round, and the argument, with its values as they were given,
-    numbers or text. UserError if there are no runs, if none has such a loss, or if they differ in other
-    arguments than this one.
+    numbers or text. UserError if there are no runs, if none has such a loss, or if they differ in other arguments
+    than this one.
     """
     return _with_losses(_last(_runs(result_path, ()), result_path, images, argument), images)
 
@@ -77,8 +77,8 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     """
     has = table.groupby("task")["loss"].transform(lambda losses: losses.notna().any())
     if not has.any():
-        why = "clients keep parts of their models"
-        raise UserError(f"no run has a loss on {IMAGES[images]}, where {why}; give another --data")
+        keep = "clients that keep parts of their models have none on all held-out images"
+        raise UserError(f"no run has a loss on {IMAGES[images]}; give another --data ({keep})")
     return table[has].reset_index(drop=True)
 
 
