@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.errors import UserError
-from utils.files import json_in
+from utils.files import files_below, json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 from utils.words import some
@@ -52,7 +52,7 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
     counts. `check_versions` says whether their versions differ.
     """
     newest: dict[str, Finished] = {}
-    for path in sorted(folder.rglob("summary.json"), key=lambda path: path.stat().st_mtime):
+    for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
             args = _by_what_was_dealt(args)

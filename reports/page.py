@@ -18,7 +18,7 @@ from PIL import Image
 from reports.finished import check_versions
 from reports.verdicts import WORDS, sentences
 from utils.errors import UserError
-from utils.files import json_in
+from utils.files import files_below, json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 
@@ -192,9 +192,10 @@ def _sentences(result_path: Path) -> list[str]:
 
 def _figure_parts(result_path: Path) -> Iterator[Part]:
     """The figures outside run directories: those of tables and of sweeps."""
-    for path in sorted({*result_path.glob("tables/*.png"), *result_path.glob("**/figures/*.png")}):
+    for path in files_below(result_path, "*.png"):
         name = path.relative_to(result_path)
-        if not set(_STAGES) & set(name.parts):
+        in_place = path.parent.name == "figures" or path.parent == result_path / "tables"
+        if in_place and not set(_STAGES) & set(name.parts):
             title = name.with_suffix("").as_posix().replace("figures/", "")
             yield Part(title, _id("figure", title), figures=[_figure(path, name.as_posix(), None)], open=True)
 
@@ -284,7 +285,7 @@ def _said(run: _Run) -> dict[str, str]:
 
 def _runs(result_path: Path) -> Iterator[_Run]:
     """All run directories, sorted by name."""
-    for path in sorted(result_path.rglob("args.json")):
+    for path in files_below(result_path, "args.json"):
         name = path.parent.relative_to(result_path)
         depth = next((i for i, part in enumerate(name.parts) if part in _STAGES), None)
         if depth is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.grid import Command, Grid
 from sweeps.sources import run
 from utils.errors import UserError
+from utils.files import files_below
 
 # The keys of `[make]`: arguments of make_tables.py (or true), tables of those of make_figures.py, whether to make the
 # report and to probe encoders, a folder that all grids' records are copied to for one table of all, patterns of the
@@ -101,7 +102,7 @@ class Outputs:
         """Copy the records of all folders' runs, not their models, into one folder, for one table of all."""
         for folder in self.folders:
             for stage in _STAGES:
-                for path in sorted((folder / stage).rglob("*")):
+                for path in files_below(folder / stage, "*"):
                     if path.suffix == ".json" or path.name == "metrics.csv":
                         to = together / stage / folder.name / path.relative_to(folder / stage)
                         to.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ class Outputs:
 
 def _runs(folder: Path) -> list[Path]:
     """The finished federated runs in a folder."""
-    return sorted(path.parent for path in (folder / "test_federated").rglob("summary.json"))
+    return [path.parent for path in files_below(folder / "test_federated", "summary.json")]
 
 
 def _newest(folder: Path, pattern: str) -> list[Path]:

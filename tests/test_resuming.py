@@ -23,6 +23,7 @@ from safetensors import safe_open
 from network.state import VersionLog
 from tests.conftest import start_in, start_spread
 from utils import interrupt
+from utils.files import files_below
 from utils.versions import ids_digest
 
 TRAIN = (
@@ -120,9 +121,8 @@ def assert_resumes_and_spreads(command: str, prepared: Path, folder: Path) -> No
 
 
 def has_checkpoint(folder: Path) -> bool:
-    return any(folder.glob("results/test_federated/**/last*.safetensors")) or any(
-        folder.glob("trained_models/*_checkpoint*.safetensors")
-    )
+    found = files_below(folder / "results" / "test_federated", "last*.safetensors")
+    return bool(found) or any(folder.glob("trained_models/*_checkpoint*.safetensors"))
 
 
 def die_at(number: int, operations: Path | None = None) -> None:

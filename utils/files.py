@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,6 +100,20 @@ def _remove_unfinished(parent: Path) -> None:
                 shutil.rmtree(folder)
             finally:
                 os.close(handle)
+
+
+def files_below(folder: Path, pattern: str) -> list[Path]:
+    """The files in a folder and in all folders below it whose names fit a pattern, sorted; without unfinished ones.
+
+    Other processes may write there meanwhile: where a folder goes before it is looked into, `Path.rglob` fails.
+    """
+    return sorted(
+        Path(parent, name)
+        for parent, _, names in os.walk(folder)
+        if not Path(parent).name.startswith(_UNFINISHED)
+        for name in names
+        if fnmatch(name, pattern)
+    )
 
 
 @contextmanager

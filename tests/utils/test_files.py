@@ -19,7 +19,7 @@ from PIL import Image
 from tests.conftest import ROOT
 from utils import files
 from utils.errors import UserError
-from utils.files import read_json, save_tensors, write_atomically, write_json
+from utils.files import files_below, read_json, save_tensors, write_atomically, write_json
 
 
 @pytest.mark.parametrize("folder", ["", "new/folder"])
@@ -86,6 +86,27 @@ def test_what_a_killed_process_left_goes_with_the_next_write_and_what_a_live_one
     live.communicate()  # the end of its input lets it finish
     assert live.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [".table-notes.csv", "other.json", "table.csv"]
+
+
+def test_files_are_found_while_others_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b/deep/summary.json", "a/summary.json", "a/args.json", "summary.json", ".unfinished-x/summary.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    listed = os.scandir
+
+    def slowly(place: str | Path) -> object:
+        if str(place) == str(gone):
+            gone.rmdir()
+        return listed(place)
+
+    monkeypatch.setattr(os, "scandir", slowly)
+    found = files_below(tmp_path, "summary.json")
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == [
+        "a/summary.json", "b/deep/summary.json", "summary.json",
+    ]  # fmt: skip
+    assert not gone.exists() and files_below(tmp_path / "none", "*") == []
 
 
 @pytest.mark.parametrize("kind", ["array", "tensors", "json", "table", "picture"])
