@@ -9,6 +9,8 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from models.networks.task_model import TaskModel
@@ -18,15 +20,6 @@ BATCH_NORM = Argument(
     "local: each client keeps its own; group: replaced by group norm",
     choices=("averaged", "local", "group"),
 )
-
-
-class Change(NamedTuple):
-    """How a model is changed before the first round. `version` is raised by one where numbers change."""
-
-    version: int
-
-
-CHANGES = {"group": Change(version=2)}
 
 
 def batch_norm_tensors(model: nn.Module) -> frozenset[str]:
@@ -61,3 +54,16 @@ def with_group_norm(model: TaskModel, train: str = "all") -> TaskModel:
     weights = model.state_dict()
     new.load_state_dict({name: weights[name] for name in new.state_dict()})
     return new
+
+
+class Change(NamedTuple):
+    """How a model is changed before the first round: `changed(model, train)`, with what `--train` says.
+
+    `version` is raised by one where numbers change.
+    """
+
+    changed: Callable[[TaskModel, str], TaskModel]
+    version: int
+
+
+CHANGES = {"group": Change(with_group_norm, version=2)}

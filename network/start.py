@@ -11,7 +11,7 @@ from models.central.training import central_model
 from models.networks.lora import adapt
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel, init_file, load_model
-from network.batch_norm import batch_norm_tensors, with_group_norm
+from network.batch_norm import CHANGES, batch_norm_tensors
 
 
 def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Path]:
@@ -27,7 +27,8 @@ def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Pa
         model = load_model(path, args.task, "model_initialization.py")
     if args.batch_norm == "local":
         batch_norm_tensors(model)  # raises where there are none
-    model = with_group_norm(model, args.train) if args.batch_norm == "group" else model
+    if args.batch_norm in CHANGES:
+        model = CHANGES[args.batch_norm].changed(model, args.train)
     adapt(model.encoder, model.config, args)
     set_precision(model, args.precision, device)
     return model, path

@@ -38,6 +38,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "decoder_channels", self.decoder_channels and tuple(self.decoder_channels))
 
+    @property
+    def norm_of_encoder(self) -> str:
+        """The encoder's normalisation, which `--norm` chooses too where `encoder_norm` says no other."""
+        return self.encoder_norm or self.norm
+
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> ModelConfig:
         """From what JSON makes of one; TypeError or ValueError where it is none."""

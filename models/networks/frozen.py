@@ -120,8 +120,10 @@ class EncoderOutputs:
         """The encoder's name, and a digest of what its outputs depend on besides the images."""
         config, encoder = self._whole.config, self._whole.encoder
         constants = {name: tensor for name, tensor in encoder.named_buffers() if name not in encoder.state_dict()}
-        norm = config.encoder_norm or config.norm
-        said = (_VERSION, config.encoder, norm, config.decoder, self._whole.bf16, self._layout, str(self.dtype))
+        said = (
+            _VERSION, config.encoder, config.norm_of_encoder, config.decoder, self._whole.bf16, self._layout,
+            str(self.dtype),
+        )  # fmt: skip
         weights = [tensors_digest(each) for each in (encoder.state_dict(), constants)]
         # GPUs multiply in less than single precision, and another timm may have another network of this name.
         made_by = (encoder_entry(config.encoder).version, version("timm"), self._data.device.type)

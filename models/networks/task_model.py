@@ -69,8 +69,7 @@ class TaskModel(nn.Module):
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
-        norm = config.encoder_norm or config.norm
-        wanted = Wanted(config.image_size, pretrained, norm, decoder.most_stride, weights)
+        wanted = Wanted(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights)
         self.encoder = build_encoder(config.encoder, wanted)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
