@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from network.attacks import NO_ATTACK
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, uses_alpha
 from reports.finished import finished_runs
@@ -227,12 +228,16 @@ def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFram
 def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
     """The arguments with more than one value among the runs that agree in the columns `within`.
 
-    How many clients were evaluated is always said where it was not all of them.
+    What makes a loss another one, that of some clients alone or of a federation under attack, is always said.
     """
     # As text, because nan (an argument that was not given) does not equal itself.
     values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
-    sampled = [name for name in arguments if name.endswith("evaluate_clients") and runs[name].map(as_text).any()]
-    return [name for name in arguments if (values[name] > 1).any() or name in sampled]
+    always = [
+        name
+        for name in arguments
+        if name.endswith(("evaluate_clients", "attack")) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}
+    ]
+    return [name for name in arguments if (values[name] > 1).any() or name in always]
 
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:

@@ -200,12 +200,15 @@ def test_argument_that_differs_becomes_a_column(tmp_path: Path, write_run: Write
         assert increase(row["class"], row["iid"]) == pytest.approx([10])
 
 
-def test_how_many_clients_were_evaluated_is_said_wherever_it_was_not_all(tmp_path: Path, write_run: Write) -> None:
-    write_three(write_run, 0, (1.0, 1.1, 1.5), evaluate_clients=None)
-    assert "evaluate_clients" not in compare(read_runs(tmp_path))
+@pytest.mark.parametrize(("argument", "value"), [("evaluate_clients", 20), ("attack", "sign_flip")])
+def test_what_makes_a_loss_another_one_is_said_wherever_it_does(
+    argument: str, value: object, tmp_path: Path, write_run: Write
+) -> None:
+    write_three(write_run, 0, (1.0, 1.1, 1.5), **{argument: None})
+    assert argument not in compare(read_runs(tmp_path))
     for path in tmp_path.rglob("args.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"evaluate_clients": 20}))
-    assert set(compare(read_runs(tmp_path))["evaluate_clients"]) == {"20"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {argument: value}))
+    assert set(compare(read_runs(tmp_path))[argument]) == {str(value)}
 
 
 def test_argument_that_differs_between_methods_only_is_no_column(tmp_path: Path, write_run: Write) -> None:
