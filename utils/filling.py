@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,34 @@ def fill(
     _note(array, note, about, done)
     part.replace(path)
     return done
+
+
+def is_filled(path: Path, inputs: str) -> bool:
+    """Whether the array `path` is complete and of these inputs."""
+    try:
+        return path.is_file() and not _unfilled(path).is_file() and json_in(note_of(path))["inputs"] == inputs
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def merge(path: Path, shape: tuple[int, ...], dtype: DTypeLike, inputs: str, parts: Mapping[Path, np.ndarray]) -> None:
+    """Put the rows that several arrays have into one, complete and of these inputs, and remove the several.
+
+    Args:
+        path: of the whole array.
+        shape: of it; rows that no part has are 0.
+        dtype: of it.
+        inputs: as for `fill`.
+        parts: arrays, each with the rows of the whole array that it has.
+    """
+    with write_atomically(path) as temporary:
+        whole = new_array(temporary, shape, dtype)
+        for part, rows in parts.items():
+            whole[rows] = np.load(part, mmap_mode="r", allow_pickle=False)
+        whole.flush()
+    write_json(note_of(path), {"inputs": inputs})
+    for part in parts:
+        remove(part)
 
 
 def note_of(path: Path) -> Path:

@@ -18,21 +18,30 @@ def has_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and any(_cpu_has(feature) for feature in ("amx_tile", "avx512_bf16"))
 
 
-def set_precision(model: TaskModel, precision: str, device: torch.device) -> None:
-    """Let the model's forward pass run under bfloat16 autocast, or not; its outputs are float32 in any case.
+def wants_bf16(precision: str, device: torch.device) -> bool:
+    """Whether `--precision` means bfloat16 on this device.
 
     "auto" takes bfloat16 on GPUs that have it and never on a CPU, where a step gains a factor of 1.2 to 1.5 with matrix
     units (AMX) and hardly any without: the same command should not give other numbers for that. UserError if "bf16" is
-    asked for and the device does not have it, or would train this network wrongly.
+    asked for and the device does not have it.
     """
     if precision == "bf16" and not has_bf16(device):
         raise UserError(f"--precision bf16: the {device.type} has no bfloat16 arithmetic; use --precision fp32")
-    if precision == "bf16" and device.type == "cpu" and _strides_over_one_cell(model):
+    return precision == "bf16" or (precision == "auto" and device.type == "cuda" and has_bf16(device))
+
+
+def set_precision(model: TaskModel, precision: str, device: torch.device) -> None:
+    """Let the model's forward pass run under bfloat16 autocast, or not; its outputs are float32 in any case.
+
+    UserError as by `wants_bf16`, or where the device would train this network wrongly.
+    """
+    bf16 = wants_bf16(precision, device)
+    if bf16 and device.type == "cpu" and _strides_over_one_cell(model):
         raise UserError(
             "--precision bf16: PyTorch's gradients are wrong on CPUs where a network shrinks maps of one cell, as this "
             "one does; use --precision fp32 or a larger --image_size"
         )
-    model.bf16 = precision == "bf16" or (precision == "auto" and device.type == "cuda" and has_bf16(device))
+    model.bf16 = bf16
 
 
 def _strides_over_one_cell(model: TaskModel) -> bool:

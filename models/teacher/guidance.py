@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,18 +19,20 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 from datasets.table import Table
 from models.teacher.basis import Basis, Notes, Photographs, blocks_of, fit
-from models.teacher.teachers import Teacher, TeacherSettings
+from models.teacher.teachers import NetworkTeacher, SeenTeacher, Teacher, TeacherSettings
 from utils.errors import UserError
-from utils.files import locked, new_array, read_json, write_array, write_atomically, write_json
-from utils.filling import fill, remove
+from utils.files import locked, read_json, write_array, write_json
+from utils.filling import fill, is_filled, merge, remove
 from utils.versions import file_digest
 
 STAGE = "extract_diffusion_features.py"
 ABOUT, FEATURES, POSITIVE, BASIS = "guidance.json", "features.npy", "positive.npy", "basis.safetensors"
+SEEN = "seen.npy"  # what a network has seen, until all else is made of it
 
 
 def vectors_of(
@@ -77,34 +79,26 @@ def _made(
     folder: Path, teacher: Teacher, settings: TeacherSettings, photographs: Photographs, accelerator: Accelerator
 ) -> tuple[np.ndarray, Basis]:
     """`make_guidance` in a folder that is held."""
-    table, rank, n_processes = photographs.table, accelerator.process_index, accelerator.num_processes
+    table, device, path = photographs.table, accelerator.device, folder / FEATURES
     inputs = hashlib.sha256(f"{teacher.inputs} {table.fingerprint} {photographs.few}".encode()).hexdigest()
-    device = accelerator.device
     _check_place(folder, settings, inputs)
-    if (basis := Basis.load(folder / BASIS, inputs, device)) is None:
+    basis, filling = Basis.load(folder / BASIS, inputs, device), _Filling(photographs, accelerator, inputs)
+    if isinstance(teacher, NetworkTeacher) and (basis is None or not is_filled(path, inputs)):
+        teacher = _seen(teacher, folder / SEEN, filling)
+    if basis is None:
         notes = Notes(folder, inputs, accelerator.is_main_process)
         basis = fit(teacher, photographs, notes)
         if accelerator.is_main_process:
             basis.save(folder / BASIS, inputs)
             notes.remove()
-    rows = photographs.rows
-    of_processes = [np.concatenate([rows[:0], *blocks_of(rows)[r::n_processes]]) for r in range(n_processes)]
-    own = of_processes[rank]
 
-    def look(array: np.memmap, at: np.ndarray) -> None:
-        """Fill these rows of the array with the vectors of their images."""
-        columns = np.tile(np.arange(teacher.columns), (len(at), 1))
-        array[at] = vectors_of(teacher, basis, photographs.batch(own[at]), own[at], columns).cpu().numpy()
+    def look(rows: np.ndarray) -> np.ndarray:
+        """The vectors of the images at these rows."""
+        columns = np.tile(np.arange(teacher.columns), (len(rows), 1))
+        return vectors_of(teacher, basis, photographs.batch(rows), rows, columns).cpu().numpy()
 
-    shape, path = (teacher.columns, sum(basis.sizes)), folder / FEATURES
-    parts = [path.with_name(f"{path.stem}_{r}of{n_processes}.npy") for r in range(n_processes)]
-    if len(own) == len(table):
-        parts = [path]
-    fill(parts[rank], (len(own), *shape), np.float16, inputs, blocks_of(np.arange(len(own))), look, "features")
-    accelerator.wait_for_everyone()
+    filling.fill(path, (teacher.columns, sum(basis.sizes)), np.float16, look, "features")
     if accelerator.is_main_process:
-        if parts != [path]:
-            _merge(path, (len(table), *shape), dict(zip(parts, of_processes, strict=True)))
         write_array(folder / POSITIVE, teacher.positive)
         about = {
             "settings": asdict(settings), "texts": teacher.texts, "layers": teacher.layers, "sizes": basis.sizes,
@@ -112,8 +106,57 @@ def _made(
             "sha256": file_digest(path),
         }  # fmt: skip
         write_json(folder / ABOUT, about)
+        remove(folder / SEEN)
     accelerator.wait_for_everyone()
     return np.load(path, mmap_mode="r", allow_pickle=False), basis
+
+
+def _seen(network: NetworkTeacher, path: Path, filling: _Filling) -> SeenTeacher:
+    """A network that has looked at each image once, as the basis, its scale and the vectors all need what it saw."""
+
+    def look(rows: np.ndarray) -> np.ndarray:
+        """What it sees in the images at these rows."""
+        [[vectors]] = network.maps(filling.photographs.batch(rows), rows, np.zeros((len(rows), 1), np.int64))
+        return vectors.cpu().numpy()
+
+    filling.fill(path, (network.size,), np.float32, look, "images")
+    return SeenTeacher(network, np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """Arrays with a row for each image of a table, which several processes fill in turns and may be stopped in."""
+
+    photographs: Photographs
+    accelerator: Accelerator
+    inputs: str
+
+    def fill(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: DTypeLike,
+        look: Callable[[np.ndarray], np.ndarray],
+        title: str,
+    ) -> None:
+        """Make the array `path` (N, *shape), of whose rows `look` gives some; those of images not looked at are 0."""
+        rank, n_processes = self.accelerator.process_index, self.accelerator.num_processes
+        n, rows = len(self.photographs), self.photographs.rows
+        of_processes = [np.concatenate([rows[:0], *blocks_of(rows)[r::n_processes]]) for r in range(n_processes)]
+        own = of_processes[rank]
+
+        def work(array: np.memmap, at: np.ndarray) -> None:
+            array[at] = look(own[at])
+
+        parts = [path.with_name(f"{path.stem}_{r}of{n_processes}.npy") for r in range(n_processes)]
+        if len(own) == n:
+            parts = [path]
+        if not is_filled(path, self.inputs):
+            fill(parts[rank], (len(own), *shape), dtype, self.inputs, blocks_of(np.arange(len(own))), work, title)
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process and parts != [path]:
+                merge(path, (n, *shape), dtype, self.inputs, dict(zip(parts, of_processes, strict=True)))
+        self.accelerator.wait_for_everyone()
 
 
 def _check_place(folder: Path, settings: TeacherSettings, inputs: str) -> None:
@@ -126,17 +169,6 @@ def _check_place(folder: Path, settings: TeacherSettings, inputs: str) -> None:
         f"{folder} holds features that were made with {', '.join(others) or 'other images or weights'}; "
         "give another --guidance_path, or remove that folder"
     )
-
-
-def _merge(path: Path, shape: tuple[int, ...], parts: Mapping[Path, np.ndarray]) -> None:
-    """Put the rows that several files have into one array, and remove these files."""
-    with write_atomically(path) as temporary:
-        whole = new_array(temporary, shape, np.float16)
-        for part, rows in parts.items():
-            whole[rows] = np.load(part, mmap_mode="r", allow_pickle=False)
-        whole.flush()
-    for part in parts:
-        remove(part)
 
 
 @dataclass(frozen=True)

@@ -180,14 +180,21 @@ class DiffusionTeacher(Teacher):
 
 
 class NetworkTeacher(Teacher):
-    """Any network that looks at an image alone, of `models.embedding.features`: an image has its own only."""
+    """Any network that looks at an image alone, of `models.embedding.features`: an image has its own vector only.
+
+    `size` is that of its vectors. UserError where `--precision bf16` is asked of a device that does not have it.
+    """
 
     columns, layers = 1, ("features",)
 
     def __init__(
         self, settings: TeacherSettings, table: Table, device: torch.device, weights_file: Path | None = None
     ) -> None:
+        from models.networks.precision import wants_bf16
+
+        self._bf16 = wants_bf16(settings.precision, device)
         self._features = image_features(settings.features, device, weights_file)
+        self.size = self._features.size
         self.weights = self._features.weights
         self.positive = np.full(len(table), -1)
         self.inputs = f"{self._features.inputs} {_apart_from_place(settings)}"
@@ -195,11 +202,29 @@ class NetworkTeacher(Teacher):
     def maps(
         self, images: Tensor, rows: np.ndarray, columns: np.ndarray, condition: Tensor | None = None
     ) -> Iterator[list[Tensor]]:
-        """The features of the images, one batch."""
+        """The features of the images (B, size), one batch."""
         import torch
 
-        with torch.no_grad():
-            yield [self._features.of(images).float()]
+        images = images.contiguous(memory_format=torch.channels_last)
+        with torch.no_grad(), torch.autocast(images.device.type, torch.bfloat16, enabled=self._bf16):
+            features = self._features.of(images)
+        yield [features.float()]
+
+
+class SeenTeacher(Teacher):
+    """A network that has looked at all images: `vectors` (N, size) float32, by the table's rows, are what it saw."""
+
+    def __init__(self, network: NetworkTeacher, vectors: np.ndarray) -> None:
+        self.columns, self.layers, self.positive = network.columns, network.layers, network.positive
+        self.inputs, self.weights, self._vectors = network.inputs, network.weights, vectors
+
+    def maps(
+        self, images: Tensor, rows: np.ndarray, columns: np.ndarray, condition: Tensor | None = None
+    ) -> Iterator[list[Tensor]]:
+        """The vectors of these rows, one batch."""
+        import torch
+
+        yield [torch.from_numpy(self._vectors[rows]).to(images.device)]
 
 
 def build_teacher(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from utils import filling
-from utils.filling import fill, note_of, remove
+from utils.filling import fill, is_filled, merge, note_of, remove
 
 BLOCKS = [np.array([0, 1]), np.array([2]), np.array([4, 5]), np.array([7])]
 EXPECTED = np.array([[1, 1], [2, 2], [3, 3], [0, 0], [5, 5], [6, 6], [0, 0], [8, 8]], np.float32)
@@ -136,3 +136,26 @@ def test_an_array_is_removed_with_its_note_filled_or_not(tmp_path: Path) -> None
     assert not path.exists() and note_of(path).is_file()
     remove(path)
     assert not list(tmp_path.iterdir())
+
+
+def test_parts_become_one_array_that_is_complete_and_of_its_inputs(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "a.npy", {tmp_path / "a_0.npy": np.array([0, 1, 4]), tmp_path / "a_1.npy": np.array([2])}
+    for part, rows in parts.items():
+        fill(part, (len(rows), 2), np.float32, "a", [np.arange(len(rows))], Work(), "rows")
+    assert not is_filled(whole, "a")
+    merge(whole, (5, 2), np.float32, "a", parts)
+    np.testing.assert_array_equal(np.load(whole), [[1, 1], [2, 2], [1, 1], [0, 0], [3, 3]])
+    assert is_filled(whole, "a") and not is_filled(whole, "b")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "a.filled.json"}
+
+
+def test_an_array_is_filled_once_its_last_block_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    with pytest.raises(KeyboardInterrupt):
+        filled(path, Work(3))
+    assert not is_filled(path, "a")
+    filled(path, Work())
+    assert is_filled(path, "a") and not is_filled(path, "b")
+    with pytest.raises(KeyboardInterrupt):
+        filled(path, Work(1), "b")  # begun anew beside it
+    assert not is_filled(path, "a") and not is_filled(path, "b")

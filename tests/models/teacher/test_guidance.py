@@ -20,21 +20,22 @@ from models.teacher import basis as g
 from models.teacher.basis import Basis, Notes, Photographs, fit, shares
 from models.teacher.guidance import Guidance, make_guidance, read_guidance, vectors_of
 from models.teacher.measures import commonest_class, cosines, neighbours
-from models.teacher.teachers import DiffusionTeacher, Teacher, TeacherSettings, build_teacher
+from models.teacher.teachers import DiffusionTeacher, NetworkTeacher, Teacher, TeacherSettings, build_teacher
 from reports.stages.teacher import report_guidance
 from tests.conftest import ROOT, start_spread
 from utils.errors import UserError
 
 CPU = torch.device("cpu")
 FEW = 16
+NETWORK = TeacherSettings(
+    features="random:resnet10t", diffusion_model="", diffusion_size=32, timestep=150, layers=(2, 3, 4), prompts="class",
+    n_negatives=2, blank_images=False, precision="fp32", rand_seed=0,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def settings(tiny_diffusion: Path) -> TeacherSettings:
-    return TeacherSettings(
-        features="diffusion", diffusion_model=str(tiny_diffusion), diffusion_size=32, timestep=150, layers=(2, 3, 4),
-        prompts="class", n_negatives=2, blank_images=False, precision="fp32", rand_seed=0,
-    )  # fmt: skip
+    return replace(NETWORK, features="diffusion", diffusion_model=str(tiny_diffusion))
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +115,10 @@ def test_components_of_few_points_and_those_of_noise_are_left_out() -> None:
 
 
 def test_a_basis_of_single_vectors_is_of_all_images(
-    settings: TeacherSettings, table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(g, "_SAMPLE", 8)
-    of_images = build_teacher(replace(settings, features="image"), table, CPU, 32)
+    of_images = build_teacher(replace(NETWORK, features="image"), table, CPU, 32)
     photographs = Photographs(table, 32, CPU)
     basis = fit(of_images, photographs, Notes(tmp_path, ""))
     [[pixels]] = of_images.maps(photographs.batch(photographs.train), photographs.train, np.zeros((54, 1), np.int64))
@@ -190,6 +191,34 @@ def test_it_goes_on_where_it_was_stopped(
         assert (tmp_path / name).read_bytes() == (made / name).read_bytes()
 
 
+@pytest.mark.parametrize("at", [1, 5, 9], ids=["at once", "in the images", "at the last"])
+def test_a_network_looks_at_each_image_once_however_often_it_is_stopped(table: Table, tmp_path: Path, at: int) -> None:
+    class Stopped(NetworkTeacher):
+        calls = 0
+
+        def maps(self, *given: object):
+            self.calls += 1
+            if self.calls == at:
+                raise KeyboardInterrupt
+            yield from super().maps(*given)
+
+    teacher, photographs = Stopped(NETWORK, table, CPU), Photographs(table, 32, CPU)
+    with pytest.raises(KeyboardInterrupt):
+        make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
+    found, basis = make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
+    assert teacher.calls == 1 + 72 // 8
+    # Looking at all images again for the basis, its scale and the vectors gives the same.
+    again = fit(teacher, photographs, Notes(tmp_path / "again", "", writes=False))
+    torch.testing.assert_close(basis.components[0], again.components[0])
+    torch.testing.assert_close(basis.scale, again.scale)
+    rows = np.arange(72)
+    expected = vectors_of(teacher, again, photographs.batch(rows), rows, np.zeros((72, 1), np.int64))
+    np.testing.assert_allclose(found, expected, atol=2e-2, rtol=2e-2)
+    calls = teacher.calls
+    make_guidance(tmp_path, teacher, NETWORK, photographs, Accelerator(cpu=True))
+    assert teacher.calls == calls and not list(tmp_path.glob("seen*"))
+
+
 def test_a_folder_that_another_process_fills_is_left_alone(
     settings: TeacherSettings, teacher: Teacher, photographs: Photographs, tmp_path: Path
 ) -> None:
@@ -225,9 +254,10 @@ def test_two_processes_write_what_one_writes(own_copy: Path, tmp_path: Path) -> 
             assert process.exitcode == 0, (folder / "output.txt").read_text()
     one, two = (np.load(folder / "guidance/features.npy") for folder in folders)
     assert np.array_equal(one, two) and one.shape == (72, 1, 54 // 4) and one.any()
-    assert sorted(path.name for path in (folders[1] / "guidance").iterdir() if path.name[0] != ".") == [
-        "basis.safetensors", "features.npy", "guidance.json", "positive.npy",
-    ]  # fmt: skip
+    for folder in folders:
+        assert sorted(path.name for path in (folder / "guidance").iterdir() if path.name[0] != ".") == [
+            "basis.safetensors", "features.filled.json", "features.npy", "guidance.json", "positive.npy",
+        ]  # fmt: skip
 
 
 def test_another_teacher_in_its_place_is_refused(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from models.networks import precision
 from models.teacher.teachers import (
     ANY_OBJECT,
     SIMILAR,
@@ -146,3 +147,18 @@ def test_other_networks_have_one_vector_an_image() -> None:
     random, again = (build_teacher(replace(SETTINGS, features="random:resnet10t"), table(), CPU, 8) for _ in range(2))
     one, two = (next(each.maps(images, np.array([0, 1]), np.zeros((2, 1), np.int64)))[0] for each in (random, again))
     assert one.shape == (2, 512) and torch.equal(one, two)  # random, and always the same
+
+
+def test_a_network_computes_in_bf16_when_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "_cpu_has", lambda feature: True)  # emulated where it is not there
+    images, rows = torch.rand(2, 3, 32, 32), np.array([0, 1])
+    settings = replace(SETTINGS, features="random:resnet10t")
+    [[full]], [[half]] = (
+        build_teacher(replace(settings, precision=each), table(), CPU, 8).maps(images, rows, rows[:, None])
+        for each in ("fp32", "bf16")
+    )
+    assert half.dtype == torch.float32 and not torch.equal(half, full)
+    torch.testing.assert_close(half, full, rtol=0.05, atol=0.05 * float(full.abs().max()))
+    monkeypatch.setattr(precision, "_cpu_has", lambda feature: False)
+    with pytest.raises(UserError, match="use --precision fp32"):
+        build_teacher(replace(settings, precision="bf16"), table(), CPU, 8)
