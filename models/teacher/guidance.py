@@ -146,6 +146,7 @@ class _Filling:
         own = of_processes[rank]
 
         def work(array: np.memmap, at: np.ndarray) -> None:
+            """Fill rows of this process's array."""
             array[at] = look(own[at])
 
         parts = [path.with_name(f"{path.stem}_{r}of{n_processes}.npy") for r in range(n_processes)]
