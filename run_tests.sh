@@ -8,8 +8,6 @@ source scripts/environment.sh requirements.txt requirements-cluster.txt requirem
 ruff check --quiet .
 mypy
 export OMP_NUM_THREADS=1  # more threads make what is this small slower, most of all beside other work
-# Side by side, a file's tests in one process, files in their order: by their numbers of tests, long ones would come last.
-if [ $# -eq 0 ]; then
-    set -- --cov --cov-fail-under=90 --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-fi
+# Side by side, a file's tests in one process.
+if [ $# -eq 0 ]; then set -- --cov --cov-fail-under=90 --numprocesses auto --maxprocesses 8 --dist loadfile; fi
 python -m pytest "$@"
