@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -27,9 +29,19 @@ from utils import interrupt
 ROOT = Path(__file__).parent.parent
 # More than one thread makes networks this small slower, most of all next to other work.
 torch.set_num_threads(1)
-# Processes that begin with everything imported, as a sweep's do: a fork of one that has done nothing else.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["sweeps.preload"])
+
+
+def forks() -> ForkServerContext:
+    """Where processes begin with everything imported, as a sweep's do: forks of one that has done nothing else.
+
+    That one finds the project by its environment: it is started in whatever folder the first test that needs it is.
+    """
+    context = multiprocessing.get_context("forkserver")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(ROOT))
+        context.set_forkserver_preload(["sweeps.preload"])
+        ensure_running()
+    return context
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -123,7 +135,7 @@ def start_in(
 
     `hook` is called first, there.
     """
-    process = _FORKS.Process(target=_run_forked, args=(folder, command, hook, dict(environment or {}), errors))
+    process = forks().Process(target=_run_forked, args=(folder, command, hook, dict(environment or {}), errors))
     process.start()
     return process
 

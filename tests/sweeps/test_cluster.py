@@ -24,7 +24,7 @@ from sweeps import work
 from sweeps.cluster import Cluster, Submitted, arrays, minutes, read_arguments
 from sweeps.grid import Job
 from sweeps.runner import Outcome
-from tests.conftest import _FORKS, ROOT, run_forked
+from tests.conftest import ROOT, forks, run_forked
 from tests.sweeps import slurm
 from tests.sweeps.light import Light, answers, begun
 from utils.errors import UserError
@@ -177,7 +177,7 @@ def node(folder: Path, submitted: list[Submitted]) -> None:
 
 def on_node(folder: Path, *submitted: Submitted) -> int | None:
     """The exit code of a process that does what a node does."""
-    process = _FORKS.Process(target=node, args=(folder, list(submitted)))
+    process = forks().Process(target=node, args=(folder, list(submitted)))
     process.start()
     process.join()
     return process.exitcode
@@ -199,8 +199,8 @@ def initial(lr: str = "0.01") -> Job:
 
 def present(folder: Path, job: Job) -> dict[str, Any]:
     """The present code and data of a job."""
-    queue = _FORKS.SimpleQueue()
-    process = _FORKS.Process(target=_put_present, args=(queue, folder, job))
+    queue = forks().SimpleQueue()
+    process = forks().Process(target=_put_present, args=(queue, folder, job))
     process.start()
     process.join()
     return queue.get()

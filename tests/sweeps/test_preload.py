@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import multiprocessing
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, forks
 
 # Run in a process of the server's as it is: a function of this module would bring what the tests import.
 _ANSWER = "import sys; to.send({n: getattr(m, '__file__', None) or '' for n, m in sys.modules.items()})"
@@ -14,7 +13,7 @@ _ANSWER = "import sys; to.send({n: getattr(m, '__file__', None) or '' for n, m i
 
 def test_nothing_of_the_project_is_left_to_be_imported() -> None:
     """Neither at the top of a module nor in a function: a job would read it from a file, which may have changed."""
-    context = multiprocessing.get_context("forkserver")  # `tests/conftest.py` has it begin with `sweeps.preload`
+    context = forks()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=exec, args=(_ANSWER, {"to": theirs}))
     process.start()
