@@ -185,6 +185,16 @@ def test_a_rate_that_goes_with_alpha_makes_no_setting(write: Write, tmp_path: Pa
     assert set(read_progress(tmp_path)["setting"]) == {f"{PLAIN}, init_lr {rate}" for rate in (0.01, 0.03, 0.1)}
 
 
+def test_that_all_runs_evaluate_some_clients_alone_makes_no_setting_of_held_out_images(
+    write: Write, tmp_path: Path
+) -> None:
+    write([0.1, 0.2], 10, evaluate_clients=1)
+    write([0.1, 0.3], 10, evaluate_clients=1, rand_seed=1)
+    assert set(read_progress(tmp_path)["setting"]) == {"fedavg"}
+    write([0.1, 0.2], 10, evaluate_clients=2)  # what else would count one run twice
+    assert set(read_progress(tmp_path)["setting"]) == {"fedavg, evaluate_clients 1", "fedavg, evaluate_clients 2"}
+
+
 def test_the_legend_over_emd_names_the_settings_of_every_task(
     tmp_path: Path, write: Write, drawn: list[Figure]
 ) -> None:
