@@ -243,7 +243,7 @@ show = ["tables/splits_{task}.md", "tables/no_such.md"]
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path: Path) -> None:
-    for scale in ("builtin", "paper", "pretrained"):
+    for scale in ("builtin", "paper", "pretrained", "scratch"):
         try:
             keys = read_experiment(path, scale)
         except UserError:  # it has no such scale
