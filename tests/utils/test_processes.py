@@ -25,7 +25,9 @@ def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from utils.processes import from_main, processes\n"
         "found = processes(False)\n"
-        "print(found.num_processes, from_main(found, lambda: found.process_index + 7))\n"
+        "made = from_main(found, lambda: found.process_index + 7)\n"
+        # One write per line, so that the two processes' lines do not mix.
+        "sys.stdout.write(f'{found.num_processes} {made}\\n'); sys.stdout.flush()\n"
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
     done = subprocess.run(launch, capture_output=True, text=True, check=True)
