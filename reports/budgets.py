@@ -82,9 +82,9 @@ def _settings(runs: list[Finished]) -> list[str]:
     """
     said = pd.DataFrame([run.said for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
-    varying = differing(said, [name for name in said if name not in fixed], ["task", "method", "alpha"])
+    arguments = [name for name in said if name not in fixed]
     # On held-out images, nothing depends on whose images are evaluated besides.
-    varying = [name for name in varying if name != "evaluate_clients" or said[name].nunique(dropna=False) > 1]
+    varying = differing(said, arguments, ["task", "method", "alpha"], always=("attack",))
     return [
         ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if run.args.get(name))])
         for run in runs

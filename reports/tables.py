@@ -225,19 +225,21 @@ def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFram
             yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
 
 
-def differing(runs: pd.DataFrame, arguments: Sequence[str], within: Sequence[str]) -> list[str]:
+def differing(
+    runs: pd.DataFrame,
+    arguments: Sequence[str],
+    within: Sequence[str],
+    always: tuple[str, ...] = ("evaluate_clients", "attack"),
+) -> list[str]:
     """The arguments with more than one value among the runs that agree in the columns `within`.
 
-    What makes a loss another one, that of some clients alone or of a federation under attack, is always said.
+    What makes a loss another one, that of some clients alone or of a federation under attack, is always said: arguments
+    whose names end like these.
     """
     # As text, because nan (an argument that was not given) does not equal itself.
     values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
-    always = [
-        name
-        for name in arguments
-        if name.endswith(("evaluate_clients", "attack")) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}
-    ]
-    return [name for name in arguments if (values[name] > 1).any() or name in always]
+    given = [name for name in arguments if name.endswith(always) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}]
+    return [name for name in arguments if (values[name] > 1).any() or name in given]
 
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
