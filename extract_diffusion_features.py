@@ -50,6 +50,7 @@ def main() -> None:
     made_with = provenance(args, table.fingerprint, [args.encoder_weights] if args.encoder_weights else [])
     run = shared_run(accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with))
     features, basis = make_guidance(args.guidance_path, teacher, settings, photographs, accelerator)
+    accelerator.end_training()  # nothing is shared from here on; without it, the others may abort on their way out
     if not accelerator.is_main_process:
         return
     print(

@@ -27,7 +27,8 @@ def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_
         "found = processes(False)\n"
         "made = from_main(found, lambda: found.process_index + 7)\n"
         # One write per line, so that the two processes' lines do not mix.
-        "sys.stdout.write(f'{found.num_processes} {made}\\n'); sys.stdout.flush()\n"
+        "sys.stdout.write(f'{found.num_processes} {made}\\n')\n"
+        "found.end_training()\n"  # as scripts end: without it, a process may abort on its way out
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
     done = subprocess.run(launch, capture_output=True, text=True, check=True)
