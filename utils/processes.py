@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
@@ -15,11 +16,13 @@ _Made = TypeVar("_Made")
 
 
 def processes(use_accelerator: bool, **options: Any) -> Accelerator:
-    """The processes that a launcher has started, or this one alone; `use_accelerator` False keeps to the CPU.
+    """The processes that a launcher has started, or this one alone; on CPUs if not `use_accelerator` or none is there.
 
     Says so where `accelerate launch` was asked for several processes and has started one, as it does on CPUs.
     """
-    accelerator = Accelerator(cpu=not use_accelerator, **options)
+    # Not told that they are on CPUs, several processes would each take themselves to be alone, and do all the work.
+    on_cpus = not (use_accelerator and torch.accelerator.is_available())
+    accelerator = Accelerator(cpu=on_cpus, **options)
     # Where it takes itself to start one process, it tells of others by the address at which they would meet.
     alone = "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ
     if alone and "MASTER_ADDR" in os.environ and accelerator.num_processes == 1:

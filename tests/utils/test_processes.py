@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,23 +15,25 @@ LINE = "accelerate launch was asked for several processes and has started one"
 OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
 
 
+@pytest.mark.parametrize("use_accelerator", [False, True])  # no GPU is there, so that both are on CPUs
 @pytest.mark.parametrize(
     ("asked", "said"), [("--cpu --num_processes 2", 1), ("--multi_gpu --num_processes 2", 0), ("--num_processes 1", 0)]
 )
 def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_made(
-    tmp_path: Path, asked: str, said: int
+    tmp_path: Path, asked: str, said: int, use_accelerator: bool
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from utils.processes import from_main, processes\n"
-        "found = processes(False)\n"
+        f"found = processes({use_accelerator})\n"
         "made = from_main(found, lambda: found.process_index + 7)\n"
         # One write per line, so that the two processes' lines do not mix.
         "sys.stdout.write(f'{found.num_processes} {made}\\n')\n"
         "found.end_training()\n"  # as scripts end: without it, a process may abort on its way out
     )
     launch = [sys.executable, "-m", "accelerate.commands.launch", *asked.split(), *OTHERS.split(), str(program)]
-    done = subprocess.run(launch, capture_output=True, text=True, check=True)
+    without_gpu = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(launch, capture_output=True, text=True, check=True, env=without_gpu)
     assert done.stderr.count(LINE) == said
     assert done.stdout == ("2 7\n2 7\n" if "multi" in asked else "1 7\n")
