@@ -16,6 +16,7 @@ import pandas as pd
 
 from network.partition.rules import uses_alpha
 from reports.finished import Finished, finished_runs
+from reports.labels import in_order
 from reports.statistics import with_spread
 from reports.tables import differing
 from utils.errors import UserError
@@ -30,11 +31,12 @@ _RUN = [*_SETTING, "rand_seed"]
 def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
-    Columns: task, setting (the method and the arguments in which the runs differ, as text), alpha (nan where it is not
-    used), rand_seed, round, batches (steps so far, counting in each round those of the client with the most), `value`,
-    `emd` (of the split) and `central`: the best value of central training for this task and seed or, without such a
-    run, for other seeds; nan without any. Runs of central training are those of `--method centralized`, which take as
-    many steps with the same settings, and those of `train_centralized_task_model.py`.
+    Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
+    which the runs differ, as text), alpha (nan where it is not used), rand_seed, round, batches (steps so far, counting
+    in each round those of the client with the most), `value`, `emd` (of the split) and `central`: the best value of
+    central training for this task and seed or, without such a run, for other seeds; nan without any. Runs of central
+    training are those of `--method centralized`, which take as many steps with the same settings, and those of
+    `train_centralized_task_model.py`.
 
     Raises `UserError` if no run has the metric.
     """
@@ -53,8 +55,15 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
             found.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
     central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
     settings = _settings(federated)
-    return pd.concat(
+    progress = pd.concat(
         [_progress(run, metric, setting, central) for run, setting in zip(federated, settings, strict=True)],
+        ignore_index=True,
+    )
+    # Runs come by the time at which they ended, which depends on how many were made at once.
+    place = {task: rank for rank, task in enumerate(in_order(progress["task"]))}
+    return progress.sort_values(
+        [*_RUN, "round"],
+        key=lambda column: column.map(place) if column.name == "task" else column,
         ignore_index=True,
     )
 
