@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,10 +47,11 @@ class Finished(NamedTuple):
 
 
 def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> list[Finished]:
-    """The finished runs under `folder`, the oldest first; their summaries must have these parts (UserError otherwise).
+    """The finished runs under `folder`; their summaries must have these parts (UserError otherwise).
 
     They have the `optional` parts as well, where a run wrote them. Of runs with the same arguments, only the newest
-    counts. `check_versions` says whether their versions differ.
+    counts. They come in the order of task, method and the other arguments' values, since which run ended first depends
+    on how many were made at once. `check_versions` says whether their versions differ.
     """
     newest: dict[str, Finished] = {}
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
@@ -62,9 +64,19 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
         said = json.dumps(run.said, sort_keys=True)
-        newest.pop(said, None)
         newest[said] = run
-    return list(newest.values())
+    return sorted(newest.values(), key=_place)
+
+
+def _place(run: Finished) -> list[tuple[str, bool, float, str]]:
+    """A key to sort runs by: numbers by size and after none, text and lists after both."""
+    names = dict.fromkeys(["task", "method", *run.said])
+
+    def place(value: Any) -> tuple[bool, float, str]:
+        as_number = isinstance(value, int | float)
+        return not as_number and value is not None, value if as_number else -math.inf, json.dumps(value)
+
+    return [(name, *place(run.said.get(name))) for name in names]
 
 
 def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +113,7 @@ def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
     for what, rows in found.items():
         mixed = {row: versions for row, versions in rows.items() if len(versions) > 1}
         for row, versions in mixed.items():
-            each = "; ".join(f"{name[:8]} ({len(of)} runs, the last {of[-1]})" for name, of in versions.items())
+            each = "; ".join(f"{name[:8]} ({len(of)} runs, such as {of[-1]})" for name, of in versions.items())
             fault = f"runs of {row} were made with {len(versions)} versions of the {what}: {each}"
             if not allowed:
                 remedy = "move the runs of one version away, run all again, or give --mixed_versions True"
@@ -111,7 +123,7 @@ def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
         for row, versions in rows.items():
             alike.setdefault(next(iter(versions)), []).append(row)
         if len(alike) > 1 and not mixed:
-            each = "; ".join(f"{name[:8]} ({some(rows, _NAMED)})" for name, rows in alike.items())
+            each = "; ".join(f"{name[:8]} ({some(rows, _NAMED)})" for name, rows in sorted(alike.items()))
             yield f"{len(alike)} versions of the {what}, but one within each task and method: {each}"
 
 

@@ -40,18 +40,35 @@ def test_newest_of_runs_with_equal_arguments_counts(tmp_path: Path, write: Write
     write(1, rand_seed=0, result_path="here")
     write(2, rand_seed=1)
     write(2, rand_seed=0, result_path="there")
-    assert [run.summary["last"] for run in finished_runs(tmp_path, "last")] == [2, 3]
+    assert [run.summary["last"] for run in finished_runs(tmp_path, "last")] == [3, 2]
     assert check_versions(tmp_path, False) == []  # what was made anew no longer counts
+
+
+def test_runs_stand_in_the_order_of_their_arguments_whichever_ended_first(tmp_path: Path, write: Write) -> None:
+    expected = [
+        {"task": "depth", "method": "moon", "rand_seed": 0},
+        {"task": "normal", "method": "fedavg", "rand_seed": 9, "alpha": 0.1},
+        {"task": "normal", "method": "fedavg", "rand_seed": 10, "alpha": None},
+        {"task": "normal", "method": "fedavg", "rand_seed": 10, "alpha": 1},
+        {"task": "normal", "method": "fedavg", "rand_seed": 10, "alpha": 1.5},
+        {"task": "normal", "method": "fedavg", "rand_seed": 10, "alpha": "auto"},
+        {"task": "normal", "method": "fedavg", "rand_seed": 10, "alpha": ["auto", 1]},
+        {"task": "normal", "method": "moon", "rand_seed": 0, "tau": 0.5},
+        {"task": "normal", "method": "moon", "rand_seed": 0, "tau": 0.5, "alpha": 0.1},
+    ]
+    for args in (expected[at] for at in (5, 2, 8, 0, 7, 3, 6, 1, 4)):
+        write(1, **args)
+    assert [run.args for run in finished_runs(tmp_path)] == expected
 
 
 def test_runs_of_one_row_by_two_versions_of_the_code_are_refused_by_name(tmp_path: Path, write: Write) -> None:
     write({"engine": 1, "method FedAvg": 1})
     write({"engine": 1, "method FedAvg": 1}, type="iid")
     last = write({"engine": 1, "method FedAvg": 2}, type="class_based")
-    fault = "runs of normal by fedavg were made with 2 versions of the code (method FedAvg): 1 (2 runs, the last "
+    fault = "runs of normal by fedavg were made with 2 versions of the code (method FedAvg): 1 (2 runs, such as "
     with pytest.raises(UserError) as error:
         check_versions(tmp_path, False)
-    assert str(error.value).startswith(fault) and f"2 (1 runs, the last {last})" in str(error.value)
+    assert str(error.value).startswith(fault) and f"2 (1 runs, such as {last})" in str(error.value)
     assert "--mixed_versions True" in str(error.value)
     [line] = check_versions(tmp_path, True)
     assert line.startswith(f"warning: {fault}") and "--mixed_versions" not in line
@@ -62,7 +79,7 @@ def test_rows_may_have_versions_of_their_own_and_that_is_said(tmp_path: Path, wr
         write({"engine": engine, f"method {method}": 5}, method=method)
     write(2, method="mine", task="reshading")
     expected = ["2 versions of the code (engine), but one within each task and method: 1 (normal by fedavg, "
-                "normal by fedprox); 2 (normal by mine, normal by moon, normal by ditto and 1 more)"]  # fmt: skip
+                "normal by fedprox); 2 (normal by ditto, normal by mine, normal by moon and 1 more)"]  # fmt: skip
     assert check_versions(tmp_path, False) == check_versions(tmp_path, True) == expected
 
 
