@@ -68,15 +68,15 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
     return sorted(newest.values(), key=_place)
 
 
-def _place(run: Finished) -> list[tuple[str, bool, float, str]]:
-    """A key to sort runs by: numbers by size and after none, text and lists after both."""
-    names = dict.fromkeys(["task", "method", *run.said])
+def _place(run: Finished) -> list[tuple[Any, ...]]:
+    """A key to sort runs by: their arguments' names and values, task and method first."""
+    return [(name, *_rank(run.said.get(name))) for name in dict.fromkeys(["task", "method", *run.said])]
 
-    def place(value: Any) -> tuple[bool, float, str]:
-        as_number = isinstance(value, int | float)
-        return not as_number and value is not None, value if as_number else -math.inf, json.dumps(value)
 
-    return [(name, *place(run.said.get(name))) for name in names]
+def _rank(value: Any) -> tuple[bool, float, str]:
+    """A key to sort an argument's values by: none, then numbers by size, then text and lists."""
+    as_number = isinstance(value, int | float)
+    return not as_number and value is not None, value if as_number else -math.inf, json.dumps(value)
 
 
 def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
