@@ -15,18 +15,17 @@ LINE = "accelerate launch was asked for several processes and has started one"
 OTHERS = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"
 
 
-@pytest.mark.parametrize("use_accelerator", [False, True])  # no GPU is there, so that both are on CPUs
 @pytest.mark.parametrize(
     ("asked", "said"), [("--cpu --num_processes 2", 1), ("--multi_gpu --num_processes 2", 0), ("--num_processes 1", 0)]
 )
 def test_one_process_in_place_of_several_is_said_and_all_have_what_the_main_one_made(
-    tmp_path: Path, asked: str, said: int, use_accelerator: bool
+    tmp_path: Path, asked: str, said: int
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from utils.processes import from_main, processes\n"
-        f"found = processes({use_accelerator})\n"
+        "found = processes(True)\n"
         "made = from_main(found, lambda: found.process_index + 7)\n"
         # One write per line, so that the two processes' lines do not mix.
         "sys.stdout.write(f'{found.num_processes} {made}\\n')\n"
