@@ -59,7 +59,7 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
         [_progress(run, metric, setting, central) for run, setting in zip(federated, settings, strict=True)],
         ignore_index=True,
     )
-    # Runs come by the time at which they ended, which depends on how many were made at once.
+    # Runs come by their arguments, alpha before most others, so that those of one setting are not together yet.
     place = {task: rank for rank, task in enumerate(in_order(progress["task"]))}
     return progress.sort_values(
         [*_RUN, "round"],
