@@ -378,3 +378,18 @@ fed = { mu = 2 }
     prox = [run for run in runs if run["method"] == "fedprox"]
     assert {run["mu"] for run in prox} == {"0.1", "1"} and len(prox) == 2 and plain["mu"] == "2"
     assert all("contrast" not in run for run in runs)
+
+
+def test_an_argument_of_the_command_line_is_for_the_tables_whose_methods_read_it(tmp_path: Path) -> None:
+    """One that no table's methods read stays everywhere: then it is told that nothing reads it."""
+    reads = READS | {"method": {"fedavg": (), "fedprox": ("mu",), "feddifrc": ("contrast",)}}
+    text = SMALL + 'seeds = [0]\n[[vary.of]]\nmethods = ["fedavg"]\n[[vary.of]]\nmethods = ["fedavg", "fedprox"]\n'
+    (tmp_path / "x.toml").write_text(text.replace("seeds = [0, 1]\n", ""))
+
+    def given_to(**fed: object) -> list[tuple[str, set[str]]]:
+        experiment = experiment_of(read_experiment(tmp_path / "x.toml", None), Given(more={"fed": fed}), reads)
+        runs = [said(job.commands[-1]) for job in experiment.jobs() if job.commands[-1][0] == "test_fed.py"]
+        return sorted((run["method"], fed.keys() & run.keys()) for run in runs)
+
+    assert given_to(mu=[2, 3]) == [("fedavg", set()), ("fedprox", {"mu"}), ("fedprox", {"mu"})]
+    assert given_to(contrast="classes") == [("fedavg", {"contrast"}), ("fedprox", {"contrast"})]
