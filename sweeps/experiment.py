@@ -168,8 +168,8 @@ def experiment_of(
     _check_keys(spec["make"], MAKE, "make")
     result_path = _result_path(spec, given, source)
     combined = [*_parts(whole, above)]
-    elsewhere = {name for part, *_ in combined for name in _read_by(part, reads)}
-    parts = [(_narrowed(part, whole, varied, given, reads, elsewhere), names) for part, varied, names in combined]
+    read_somewhere = {name for part, *_ in combined for name in _read_by(part, reads)}
+    parts = [(_narrowed(part, whole, varied, given, reads, read_somewhere), names) for part, varied, names in combined]
     _check_chosen(above, [part for part, _ in parts], whole)
     grids = tuple(grid for part in parts for grid in _grids(*part, source, result_path, given, reads))
     folders = tuple(dict.fromkeys(grid.runs_path for grid in grids))
@@ -231,23 +231,23 @@ def _narrowed(
     varied: Spec,
     given: Given,
     reads: Mapping[str, Mapping[str, Collection[str]]],
-    elsewhere: set[str],
+    read_somewhere: set[str],
 ) -> Spec:
     """A part without arguments of `[fed]` that nothing in it reads, where these are meant for other runs.
 
     What `whole`, the file outside its tables, gives FedProx has no run where the part's tables `varied` name other
     methods, and neither has what a table gives FedProx with `--methods fedavg`. What the command line gives is meant
-    for the parts that read it, if there are any: `elsewhere` are the names that some part reads. What a table gives
-    its own methods stays, and what nothing reads, so that the scripts refuse it.
+    for the parts that read it, if there are any: `read_somewhere` are the names that some part reads. What a table
+    gives its own methods stays, and what nothing reads, so that the scripts refuse it.
     """
     by_hand = given.more.get("fed", {}).keys()
     of_file = _read_by(whole, reads) - varied.get("fed", {}).keys() | _read_by(merged(whole, varied), reads)
-    gone = (of_file - by_hand | by_hand & elsewhere) - _read_by(part, reads)
+    gone = (of_file - by_hand | by_hand & read_somewhere) - _read_by(part, reads)
     return {**part, "fed": {name: value for name, value in part["fed"].items() if name not in gone}}
 
 
 def _read_by(spec: Spec, reads: Mapping[str, Mapping[str, Collection[str]]]) -> set[str]:
-    """The arguments that the methods, rules, aggregations and attacks of a part read, and not all of these do."""
+    """The arguments that the methods, rules, aggregations and attacks of a part read."""
     chosen = spec["fed"] | {"method": spec["methods"]}
     return {
         name
