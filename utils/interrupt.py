@@ -96,6 +96,9 @@ def _note(number: int, frame: FrameType | None) -> None:
     if _asked:
         raise KeyboardInterrupt
     _asked = True
+    # An evaluation of many images takes minutes, in which a person would press Ctrl-C again and lose the round.
+    if os.isatty(2) and os.environ.get("LOCAL_RANK", "0") == "0":
+        os.write(2, b"\nstopping when this step or evaluation is done and saved; once more, and it stops at once\n")
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -81,6 +84,27 @@ def test_a_signal_when_all_is_said_changes_nothing_that_was(
         done = run(script(before + body.format(int(number))), tmp_path)
         assert (done.returncode, done.stderr) == (expected, line)
         assert done.stdout == ("" if line else "all is well\n")
+
+
+def _until_it_is_closed(terminal: FileIO) -> Iterator[bytes]:
+    """What is written on a terminal; when nobody can write any more, reading it ends, on Linux with an error."""
+    with suppress(OSError):
+        yield from iter(lambda: terminal.read(1000), b"")
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])  # of two processes on one terminal, one says it
+def test_at_a_terminal_a_training_says_that_it_has_heard(rank: str) -> None:
+    ours, theirs = pty.openpty()
+    body = f"from utils import interrupt\nwith interrupt.deferred():\n    os.kill(me, {int(signal.SIGTERM)})"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "LOCAL_RANK": rank}
+    command = [sys.executable, *script(body).split("\0")]
+    done = subprocess.run(command, env=environment, stderr=theirs, check=False, timeout=300)
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        said = b"".join(_until_it_is_closed(terminal)).decode().splitlines()
+    heard = ["", "stopping when this step or evaluation is done and saved; once more, and it stops at once"]
+    assert (done.returncode, said[:-1]) == (130, heard if rank == "0" else [])
+    assert said[-1].startswith("interrupted; all is saved; go on with: python ")
 
 
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
