@@ -160,9 +160,7 @@ def without_effect(by: str, target: str, bound: float | None) -> str:
     idle = [f"--{name} {value}" for name, value, default in given if value != default]
     if not idle or by != NONE:
         return ""
-    return (
-        f"{' and '.join(idle)}: of the reported measures alone; nothing is reweighted without --importance_reweighting"
-    )
+    return f"{' and '.join(idle)}: no training heeds that without --importance_reweighting"
 
 
 def _dealt(clients: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
