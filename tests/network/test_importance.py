@@ -158,7 +158,8 @@ def test_clients_with_nothing_of_the_target_are_counted_and_leave_the_rest_to_th
 
 def test_a_target_or_bound_that_nothing_heeds_is_said() -> None:
     line = without_effect("none", "held_out", 4.0)
-    assert line.startswith("--importance_target held_out and --importance_bound 4.0: no training") and len(line) <= 120
+    given = "--importance_target held_out and --importance_bound 4.0"
+    assert line == f"{given}: no training heeds that without --importance_reweighting" and len(line) <= 120
     assert without_effect("class", "held_out", 4.0) == without_effect("none", "population", None) == ""
 
 
