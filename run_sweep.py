@@ -21,7 +21,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
     from models.embedding.features import features_name
     from network.algorithms import ALGORITHMS
     from network.partition.groups import split_type
-    from sweeps.experiment import KEYS, UNTIL
+    from sweeps.experiment import KEYS, SCRIPTS, UNTIL
     from sweeps.grid import SWEEP_TYPES
     from sweeps.plan import FORMATS
 
@@ -44,7 +44,7 @@ def parse_args() -> tuple[Namespace, list[str]]:
         help=f"numbers of clusters, each a K of K-means; {default['n_clusters']}")  # fmt: skip
     add("--features", nargs="+", type=features_name,
         help=f"features whose clusters embedding-based splits deal; {default['features']}")  # fmt: skip
-    for stage, script in (("init", "model_initialization.py"), ("teacher", "extract_diffusion_features.py")):
+    for stage, script in SCRIPTS.items():
         add(f"--{stage}_arguments", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE",
             help=f"further arguments of {script}")  # fmt: skip
     add = data.add_argument

@@ -10,7 +10,7 @@ from typing import Any
 
 from datasets.table import STAGE
 from sweeps import work
-from sweeps.experiment import BUILTIN, KEYS, Experiment, Given, experiment_of, read_experiment
+from sweeps.experiment import BUILTIN, KEYS, SCRIPTS, Experiment, Given, experiment_of, read_experiment
 from sweeps.grid import COMPARISON, Job, read_axes
 from sweeps.plan import lines, preparation
 from sweeps.runner import Runner
@@ -118,7 +118,7 @@ def asked(args: Namespace, further: Sequence[str]) -> tuple[dict[str, Any], Give
 def said_by(args: Namespace, further: Sequence[str]) -> dict[str, Any]:
     """The keys of an experiment that the command line has."""
     said = {name: value for name, value in vars(args).items() if name in KEYS and value is not None}
-    for stage in ("init", "teacher"):
+    for stage in SCRIPTS:
         pairs = getattr(args, f"{stage}_arguments")
         said |= {stage: dict(pairs)} if pairs else {}
     names = ("client_file_name", "taskonomy_clients_to_include")

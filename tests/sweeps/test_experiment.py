@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import run_sweep
 from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
 from sweeps.grid import Job
 from sweeps.records import parsed
 from sweeps.sources import folder_source
+from sweeps.sweep import asked
 from tests.conftest import ROOT
 from utils.errors import UserError
 
@@ -87,6 +89,20 @@ def test_the_command_line_changes_arguments_everywhere(tmp_path: Path) -> None:
     text = SMALL + "[[vary.a]]\nfed = { n_rounds = 3, momentum = 0 }\nalphas = [4]\n"
     experiment = made(tmp_path / "x.toml", text, more={"alphas": ["9"], "fed": {"n_rounds": ["5"]}})
     assert experiment.grids[0].axes == {"n_rounds": ["5"], "momentum": ["0"]} and experiment.grids[0].alphas == ["4"]
+
+
+def test_the_command_line_has_arguments_of_each_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that an experiment in bfloat16 runs on a processor without it, and nothing of its file is edited for that."""
+    path = tmp_path / "x.toml"
+    path.write_text(SMALL + 'train = { precision = "bf16", batch_size = 7 }\nfed = { precision = "bf16" }\n')
+    command = "--train_arguments precision=fp32 n_epochs=3 --embed_arguments precision=fp32 --precision fp32"
+    monkeypatch.setattr("sys.argv", ["run_sweep.py", "--experiment", str(path), *command.split()])
+    keys, given = asked(*run_sweep.parse_args())
+    jobs = experiment_of(keys, given, READS).jobs()
+    stages = {command[0]: said(command) for job in jobs for command in job.commands}
+    train, fed = stages["train_centralized_task_model.py"], stages["test_fed.py"]
+    assert (train["precision"], train["n_epochs"], train["batch_size"]) == ("fp32", "3", "7")
+    assert stages["extract_embeddings.py"]["precision"] == fed["precision"] == "fp32"
 
 
 RATES = """
