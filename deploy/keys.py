@@ -35,9 +35,8 @@ def make_keys(folder: Path, hosts: Sequence[str], n_clients: int, days: int) -> 
     `ca.crt` is what clients trust, `server.crt` what the server shows them, for these host names and addresses, and
     `client_<k>.pub` what the server knows client k by; the `.key` beside each is its secret, which only its owner's
     account may read. A client whose `.key` alone has gone keeps its pair; take the `.pub` away for another. Keys are on
-    the curve P-384, as Flower takes them. UserError where a certificate that is there
-    does not fit its key, its authority, the hosts or the present day, or where the authority's key has gone and
-    something has to be signed.
+    the curve P-384, as Flower takes them. UserError where a certificate that is there does not fit its key, its
+    authority, the hosts or the present day, or where the authority's key has gone and something has to be signed.
     """
     names = [_general_name(host) for host in hosts]
     made: list[Path] = []

@@ -120,13 +120,13 @@ class VersionLog:
 class ClientStates:
     """The named tensors that each client of this process keeps between rounds.
 
-    A client stays with one process for a whole run, so that its state never moves. Every state has a version: the
-    number of rounds that were finished when it was saved. The most recently used states are in main memory, up to a
-    bound; the others are on disk, one safetensors file per client and version. An aborted round can be rolled back: the
-    states of the last finished round are kept until the next one is finished. A checkpoint writes the states that have
-    changed since the one before. The files that the last two checkpoints name stay unchanged, so that a run may be
-    killed at any time. A client without a state, because it has not taken part yet or has nothing to keep, costs
-    nothing.
+    A client stays with one process for a whole run, so that its state never moves. Every state has a version, a number
+    that grows with the rounds; a resumed run counts on from its checkpoints' states. The most recently used states are
+    in main memory, up to a bound; the others are on disk, one safetensors file per client and version. An aborted round
+    can be rolled back: the states of the last finished round are kept until the next one is finished. A checkpoint
+    writes the states that have changed since the one before. The files that the last two checkpoints name stay
+    unchanged, so that a run may be killed at any time. A client without a state, because it has not taken part yet or
+    has nothing to keep, costs nothing.
 
     Args:
         folder: where the files go.
