@@ -63,7 +63,19 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy() -> None:
     arguments = ["-S", "extract_datapoints_for_experiments.py", "--data_path", "photos"]
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("error: no package ") and "requirements.txt" in done.stderr
+    assert done.stderr.startswith("error: no package ") and done.stderr.endswith("install -r requirements.txt\n")
+
+
+@pytest.mark.parametrize(
+    "command", ["make_certificates.py --n_clients 1", "deploy_client.py --superlink a:1 --folder b"]
+)
+def test_packages_beyond_the_main_requirements_are_named_with_their_own_file(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", *command.split()], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: no package ")
+    assert done.stderr.endswith("install -r requirements.txt -r requirements-flower.txt\n")
 
 
 @pytest.mark.parametrize("module", ["utils.nothing", "torch.nothing"])
