@@ -36,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main, also="requirements-flower.txt")
+    run_script(main, requirements="requirements-flower.txt")

@@ -24,15 +24,15 @@ class UserError(Exception):
     """A mistake in the arguments or the data. Its text says what is wrong and how to fix it, in one line."""
 
 
-def run_script(main: Callable[[], None], smaller: str = "", also: str = "") -> None:
+def run_script(main: Callable[[], None], smaller: str = "", requirements: str = "") -> None:
     """Run a script's `main`; what the user can fix becomes one line on stderr and exit code 2, without a traceback.
 
-    That is what `explained` explains, with the same `smaller` and `also`. Ctrl-C and SIGTERM end the script with a line
-    and exit code 130; a reader of its output that has gone, as `head` does, without a line and with 141.
+    That is what `explained` explains, with the same arguments. Ctrl-C and SIGTERM end the script with a line and exit
+    code 130; a reader of its output that has gone, as `head` does, without a line and with 141.
     """
     interrupt.listen()
     try:
-        line, code = _outcome(main, smaller, also)
+        line, code = _outcome(main, smaller, requirements)
         unread = _flushed()
         code = code or unread
         interrupt.no_more()
@@ -45,7 +45,7 @@ def run_script(main: Callable[[], None], smaller: str = "", also: str = "") -> N
         sys.exit(code)
 
 
-def _outcome(main: Callable[[], None], smaller: str, also: str) -> tuple[str, int]:
+def _outcome(main: Callable[[], None], smaller: str, requirements: str) -> tuple[str, int]:
     """The line that a script ends with, if any, and its exit code; raises what is a fault of the program."""
     try:
         main()
@@ -58,7 +58,7 @@ def _outcome(main: Callable[[], None], smaller: str, also: str) -> tuple[str, in
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
             return "", _UNREAD
-        if (mendable := explained(error, smaller, also)) is None:
+        if (mendable := explained(error, smaller, requirements)) is None:
             raise
         return f"error: {mendable}", 2
     return "", 0
@@ -83,19 +83,19 @@ def _reader_has_gone() -> bool:
     return bool(output.poll(0))
 
 
-def explained(error: Exception, smaller: str = "", also: str = "") -> str | None:
+def explained(error: Exception, smaller: str = "", requirements: str = "") -> str | None:
     """What the user can fix about an error, and how, in a line; None for a fault of the program.
 
     That is a `UserError`, a package that is not installed, a full or protected disk, a name that is too long, or too
-    little memory, for which `smaller` names the arguments that can be lowered. `also` is the file of requirements that
-    the script needs beside the main one.
+    little memory, for which `smaller` names the arguments that can be lowered. `requirements` is the file of
+    packages that the script needs beside those of the main one.
     """
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and (package := _absent(error)):
         return (
             f"no package {package} in {sys.executable}; enter the environment that has it (source .venv/bin/activate), "
-            f"or install it: python -m pip install -r requirements.txt{f' -r {also}' * bool(also)}"
+            f"or install it: python -m pip install -r requirements.txt{f' -r {requirements}' * bool(requirements)}"
         )
     if _is_memory(error):
         return _memory_advice(error, smaller)
