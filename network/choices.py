@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from network.aggregation import AGGREGATIONS, MEAN
@@ -47,7 +47,7 @@ class Choices(NamedTuple):
         return cls(method, AGGREGATIONS[names["aggregation"]](args), attack)
 
     @staticmethod
-    def _refuse(name: str, names: Mapping[str, str], other: str, reason: str) -> None:
+    def _refuse(name: str, names: Mapping[str, Any], other: str, reason: str) -> None:
         """UserError where there is a reason why a choice does not go together with another argument."""
         if reason:
             raise UserError(f"--{name} {names[name]} does not suit {other}: {reason}; omit one of them")
@@ -58,6 +58,18 @@ class Choices(NamedTuple):
         self.aggregation.check_clients(min(self.method.clients_per_round or n_clients, n_clients))
         if self.attack:
             self.attack.check(task, n_clients)
+
+    def check_uploads(self, args: Namespace, shared: Collection[str]) -> None:
+        """UserError where something is to act on uploads, and no tensor is in `shared`, of those that travel."""
+        if shared or self.method.no_uploads:
+            return
+        acting = UNSAID | {"clip_norm": None}
+        if self.attack and not self.attack.sends:
+            del acting["attack"]
+        names: dict[str, Any] = {name: getattr(args, name, default) for name, default in acting.items()}
+        for name, default in acting.items():
+            stays = f"all that --train {args.train} trains stays with the clients"
+            self._refuse(name, names, f"--method {args.method}", stays * (names[name] != default))
 
     def said(self) -> dict[str, Any]:
         """The arguments that they go by, by name: what was given, and what they have settled on otherwise."""

@@ -322,6 +322,9 @@ LEFT_NOTHING = [
      "none/assignments_normal.json is missing; run extract_embeddings.py --task normal first"),
     (f"{FED} --type class_based --assignment_files_path none --method fedproto --kinds cluster",
      "none/assignments_normal.json is missing"),
+    *((f"{FED} --type iid --n_clients 5 --method fedper --train head {act}",
+       f"{act} does not suit --method fedper: all that --train head trains stays with the clients; omit one of them")
+      for act in ("--clip_norm 0.5", "--attack alie", "--attack sign_flip", "--aggregation krum")),
 ]  # fmt: skip
 
 

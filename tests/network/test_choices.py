@@ -90,6 +90,20 @@ def test_bounded_uploads_are_those_of_the_mean_and_of_who_keeps_to_the_bound() -
             Choices.of(Namespace(method="fedavg", clip_norm=1.0, **{kind: name}))
 
 
+def test_nothing_acts_on_uploads_where_there_are_none() -> None:
+    """FedPer on a frozen body sends nothing; what attackers do to their own images they still can do."""
+    for given in ({"clip_norm": 1.0}, {"attack": "ipm"}, {"aggregation": "median"}):
+        args = Namespace(method="fedper", train="head", **given)
+        chosen = Choices.of(args)
+        chosen.check_uploads(args, {"encoder.weight"})
+        [(name, value)] = given.items()
+        with pytest.raises(UserError, match=f"--{name} {value} does not suit --method fedper: .+; omit one of them"):
+            chosen.check_uploads(args, frozenset())
+    for given in ({}, {"attack": "label_flip"}):
+        args = Namespace(method="fedper", train="head", **given)
+        Choices.of(args).check_uploads(args, frozenset())
+
+
 def test_help_describes_the_chosen_rule() -> None:
     parser = Parser("a script")
     add_choices(parser)
