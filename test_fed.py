@@ -62,7 +62,6 @@ def main() -> None:
     from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
-    from network.trainer import travelling
     from reports.stages.federated import report_partition, report_run, report_unseen
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
@@ -71,7 +70,7 @@ def main() -> None:
     model, start = starting_model(args, accelerator.device)
     choices = Choices.of(args)
     method, settings = choices.method, (LocalSettings.of(args), SimulationSettings.of(args))
-    choices.check_uploads(args, travelling(model, method, *settings)[1])
+    choices.check_uploads(args, model, *settings)
     args.data_path = data_path_or_default(args.data_path, args.result_path)
     vars(args).update(choices.said() | model.config.said())  # so that args.json says what ran, as below
     check = partial(method.check_table, task=args.task, shortened=args.test_mode)

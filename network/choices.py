@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from network.aggregation import AGGREGATIONS, MEAN
@@ -16,7 +16,10 @@ from utils.arguments import add_arguments_of, check_arguments, said_by
 from utils.errors import UserError
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from datasets.tasks import Task
+    from network.settings import LocalSettings, SimulationSettings
     from utils.args import Parser
 
 # A run in which these have these values does not say so: it is the same run as one from before there were others.
@@ -59,8 +62,13 @@ class Choices(NamedTuple):
         if self.attack:
             self.attack.check(task, n_clients)
 
-    def check_uploads(self, args: Namespace, shared: Collection[str]) -> None:
-        """UserError where something is to act on uploads, and no tensor is in `shared`, of those that travel."""
+    def check_uploads(
+        self, args: Namespace, model: nn.Module, local_settings: LocalSettings, settings: SimulationSettings
+    ) -> None:
+        """UserError where something is to act on uploads, and nothing of the model that is trained travels."""
+        from network.trainer import travelling  # slow to import, and a parser needs none of it
+
+        _, shared = travelling(model, self.method, local_settings, settings)
         if shared or self.method.no_uploads:
             return
         acting = UNSAID | {"clip_norm": None}

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 from network.aggregation import AGGREGATIONS, MEAN
 from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
 from network.choices import Choices, add_choices, check_choices
+from network.settings import SimulationSettings
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from utils.args import Parser
@@ -92,16 +94,18 @@ def test_bounded_uploads_are_those_of_the_mean_and_of_who_keeps_to_the_bound() -
 
 def test_nothing_acts_on_uploads_where_there_are_none() -> None:
     """FedPer on a frozen body sends nothing; what attackers do to their own images they still can do."""
+    model = nn.ModuleDict({"encoder": nn.Linear(1, 1), "decoder": nn.ModuleDict({"head": nn.Linear(1, 1)})})
+    settings = SimulationSettings(rand_seed=0)
     for given in ({"clip_norm": 1.0}, {"attack": "ipm"}, {"aggregation": "median"}):
         args = Namespace(method="fedper", train="head", **given)
         chosen = Choices.of(args)
-        chosen.check_uploads(args, {"encoder.weight"})
+        chosen.check_uploads(args, model, q.SETTINGS, settings)
         [(name, value)] = given.items()
         with pytest.raises(UserError, match=f"--{name} {value} does not suit --method fedper: .+; omit one of them"):
-            chosen.check_uploads(args, frozenset())
+            chosen.check_uploads(args, model, replace(q.SETTINGS, train="head"), settings)
     for given in ({}, {"attack": "label_flip"}):
         args = Namespace(method="fedper", train="head", **given)
-        Choices.of(args).check_uploads(args, frozenset())
+        Choices.of(args).check_uploads(args, model, replace(q.SETTINGS, train="head"), settings)
 
 
 def test_help_describes_the_chosen_rule() -> None:
