@@ -38,7 +38,7 @@ class _Asked:
     client: int
     node: int
     since: str  # when that node came up, by which a restarted one is told apart
-    at: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=lambda: time.monotonic())
     doubt: float = field(default_factory=lambda: _DOUBT)
     overtaken: bool = False  # the node has answered what it was asked later
 

@@ -268,6 +268,27 @@ def test_uploads_lie_on_the_servers_device_when_they_are_put_together(
     assert len(uploads) == 3 and {each.device.type for upload in uploads for each in upload.values()} == {"meta"}
 
 
+def test_a_client_is_sent_the_class_counts_of_the_other_clients_and_not_its_own(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    sent: dict[int, list[list[int]]] = {}
+
+    def hear(kind: str, contents: Mapping[int, RecordDict], group: str) -> dict[int, RecordDict | str]:
+        sent.update({client: read(content)[0]["others"] for client, content in contents.items()})
+        return {}
+
+    for more, knows in (("--importance_reweighting class", True), ("", False)):
+        run = deployment(shares, tmp_path / str(knows), accelerator, more)
+        run.settle_pace()
+        run.nodes.ask = hear  # type: ignore[method-assign]
+        run.ask("train", {client: {} for client in range(3)}, 0)
+        for client in range(3):
+            others = np.concatenate([shares.partition.clients[other] for other in {0, 1, 2} - {client}])
+            labels = shares.data.table.labels[others]
+            counts = np.bincount(labels, minlength=len(shares.data.table.class_names) + 1)
+            assert sent[client][0] == (counts.tolist() if knows else [0])
+
+
 def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
     sent: dict[str, set[str]] = {"train": set(), "evaluate": set()}
 

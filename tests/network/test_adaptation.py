@@ -108,6 +108,15 @@ def test_each_number_of_steps_is_plain_descent_from_the_newcomers_model(tmp_path
     assert json.dumps(few) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
 
 
+def test_a_schedule_goes_over_the_steps_of_the_adaptation(tmp_path: Path) -> None:
+    federation = q.trained(q.method("fedavg"), tmp_path, replace(q.SETTINGS, lr_schedule="cosine"), **WHO)
+    _, row = Adaptation(federation, AdaptSettings((4,), None, "all")).run()
+    x = q.server_of(federation)
+    for step in range(4):
+        x = x - q.LR * 0.5 * (1 + np.cos(np.pi * step / 4)) * q.gradient(x, UNSEEN[0])
+    assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, UNSEEN_HELD_OUT[0]), rel=1e-4)
+
+
 class Linear(q.Quadratic):
     """With an encoder that can have adapters: the identity, of images with three more zeros."""
 

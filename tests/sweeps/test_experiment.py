@@ -85,6 +85,13 @@ def test_scales_and_bases_change_what_stands_below(tmp_path: Path) -> None:
     assert (over.grids[0].alphas, over.grids[0].axes) == (["9"], {"momentum": ["0.5"]})
 
 
+def test_what_is_for_the_built_in_rooms_changes_nothing_of_other_data(tmp_path: Path) -> None:
+    text = SMALL + "[rooms]\nalphas = [7]\n"
+    for data, alphas in (("photos", ["0.1"]), ("rooms", ["7"]), ("rooms:1000", ["7"])):
+        [grid] = made(tmp_path / "x.toml", text.replace('"photos"', f'"{data}"')).grids
+        assert grid.alphas == alphas
+
+
 def test_the_command_line_changes_arguments_everywhere(tmp_path: Path) -> None:
     text = SMALL + "[[vary.a]]\nfed = { n_rounds = 3, momentum = 0 }\nalphas = [4]\n"
     experiment = made(tmp_path / "x.toml", text, more={"alphas": ["9"], "fed": {"n_rounds": ["5"]}})

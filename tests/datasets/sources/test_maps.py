@@ -96,6 +96,26 @@ def test_parts_and_several_targets(tmp_path: Path) -> None:
         find("maps", tmp_path, image_folder="{part}/rgb", **both | {"target": ["depth", "depth"]})
 
 
+def test_one_target_may_have_several_values_for_what_was_not_measured(tmp_path: Path) -> None:
+    for number in range(4):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 12, 16, 3))
+        values = np.full((12, 16), 2000, np.uint16)
+        values[:2], values[-3:] = 0, 65535
+        save_image(tmp_path / "depth" / f"{number}.png", values)
+    table = select("maps", tmp_path, **DEPTH | {"invalid": [0.0, 65535.0]})
+    assert table.about.scales == {"depth": Scale(0.001, (0.0, 65535.0))}
+    batch = TaskData(table, get_task("depth", "metric"), 12, CPU).batch(torch.arange(2))
+    assert batch.valid[:, 0, :, 0].tolist() == [[False] * 2 + [True] * 7 + [False] * 3] * 2
+
+
+def test_a_map_may_be_two_per_cent_wider_than_its_photograph(tmp_path: Path) -> None:
+    for number, width in enumerate((197, 203, 195, 205)):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 200, 200, 3))
+        save_depth(tmp_path / "depth" / f"{number}.png", number, 200, width)
+    found = find("maps", tmp_path, **DEPTH)
+    assert [line.partition(" x ")[0] for line in found.faults] == ["depth/2.png: 195", "depth/3.png: 205"]
+
+
 def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     """Ten photographs, of which each but the first two has another fault."""
     for number in range(10):

@@ -153,6 +153,16 @@ def test_clusters_say_whether_they_know_unseen_images(data: TaskData, assignment
     assert not know_unseen(task, tmp_path, digest(partition)) and know_unseen(task, tmp_path, digest(other))
 
 
+def test_the_digest_is_of_the_participants_images_alone() -> None:
+    """How the unseen clients' images are dealt among them changes no cluster of the participants."""
+    apart = set_aside(of_sizes(*range(1, 9)), 3, seed=5)
+    moved = apart.client_of.copy()
+    moved[np.flatnonzero(moved == 6)[0]] = 7  # 5, 6 and 7 are unseen
+    other = apart.client_of.copy()
+    other[np.flatnonzero(other == 4)[0]] = 3
+    assert digest(replace(apart, client_of=moved)) == digest(apart) != digest(replace(apart, client_of=other))
+
+
 def test_participants_need_a_partition_of_these_images_with_unseen_clients(
     data: TaskData, assignments: Path, tmp_path: Path
 ) -> None:
