@@ -13,9 +13,10 @@ import pandas as pd
 from PIL import Image
 
 from datasets.classes import VOID, ClassSet
+from datasets.frame import turned_boxes
 from datasets.sources.labels import class_of_image
 from datasets.sources.outlines import inside, map_of, paint, write_map
-from datasets.stored import SIDEWAYS, photograph_frame
+from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
 from utils import progress
@@ -59,8 +60,8 @@ def held_against_files(data_path: Path, found: Sequence[Photograph], faults: lis
     kept = [answer for answer in settled if not isinstance(answer, str)]
     if unclear := sum(is_unclear for _, is_unclear in kept):
         print(
-            f"{counted(unclear, 'photograph')} whose EXIF entry turns them without changing their size: boxes "
-            "are taken for those of the upright picture"
+            f"{counted(unclear, 'photograph')} turned by an EXIF entry, and no size tells whether before or after the "
+            "boxes were drawn: they are taken for those of the upright picture"
         )
     return [photograph for photograph, _ in kept]
 
@@ -69,35 +70,25 @@ def _in_shares(data_path: Path, photograph: Photograph) -> tuple[Photograph, boo
     """The photograph with boxes in shares, and whether they could be of the picture before its turn; or its fault."""
     if not (data_path / photograph.cell).is_file():
         return f"{photograph.cell}: there is no such photograph"
-    if photograph.size == SHARES:
-        return photograph, False
     try:
-        (height, width), turn = photograph_frame(data_path, photograph.cell)
+        frame = photograph_frame(data_path, photograph.cell)
     except ValueError as error:
         return f"{photograph.cell}: {error}"
-    across, down = photograph.size or (width, height)
+    if photograph.size == SHARES:
+        return photograph, frame.turn is not None
+    across, down = photograph.size or (frame.width, frame.height)
+    try:
+        turn = frame.turn_of(across, down)
+    except ValueError:
+        return (
+            f"{photograph.cell}: it is {frame.width} x {frame.height} pixels, and {across:g} x {down:g} in its "
+            "annotations"
+        )
     shares = np.array([sides for _, *sides in photograph.boxes]).reshape(-1, 4) / (across, down, across, down)
-    is_upright, is_stored = _alike(across, down, width, height), _alike(across, down, height, width)
-    if not is_upright and is_stored and turn in SIDEWAYS:
-        shares = _turned(shares, *SIDEWAYS[turn])
-    elif not is_upright:
-        return f"{photograph.cell}: it is {width} x {height} pixels, and {across:g} x {down:g} in its annotations"
+    shares = shares if turn is None else turned_boxes(shares, turn)
     boxes = [(category, *sides) for (category, *_), sides in zip(photograph.boxes, shares.tolist(), strict=True)]
-    return replace(photograph, boxes=boxes), turn is not None and (is_stored or turn not in SIDEWAYS)
-
-
-def _alike(width: float, height: float, other_width: float, other_height: float) -> bool:
-    """Whether two pictures have the same shape, but for a pixel."""
-    return abs(width * other_height - height * other_width) <= max(width, height, other_width, other_height)
-
-
-def _turned(boxes: np.ndarray, mirror_x: bool, mirror_y: bool) -> np.ndarray:
-    """Boxes (n, 4) in shares after x and y have changed places, and then run the other way or not."""
-    turned = boxes[:, [1, 0, 3, 2]]
-    for is_mirrored, sides in ((mirror_x, [0, 2]), (mirror_y, [1, 3])):
-        if is_mirrored:
-            turned[:, sides] = 1 - turned[:, sides[::-1]]
-    return turned
+    is_unclear = frame.leaves_open(across, down) if photograph.size else frame.turn is not None
+    return replace(photograph, boxes=boxes), is_unclear
 
 
 def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[str], hint: str) -> pd.DataFrame:
@@ -146,10 +137,11 @@ def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, 
 
 def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, int]) -> tuple[int, list[str]]:
     """Write the map of a photograph; returns how many objects it has, and the faults of outlines."""
-    (height, width), turn = photograph_frame(data_path, photograph.cell)
-    across, down = photograph.size or (width, height)
-    is_turned = photograph.size not in (None, SHARES) and not _alike(across, down, width, height)
-    size = (width, height) if is_turned else (height, width)
+    frame = photograph_frame(data_path, photograph.cell)
+    size = frame.height, frame.width
+    across, down = photograph.size or size[::-1]
+    turn = None if photograph.size == SHARES else frame.turn_of(across, down)
+    size = size if turn is None else size[::-1]
     regions, faults = [], []
     for category, outline in photograph.outlines:
         try:
@@ -159,7 +151,7 @@ def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, 
         else:
             regions.append((VOID if category is None else number_of.get(category, VOID), pixels))
     picture = paint(regions, size)
-    if is_turned and turn is not None:
+    if turn is not None:
         picture = np.asarray(Image.fromarray(picture).transpose(turn))
     write_map(data_path / map_of(photograph.cell), picture)
     return sum(label != VOID for label, _ in regions), faults

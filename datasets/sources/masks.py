@@ -25,6 +25,7 @@ from datasets.sources.listing import names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
 from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
+from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART, Found
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB, Encoding
 from utils import progress
@@ -143,8 +144,9 @@ class Masks(Source):
             """The boxes of the objects of an image, or what is wrong with its map."""
             cell = self._objects_of(row[MASK])
             try:
-                [mask] = read_image(self.data_path, row[MASK], _STORED)
-                objects = read_objects(self.data_path, cell)
+                frame = photograph_frame(self.data_path, row[RGB.domain])
+                [mask] = frame.upright(read_image(self.data_path, row[MASK], _STORED))
+                objects = frame.upright(read_objects(self.data_path, cell))
                 picture = combine(objects, mask, classes, thing_of, self.crowd_ids)
             except ValueError as error:
                 return f"{cell}: {error}"

@@ -19,6 +19,7 @@ import pandas as pd
 
 from datasets.classes import INSTANCES_OF_A_CLASS, ClassSet
 from datasets.decoding import DEPTH_METRE
+from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.stored import open_array, read_values
 from datasets.table import BOX_COLUMNS, Found

@@ -117,7 +117,7 @@ def test_photographs_in_sub_folders(coco: Path) -> None:
     places = [image(1) | {"file_name": "a/x.jpg"}, image(2) | {"file_name": "b/x.jpg"}]
     write_instances(coco, "train2017", places, [box(1, 1, [0, 0, 8, 8]), box(2, 13, [8, 8, 8, 8])])
     for cell in ("train2017/a/x", "train2017/b/x", f"val2017/{7:012}"):
-        save_image(coco / "masks" / f"{cell}.png", np.full((8, 8), 1, np.uint8))
+        save_image(coco / "masks" / f"{cell}.png", np.full((8, 16), 1, np.uint8))
     table = select("coco", coco, mask_folder="masks/{part}")
     assert table.image_ids[:2] == ("images/train2017/a/x.jpg", "images/train2017/b/x.jpg")
     assert table.cells("mask")[:2] == ("masks/train2017/a/x.png", "masks/train2017/b/x.png")
@@ -147,7 +147,9 @@ def test_a_flat_folder_is_held_out_at_random(coco: Path) -> None:
 @pytest.mark.parametrize(
     ("orientation", "upright"), [*((each, True) for each in range(1, 9)), *((each, False) for each in (1, 5, 6, 7, 8))]
 )
-def test_boxes_lie_where_the_upright_photograph_shows_them(coco: Path, orientation: int, upright: bool) -> None:
+def test_boxes_lie_where_the_upright_photograph_shows_them(
+    coco: Path, orientation: int, upright: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A bright box in 80 x 48 stored ones; annotated as it is shown, or, where sizes tell them apart, as stored."""
     stored = np.zeros((48, 80, 3), np.uint8)
     stored[4:12, 16:32] = 255
@@ -162,6 +164,7 @@ def test_boxes_lie_where_the_upright_photograph_shows_them(coco: Path, orientati
     write_instances(coco, "train2017", [image(1, width, height)], [box(1, 1, [int(each) for each in bbox])])
     Image.fromarray(stored).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
     [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float)
+    assert ("no size tells" in capsys.readouterr().out) == (orientation in (2, 3, 4))
     sides = [x[0], y[0], x[-1] + 1, y[-1] + 1] / np.tile(shown.shape[::-1], 2)
     np.testing.assert_allclose(found, sides)
 
@@ -183,7 +186,7 @@ def test_a_turn_that_the_size_does_not_tell_is_said(coco: Path, capsys: pytest.C
     exif[0x0112] = 3
     Image.new("RGB", (80, 40)).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
     select("coco", coco)
-    assert "1 photograph whose EXIF entry turns them without changing their size" in capsys.readouterr().out
+    assert "1 photograph turned by an EXIF entry, and no size tells" in capsys.readouterr().out
 
 
 def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
