@@ -18,6 +18,7 @@ from datasets.sources.annotated import (
     table_of_boxes,
     write_maps,
 )
+from datasets.sources.keyed import by_key
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
@@ -168,17 +169,28 @@ class Coco(Source):
         self, path: Path, name: str, part: str, names: dict[int, str], faults: list[str]
     ) -> Iterator[Photograph]:
         """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
-        found: dict[Any, Photograph] = {}
         try:
             content: dict[str, Any] = json_in(path)
-            for each in content["categories"]:
-                number, called = int(each["id"]), str(each["name"])
+            for number, called in by_key(
+                ((int(each["id"]), str(each["name"])) for each in content["categories"]), "category"
+            ).items():
                 if names.setdefault(number, called) != called:
                     raise ValueError(f"category {number} is {called!r} here and {names[number]!r} in another part")
-            for each in content["images"]:
-                size = float(each.get("width") or 0), float(each.get("height") or 0)
-                cell = self._cell(name, str(each["file_name"]))
-                found[each["id"]] = Photograph(cell, part, size if min(size) > 0 else None, place=name)
+            images = by_key(
+                (
+                    (
+                        each["id"],
+                        (str(each["file_name"]), float(each.get("width") or 0), float(each.get("height") or 0)),
+                    )
+                    for each in content["images"]
+                ),
+                "image id",
+            )
+            by_key(((file, identity) for identity, (file, *_) in images.items()), "photograph")
+            found = {
+                identity: Photograph(self._cell(name, file), part, size if min(size) > 0 else None, place=name)
+                for identity, (file, *size) in images.items()
+            }
             for each in content["annotations"]:
                 if each.get("iscrowd"):
                     if crowded := found.get(each.get("image_id")):

@@ -28,7 +28,9 @@ def in_frames(data_path: Path, found: Found) -> Found:
     for domain in domains:
         if shared := [cell for cell, n in Counter(row[domain] for row in rows).items() if n > 1]:
             first = [row[RGB.domain] for row in rows if row[domain] == shared[0]]
-            print(f"{counted(len(shared), 'file')} of {domain} for several photographs: {shared[0]} for {some(first, 3)}")
+            print(
+                f"{counted(len(shared), 'file')} of {domain} for several photographs: {shared[0]} for {some(first, 3)}"
+            )
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda row: _held(data_path, row, domains), rows)
         held = list(progress.bar(answers, total=len(rows), desc="frames of photographs", unit="image"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import ClassSet
+from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
 from datasets.table import PART, Found
@@ -99,12 +101,19 @@ class Landmarks(Source):
         if not rows["landmark_id"].str.fullmatch(r"\d{1,9}").all():
             raise UserError(f"{self.data_path / self.clean_file}: landmark_id must be a whole number")
         pairs = zip(rows["landmark_id"], rows["images"], strict=True)
-        return {identity: landmark for landmark, images in pairs for identity in images.split()}
+        of_images = ((identity, landmark) for landmark, images in pairs for identity in images.split())
+        return self._by_image(of_images, self.clean_file)
 
     def _authors(self) -> dict[str, str]:
         """The author of each image."""
         rows = self._csv(self.attribution_file, ["id", "author"])
-        return dict(zip(rows["id"], rows["author"], strict=True))
+        return self._by_image(zip(rows["id"], rows["author"], strict=True), self.attribution_file)
+
+    def _by_image(self, pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
+        try:
+            return by_key(pairs, "image")
+        except ValueError as error:
+            raise UserError(f"{self.data_path / name}: {error}; take one out") from error
 
     def _csv(self, name: str, columns: list[str]) -> pd.DataFrame:
         path: Path = self.data_path / name

@@ -119,6 +119,7 @@ class Taskonomy(Source):
             None, "tasks whose files each image must have; default: all that are there", task_name, nargs="+"
         ),
     } | MEDIAN_DEPTH  # fmt: skip
+    is_rendered: ClassVar[bool] = True
     client_file_name: str | None
     taskonomy_clients_to_include: int
     scene_class_file_name: str
@@ -249,7 +250,10 @@ def scene_classes(data_path: Path, building: str) -> tuple[dict[View, int], list
         raise UserError(f"{listing}: needs the columns filepath and class_idx ({error})") from error
     if strange or not all(place < N_PLACES for place in classes):
         raise UserError(f"{listing}: class_idx must be whole numbers in 0..{N_PLACES - 1}")
-    return dict(zip(views, classes, strict=True)), []
+    try:
+        return by_key(zip(views, classes, strict=True), "view"), []
+    except ValueError as error:
+        raise UserError(f"{listing}: {error}; take one out") from error
 
 
 def _classes_from_logits(data_path: Path, building: str) -> tuple[dict[View, int], list[str]]:

@@ -77,7 +77,10 @@ class Voc(Source):
 
     def _annotated(self, faults: list[str]) -> tuple[list[Photograph], list[list[_Object]]]:
         """The photographs with an annotation that can be read, still without boxes, and the objects of each."""
-        files = {path.stem: path.name for path in _listed(self.data_path / _IMAGES, IMAGE_ENDINGS)}
+        files: dict[str, str] = {}
+        for path in _listed(self.data_path / _IMAGES, IMAGE_ENDINGS):
+            if (first := files.setdefault(path.stem, path.name)) != path.name:
+                faults.append(f"{_IMAGES}/{path.name}: {first} has the same annotation")
         xml = {path.stem for path in _listed(self.data_path / _ANNOTATIONS, (".xml",))}
         parts = self._parts()
         if parts and (others := xml - parts.keys()):
