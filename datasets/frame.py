@@ -43,7 +43,8 @@ class Frame:
             )
         if stored < upright and domain in DIRECTIONS:
             raise ValueError(
-                "of the picture before its EXIF entry turns it, and directions cannot be turned with it; save both upright"
+                "of the picture before its EXIF entry turns it, and directions cannot be turned with it; "
+                "save both upright"
             )
         return self.turn if stored < upright else None
 
@@ -53,7 +54,8 @@ class Frame:
 
     def upright(self, values: np.ndarray, domain: str = "") -> np.ndarray:
         """A target (…, H, W), turned with its photograph where it is of the stored one; ValueError as of `turn_of`."""
-        turn = self.turn_of(*values.shape[:-3:-1], domain)
+        down, across = values.shape[-2:]
+        turn = self.turn_of(across, down, domain)
         if turn is None:
             return values
         mirrors_x, mirrors_y = SIDEWAYS[turn]

@@ -35,6 +35,7 @@ from typing import IO, Literal
 import numpy as np
 from numpy.lib import format as npy
 from PIL import ExifTags, Image
+from PIL.PngImagePlugin import PngImageFile
 
 from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
@@ -175,7 +176,7 @@ def _turned(image: Image.Image) -> Image.Image:
 def _turn(image: Image.Image) -> Image.Transpose | None:
     """What makes an image upright, by its EXIF entry; None where it is, or that cannot be read."""
     try:
-        if image.format == "PNG" and not _may_tell_turn(Path(image.filename)):
+        if isinstance(image, PngImageFile) and not _may_tell_turn(Path(os.fsdecode(image.filename))):
             return None
         orientation = image.getexif().get(ExifTags.Base.Orientation)
     except FAULTS:

@@ -14,8 +14,9 @@ from PIL import Image
 
 from datasets.classes import VOID, ClassSet
 from datasets.frame import turned_boxes
+from datasets.left_out import main_fault
 from datasets.sources.labels import class_of_image
-from datasets.sources.outlines import inside, map_of, paint, write_map
+from datasets.sources.outlines import all_can_be_read, inside, map_of, paint, polygon_of, write_map
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
@@ -30,13 +31,25 @@ _SLACK = 0.01  # by which a box reaches out of its image by rounding, as a share
 Box = tuple[int, float, float, float, float]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """An object's category, its outline, and its left, top, right and bottom, in the unit of these.
+
+    Without a category it counts nowhere, without an outline nobody knows its pixels, and without sides its place.
+    """
+
+    category: int | None
+    outline: Any
+    sides: tuple[float, float, float, float] | None
+
+
 @dataclass
 class Photograph:
     """A photograph's cell and part (empty where there are no parts), and its boxes as its annotations give them.
 
     `size` is the width and height that the boxes refer to, in their unit; None where the annotations do not say, so
     that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names. `outlines` are
-    those of the objects, with their category, in the unit of the boxes, and those of what counts nowhere, with None.
+    those of the objects, in the unit of the boxes, and of what counts nowhere.
     """
 
     cell: str
@@ -44,7 +57,7 @@ class Photograph:
     size: tuple[float, float] | None = None
     boxes: list[Box] = field(default_factory=list)
     place: str = ""
-    outlines: list[tuple[int | None, Any]] = field(default_factory=list)
+    outlines: list[Drawn] = field(default_factory=list)
 
 
 def held_against_files(data_path: Path, found: Sequence[Photograph], faults: list[str]) -> list[Photograph]:
@@ -95,12 +108,13 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
     """The boxes in shares of their images that have an area there and a known class: columns `BOX_COLUMNS`.
 
     Boxes are cut at the border. Those of an unknown category, without area or wholly outside are left out and added to
-    the faults. UserError, which ends with the hint, where none is left.
+    the faults, and one that stands there again is counted. UserError, which ends with the hint, where none is left.
     """
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)))}
-    rows, n_cut = [], 0
+    rows, n_cut, n_again = [], 0, 0
     for photograph in found:
-        for category, *sides in photograph.boxes:
+        n_again += len(photograph.boxes) - len({*photograph.boxes})
+        for category, *sides in dict.fromkeys(photograph.boxes):
             left, top, right, bottom = (min(max(side, 0.0), 1.0) for side in sides)
             where = f"{photograph.cell}: box {' '.join(f'{side:.3f}' for side in sides)}"
             if category not in number_of:
@@ -113,8 +127,9 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
                 rows.append((photograph.cell, number_of[category], left, top, right, bottom))
                 n_cut += min(sides) < -_SLACK or max(sides) > 1 + _SLACK
     if not rows:
-        first = f"; the first fault is: {faults[0]}" if faults else ""
-        raise UserError(f"no valid box in {counted(len(found), 'photograph')}{first}; see {hint}")
+        raise UserError(f"no valid box in {counted(len(found), 'photograph')}{main_fault(faults)}; see {hint}")
+    if n_again:
+        print(f"left out {counted(n_again, 'box')} that their photographs have already, of the same class and sides")
     if n_cut:
         print(f"cut {counted(n_cut, 'box')} that {'reaches' if n_cut == 1 else 'reach'} over the border of the image")
     return pd.DataFrame(rows, columns=BOX_COLUMNS)
@@ -123,8 +138,8 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
 def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, faults: list[str]) -> None:
     """Write the maps of the photographs' objects, from their outlines.
 
-    What has no outline that can be read, or an unknown category, counts nowhere; the former is added to the faults.
-    UserError where no outline is left.
+    What has no outline that can be read, or an unknown category, counts nowhere: its box, or where it has none, all
+    that is no other object. The former is added to the faults. UserError where no outline is left.
     """
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)), start=1)}
     with ThreadPoolExecutor() as pool:
@@ -143,13 +158,27 @@ def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, 
     turn = None if photograph.size == SHARES else frame.turn_of(across, down)
     size = size if turn is None else size[::-1]
     regions, faults = [], []
-    for category, outline in photograph.outlines:
+
+    def pixels_of(drawn: Drawn) -> np.ndarray:
+        """Where an object may be as far as its outline does not tell: in its box, or else anywhere."""
         try:
-            pixels = inside(outline, (across, down), size)
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            faults.append(f"{photograph.cell}: an object without an outline that can be read ({error})")
-        else:
-            regions.append((VOID if category is None else number_of.get(category, VOID), pixels))
+            return inside(polygon_of(*drawn.sides or ()), (across, down), size)
+        except (ValueError, TypeError):
+            return np.ones(size, bool)
+
+    for drawn in photograph.outlines:
+        if drawn.outline is None:
+            regions.append((VOID, pixels_of(drawn)))
+            continue
+        try:
+            pixels, is_whole = inside(drawn.outline, (across, down), size), all_can_be_read(drawn.outline)
+            regions.append((VOID if drawn.category is None else number_of.get(drawn.category, VOID), pixels))
+            error = "" if is_whole else "a ring that is not of numbers"
+        except ValueError as unreadable:
+            error = str(unreadable)
+        if error:
+            regions.append((VOID, pixels_of(drawn)))
+            faults.append(f"{photograph.cell}: an object whose outline cannot be read: {error}")
     picture = paint(regions, size)
     if turn is not None:
         picture = np.asarray(Image.fromarray(picture).transpose(turn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from datasets.left_out import main_fault
 from datasets.sources.listing import number_classes, read_names
 from datasets.sources.npz import find_in_arrays
 from datasets.sources.source import Source
@@ -29,8 +30,9 @@ class Arrays(Source):
         """All images, of which only the labels and groups are read."""
         rows, faults = find_in_arrays(self.data_path)
         if not len(rows):
-            why = f"; {faults[0]}" if faults else ""
-            raise UserError(f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){why}")
+            raise UserError(
+                f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){main_fault(faults)}"
+            )
         names = read_names(self.data_path / self.class_names, "--class_names") if self.class_names else ()
         labels, classes = number_classes(rows[CLASS].tolist(), names)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, CLASS, PART))

@@ -21,6 +21,7 @@ from utils.args import POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
 from utils.files import json_in
+from utils.words import counted
 
 _LOCATION = ["user_id", "lat", "lon"]
 _YEARS_PARTS = (("train", "train"), ("val", "test"))  # of the competition's files, and what they are here
@@ -68,7 +69,9 @@ class INaturalist(Source):
     def _of_metadata(self) -> Found:
         rows = pd.concat([self._read(name, part) for name, part in _YEARS_PARTS], ignore_index=True)
         if self.images_per_class:
-            rows = rows.loc[balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)]
+            kept = balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)
+            print(f"left out {counted(len(rows) - len(kept), 'image')} that --images_per_class does not keep")
+            rows = rows.loc[kept]
         names = sorted(set(rows["name"]))
         rows = rows.assign(**{CLASS: rows["name"].map({name: i for i, name in enumerate(names)})})
         groups = ["supercategory", *(column for column in _LOCATION if column in rows)]

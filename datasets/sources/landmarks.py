@@ -18,6 +18,7 @@ from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.words import counted
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _LANDMARK, _USER = (30, 10), (30, 5)  # least numbers: a landmark's images and users, a user's images and landmarks
@@ -62,7 +63,8 @@ class Landmarks(Source):
             rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(each) for each in landmark_of.values()]})
             rows["user_id"] = rows["image_id"].map(self._authors()).fillna("")
             if self.filtering != "none":
-                rows = self._filtered(rows)
+                n_before, rows = len(rows), self._filtered(rows)
+                print(f"left out {counted(n_before - len(rows), 'image')} by --filtering {self.filtering}")
             names = {number: str(number) for number in set(rows[CLASS])}
         else:
             rows = read_splits(self.data_path, self.split_file, self.test_file, self.client_column)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
 from datasets.sources.named_folders import InFolder, beside, filled, photographs, rows_of
 from datasets.sources.source import Source
@@ -89,7 +90,7 @@ class Maps(Source):
             faults = list(progress.bar(answers, total=len(rows), desc="reading maps", unit="image"))
         named = [fault for fault in faults if fault]
         if len(named) == len(rows):
-            raise UserError(f"none of {len(rows)} photographs has its maps; the first fault is: {named[0]}")
+            raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
         rows = rows[[fault is None for fault in faults]].reset_index(drop=True)
         about = self.about(
             domains=(RGB.domain, *(each.encoding.domain for each in targets)), groups=groups, together=self.together,

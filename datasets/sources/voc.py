@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from datasets.left_out import main_fault
 from datasets.sources.annotated import Photograph, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, groups_of_names
 from datasets.sources.listing import IMAGE_ENDINGS, names_in, number_classes
@@ -59,10 +60,9 @@ class Voc(Source):
         faults: list[str] = []
         annotated, objects = self._annotated(faults)
         if not any(objects):
-            why = f"; the first fault is: {faults[0]}" if faults else ""
             raise UserError(
                 f"{self.data_path}: {counted(len(annotated), 'photograph')} in {_ANNOTATIONS}/<name>.xml with "
-                f"{_IMAGES}/<name>.jpg, and no object that is not left out{why}"
+                f"{_IMAGES}/<name>.jpg, and no object that is not left out{main_fault(faults)}"
             )
         classes = number_classes([each.name for of_image in objects for each in of_image])[1][CLASS]
         number_of = {name: number for number, name in enumerate(classes.names)}
