@@ -19,7 +19,7 @@ from datasets.sources.annotated import (
     table_of_boxes,
     write_maps,
 )
-from datasets.sources.id_masks import count_ids, say_unnamed
+from datasets.sources.id_masks import count_ids, named_classes, say_unnamed
 from datasets.sources.instances_file import read_instances
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
@@ -27,11 +27,11 @@ from datasets.sources.labels import (
     MASK_CLASSES,
     class_set,
     groups_of_names,
-    read_categories,
 )
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import mask_of
 from datasets.sources.named_folders import PLACE
+from datasets.sources.names import alike, read_names
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
 from datasets.sources.yolo import read_labels
@@ -95,8 +95,15 @@ class Coco(Source):
         if not found:
             why = main_fault(faults) or "; without {part} it may be one flat folder"
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder{why}")
+        for line in alike(names):
+            print(f"{self.annotations}: categories {line.removeprefix('ids ')}, and are taken for different classes")
         if self.categories is not None:
-            names |= read_categories(self.data_path / self.categories)
+            for number, called in read_names(self.data_path / self.categories, "--categories").items():
+                if names.setdefault(number, called) != called:
+                    raise UserError(
+                        f"{self.data_path / self.categories}: category {number} is {called!r}, and {names[number]!r} "
+                        "in --annotations; omit one"
+                    )
         if not names:
             raise UserError("--categories: name the file of the categories' names, which lies in the data folder")
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
@@ -104,13 +111,12 @@ class Coco(Source):
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
         if self.mask_folder is not None:
             found = self._with_masks(found, self.mask_folder, faults)
-            known |= {MASK: self._classes_of_masks(names)}
         hint = f"--crowds: {counted(self._n_crowds, 'crowd')}" if self._n_crowds > len(faults) else "--annotations"
         boxes = table_of_boxes(found, classes, faults, f"{hint} and --label_folder")
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
             rows[MASK] = [self._mask(each, self.mask_folder) for each in found]
-            say_unnamed(count_ids(self.data_path, rows[MASK].tolist()), known[MASK])
+            known |= {MASK: self._classes_of_masks(names, rows[MASK].tolist())}
         if self.objects == "outlines":
             write_maps(self.data_path, found, classes, faults)
             domains = (*domains, INSTANCES)
@@ -119,10 +125,14 @@ class Coco(Source):
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
-    def _classes_of_masks(self, of_boxes: dict[int, str]) -> ClassSet:
+    def _classes_of_masks(self, of_boxes: dict[int, str], cells: Sequence[str]) -> ClassSet:
         """The masks' own categories, or else the boxes'; pixels of no category count nowhere."""
-        own = self.mask_classes
-        return class_set(of_boxes if own is None else read_categories(self.data_path / own), self.void_ids)
+        seen = count_ids(self.data_path, cells)
+        if self.mask_classes is not None:
+            return named_classes(self.data_path / self.mask_classes, self.void_ids, seen)
+        classes = class_set(of_boxes, self.void_ids)
+        say_unnamed(seen, classes)
+        return classes
 
     def _parts(self) -> Iterator[tuple[str, str]]:
         """The names that `{part}` takes in the photographs' folder, and the part that each is; one name without it."""

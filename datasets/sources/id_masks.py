@@ -10,12 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from datasets.classes import ClassSet
+from datasets.sources.labels import class_set
+from datasets.sources.names import IGNORED, read_names_of_masks
 from datasets.tasks import MASK, Encoding
 from utils import progress
 from utils.words import counted, some
 
 STORED = Encoding(MASK, "uint8", 1, categorical=True)
 _MOST_NAMED = 8  # ids of a line
+_STUFF, _N_STUFF = {0: "unlabeled", 1: "person", 182: "wood"}, 183  # of COCO-Stuff's names, and how many there are
 
 
 def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
@@ -32,6 +35,24 @@ def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
 
     with ThreadPoolExecutor() as pool:
         return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+
+
+def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, int]]) -> ClassSet:
+    """The classes of masks with the names of a file, `--mask_classes`, and a line about ids without one; see `seen`.
+
+    COCO-Stuff's own list counts from 1, with 0 for what is unlabelled, and the masks of its 164,000 images from 0, with
+    255 for that: where such masks have the list, the names are moved.
+    """
+    names, void = read_names_of_masks(path, "--mask_classes")
+    is_stuff = len(names) == _N_STUFF and {each: names.get(each) for each in _STUFF} == _STUFF
+    if is_stuff and any(IGNORED in amounts for amounts in seen):
+        print(
+            f"{path.name}: COCO-Stuff's list, whose ids are one more than those of these masks; 255 is unlabelled there"
+        )
+        names, void = {identity - 1: name for identity, name in names.items() if identity}, {IGNORED}
+    classes = class_set(names, {*void, *void_ids})
+    say_unnamed(seen, classes)
+    return classes
 
 
 def say_unnamed(seen: Sequence[dict[int, int]], classes: ClassSet) -> None:

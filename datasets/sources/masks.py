@@ -12,7 +12,7 @@ import pandas as pd
 
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
-from datasets.sources.id_masks import STORED, count_ids, say_unnamed
+from datasets.sources.id_masks import STORED, count_ids, named_classes, say_unnamed
 from datasets.sources.labels import (
     BACKGROUND,
     CLASS_OF_IMAGE,
@@ -21,10 +21,10 @@ from datasets.sources.labels import (
     class_of_image,
     class_set,
     groups_of_names,
-    read_categories,
 )
 from datasets.sources.listing import names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
+from datasets.sources.names import read_names
 from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
 from datasets.stored import photograph_frame
@@ -104,13 +104,13 @@ class Masks(Source):
             raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
         seen = count_ids(self.data_path, pairs[MASK].tolist())
-        if is_voc:
+        if self.mask_classes is not None:
+            classes = named_classes(self.data_path / self.mask_classes, self.void_ids, seen)
+        elif is_voc:
             classes = class_set(dict(enumerate(VOC_NAMES)), {VOID, *self.void_ids})
-        elif self.mask_classes is not None:
-            classes = class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+            say_unnamed(seen, classes)
         else:
             classes = class_set({i: f"class {i}" for i in sorted(set().union(*seen))}, self.void_ids)
-        say_unnamed(seen, classes)
         rows = pairs.assign(**{CLASS: [self._class(amounts, classes) for amounts in seen]})
         known, boxes = {CLASS: classes, MASK: classes}, None
         domains: tuple[str, ...] = (RGB.domain, MASK)
@@ -127,7 +127,7 @@ class Masks(Source):
         named = {number: name for number, name in zip(ids, classes.names, strict=True) if name.lower() != BACKGROUND}
         if self.instance_classes is not None:
             path = self.data_path / self.instance_classes
-            named = read_categories(path)
+            named = read_names(path, "--instance_classes")
             if strange := sorted(named.keys() - set(ids)):
                 raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
         return class_set(named)
