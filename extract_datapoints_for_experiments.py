@@ -51,6 +51,7 @@ def find(args: Namespace) -> Found:
 
 def keep(args: Namespace, found: Found) -> None:
     """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
+    from datasets.left_out import in_a_line
     from datasets.sources.summary import lines_about
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
@@ -69,7 +70,10 @@ def keep(args: Namespace, found: Found) -> None:
         figure = class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
-        print(f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}")
+        print(
+            f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}: "
+            f"{in_a_line(found.faults)}"
+        )
     print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
     remember_data_path(args.data_path, args.result_path)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datasets.classes import VOID, ClassSet
+from datasets.left_out import main_fault
 from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
 from utils.errors import UserError
 from utils.files import json_in, locked, write_atomically, write_json
@@ -194,9 +195,7 @@ def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
     """
     rows = found.rows.reset_index(drop=True)
     if not len(rows):
-        raise UserError(
-            "no image is left" + (f"; the first file left out is {found.faults[0]}" if found.faults else "")
-        )
+        raise UserError(f"no image is left{main_fault(found.faults)}")
     try:
         _check_rows(rows, found.about)
     except ValueError as error:

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import VOID, ClassSet
+from datasets.left_out import main_fault
+from datasets.sources.id_masks import STORED, count_ids, named_classes, say_unnamed
 from datasets.sources.labels import (
     BACKGROUND,
     CLASS_OF_IMAGE,
@@ -19,20 +21,20 @@ from datasets.sources.labels import (
     class_of_image,
     class_set,
     groups_of_names,
-    read_categories,
 )
 from datasets.sources.listing import names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
+from datasets.sources.names import read_names
 from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
 from datasets.sources.source import Source
+from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART, Found
-from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB, Encoding
+from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils import progress
 from utils.args import number
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_STORED = Encoding(MASK, "uint8", 1, categorical=True)
 VOC_NAMES = (
     "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
@@ -99,13 +101,14 @@ class Masks(Source):
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
         faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
-            raise UserError(f"none of {len(there)} photographs has a mask; {faults[0]}; see --mask_folder")
+            raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
-        seen = self._amounts(pairs[MASK].tolist())
-        if is_voc:
+        seen = count_ids(self.data_path, pairs[MASK].tolist())
+        if self.mask_classes is not None:
+            classes = named_classes(self.data_path / self.mask_classes, self.void_ids, seen)
+        elif is_voc:
             classes = class_set(dict(enumerate(VOC_NAMES)), {VOID, *self.void_ids})
-        elif self.mask_classes is not None:
-            classes = class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+            say_unnamed(seen, classes)
         else:
             classes = class_set({i: f"class {i}" for i in sorted(set().union(*seen))}, self.void_ids)
         rows = pairs.assign(**{CLASS: [self._class(amounts, classes) for amounts in seen]})
@@ -124,7 +127,7 @@ class Masks(Source):
         named = {number: name for number, name in zip(ids, classes.names, strict=True) if name.lower() != BACKGROUND}
         if self.instance_classes is not None:
             path = self.data_path / self.instance_classes
-            named = read_categories(path)
+            named = read_names(path, "--instance_classes")
             if strange := sorted(named.keys() - set(ids)):
                 raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
         return class_set(named)
@@ -143,8 +146,9 @@ class Masks(Source):
             """The boxes of the objects of an image, or what is wrong with its map."""
             cell = self._objects_of(row[MASK])
             try:
-                [mask] = read_image(self.data_path, row[MASK], _STORED)
-                objects = read_objects(self.data_path, cell)
+                frame = photograph_frame(self.data_path, row[RGB.domain])
+                [mask] = frame.upright(read_image(self.data_path, row[MASK], STORED))
+                objects = frame.upright(read_objects(self.data_path, cell))
                 picture = combine(objects, mask, classes, thing_of, self.crowd_ids)
             except ValueError as error:
                 return f"{cell}: {error}"
@@ -162,8 +166,7 @@ class Masks(Source):
             [box for answer in settled if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
         )
         if boxes.empty:
-            first = f"; the first fault is: {wrong[0]}" if wrong else ""
-            raise UserError(f"no object in the maps of {len(rows)} images{first}; see --instance_folder")
+            raise UserError(f"no object in the maps of {len(rows)} images{main_fault(wrong)}; see --instance_folder")
         rows = rows[[not isinstance(answer, str) for answer in settled]].reset_index(drop=True)
         return rows.assign(**{INSTANCES: [map_of(cell) for cell in rows[RGB.domain]]}), boxes
 
@@ -190,22 +193,6 @@ class Masks(Source):
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows
-
-    def _amounts(self, cells: list[str]) -> list[dict[int, int]]:
-        """The pixels of each id in each mask; empty for masks that cannot be read, which packing names."""
-
-        from datasets.packed import read_image
-
-        def count(cell: str) -> dict[int, int]:
-            """The pixels of each id in one mask."""
-            try:
-                ids = read_image(self.data_path, cell, _STORED)
-            except ValueError:
-                return {}
-            return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
-
-        with ThreadPoolExecutor() as pool:
-            return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
 
     def _class(self, amounts: dict[int, int], classes: ClassSet) -> int:
         from datasets.packed import class_numbers

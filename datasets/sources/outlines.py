@@ -49,22 +49,66 @@ def inside(outline: Any, frame: tuple[float, float], size: tuple[int, int]) -> n
     from faster_coco_eval.core import mask as coco
 
     polygons = []
-    for each in outline:
-        points = np.asarray(each, np.float64).reshape(-1, 2)
-        if len(points) < 3 or not np.isfinite(points).all():
-            raise ValueError("a polygon of less than three points, or not of numbers")
+    for points in _rings(outline):
         scaled = points * (width, height) / frame
         polygons.append(scaled.clip(0, (width, height)).ravel().tolist())
-    if not polygons:
-        raise ValueError("no polygon")
     return coco.decode(coco.merge(coco.frPyObjects(polygons, height, width))).astype(bool)
 
 
+def bounds(outline: Any) -> tuple[float, float, float, float] | None:
+    """The left, top, right and bottom of an outline, in its unit; None where it cannot be read, or is empty."""
+    try:
+        if not isinstance(outline, Mapping):
+            points = np.concatenate(_rings(outline))
+            return (*points.min(0).tolist(), *points.max(0).tolist())
+        mask = _run_lengths(outline)
+    except ValueError:
+        return None
+    y, x = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    return (float(x[0]), float(y[0]), float(x[-1] + 1), float(y[-1] + 1)) if len(x) else None
+
+
+def all_can_be_read(outline: Any) -> bool:
+    """Whether all rings of polygons are of points, be they too few for an area."""
+    return isinstance(outline, Mapping) or all(_points(ring) is not None for ring in _nested(outline))
+
+
+def _rings(outline: Any) -> list[np.ndarray]:
+    """The rings (n, 2) of polygons that have an area, without what is none; ValueError where there is none."""
+    rings = [points for ring in _nested(outline) if (points := _points(ring)) is not None and len(points) > 2]
+    if not rings:
+        raise ValueError("no polygon of three points or more")
+    return rings
+
+
+def _nested(outline: Any) -> Sequence[Any]:
+    """The rings of polygons, of which one may stand without the list of all; ValueError where there is no list."""
+    if not isinstance(outline, Sequence) or isinstance(outline, str):
+        raise ValueError("neither polygons nor run lengths")
+    is_ring = len(outline) > 0 and all(isinstance(each, int | float) for each in outline)
+    return [outline] if is_ring else outline
+
+
+def _points(ring: Any) -> np.ndarray | None:
+    """The points (n, 2) of a ring; None where it is not of pairs of finite numbers."""
+    try:
+        points = np.asarray(ring, np.float64).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return points if np.isfinite(points).all() else None
+
+
 def _run_lengths(outline: Mapping[str, Any]) -> np.ndarray:
-    """The mask (height, width) of COCO's run lengths, which go down the columns and begin with what is outside."""
-    height, width = map(int, outline["size"])
-    counts = outline["counts"]
-    lengths = np.array(_numbers_in(counts) if isinstance(counts, str) else counts, np.int64).ravel()
+    """The mask (height, width) of COCO's run lengths, which go down the columns and begin with what is outside.
+
+    ValueError where they are not those of a picture.
+    """
+    try:
+        height, width = map(int, outline["size"])
+        counts = outline["counts"]
+        lengths = np.array(_numbers_in(counts) if isinstance(counts, str) else counts, np.int64).ravel()
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise ValueError("run lengths without a size of two numbers and counts") from error
     if (lengths < 0).any() or lengths.sum() != height * width or min(height, width) < 1:
         raise ValueError(f"run lengths that are not those of {width} x {height} pixels")
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(width, height).T

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from datasets.left_out import main_fault
 from datasets.sources.annotated import Photograph, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, groups_of_names
 from datasets.sources.listing import IMAGE_ENDINGS, names_in, number_classes
@@ -59,10 +60,9 @@ class Voc(Source):
         faults: list[str] = []
         annotated, objects = self._annotated(faults)
         if not any(objects):
-            why = f"; the first fault is: {faults[0]}" if faults else ""
             raise UserError(
                 f"{self.data_path}: {counted(len(annotated), 'photograph')} in {_ANNOTATIONS}/<name>.xml with "
-                f"{_IMAGES}/<name>.jpg, and no object that is not left out{why}"
+                f"{_IMAGES}/<name>.jpg, and no object that is not left out{main_fault(faults)}"
             )
         classes = number_classes([each.name for of_image in objects for each in of_image])[1][CLASS]
         number_of = {name: number for number, name in enumerate(classes.names)}
@@ -77,7 +77,10 @@ class Voc(Source):
 
     def _annotated(self, faults: list[str]) -> tuple[list[Photograph], list[list[_Object]]]:
         """The photographs with an annotation that can be read, still without boxes, and the objects of each."""
-        files = {path.stem: path.name for path in _listed(self.data_path / _IMAGES, IMAGE_ENDINGS)}
+        files: dict[str, str] = {}
+        for path in _listed(self.data_path / _IMAGES, IMAGE_ENDINGS):
+            if (first := files.setdefault(path.stem, path.name)) != path.name:
+                faults.append(f"{_IMAGES}/{path.name}: {first} has the same annotation")
         xml = {path.stem for path in _listed(self.data_path / _ANNOTATIONS, (".xml",))}
         parts = self._parts()
         if parts and (others := xml - parts.keys()):

@@ -383,7 +383,7 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
     nothing = replace(nothing, rows=nothing.rows[:0])
     with pytest.raises(UserError, match=r"^no image is left$"):
         parts_of(nothing)
-    with pytest.raises(UserError, match=r"no image is left; the first file left out is b\.png: too short"):
+    with pytest.raises(UserError, match=r"no image is left; the the commonest fault, 1 of 1: b\.png: too short"):
         parts_of(replace(nothing, faults=["b.png: too short", "c.png"]))
 
 

@@ -136,12 +136,12 @@ def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     lines = (tmp_path / "missing_files.txt").read_text().splitlines()
     expected = (
         "depth/2.png: there is no such map", "depth/3.png: not a readable image",
-        "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
         "depth/5.png: 8 bits where depth has 16 or more",
         "depth/6.png: no pixel counts: 0 of 192 are not finite, the others 0",
         "depth/7.npy: no pixel counts: 192 of 192 are not finite",
         "depth/8.png: its median 65 is above 20: depth in another unit? see --unit, --invalid",
         "depth/9.png: a colour picture where depth has one channel",
+        "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
     )  # fmt: skip
     assert len(lines) == len(expected) and all(map(str.startswith, lines, expected))
 

@@ -82,7 +82,7 @@ def test_the_ending_of_a_mask_may_be_in_capitals(camvid: Path) -> None:
 
 
 def test_no_mask_is_one_line(camvid: Path) -> None:
-    with pytest.raises(UserError, match=r"none of 3 photographs has a mask; ids/c\.png: .*--mask_folder"):
+    with pytest.raises(UserError, match=r"none of 3 photographs has a mask; .* 3 of 3: ids/c\.png: .*--mask_folder"):
         select("masks", camvid, mask_folder="ids")
 
 
