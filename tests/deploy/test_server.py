@@ -46,6 +46,7 @@ class Here:
         self.n_clients, self.name, self.tamper = 3, name, tamper
         self.described: dict[int, dict] = {}
         self.asked: list[tuple[str, int]] = []
+        self.personal: bool | None = None  # of whose models values are wanted
 
     def greet(self, greeting: RecordDict) -> None:
         for client, folder in enumerate(self.folders):
@@ -55,6 +56,7 @@ class Here:
         answers: dict[int, RecordDict | str] = {}
         for client, content in reversed(contents.items()):  # the order in which they answer is of no consequence
             self.asked.append((kind, client))
+            self.personal = read(content)[0].get("personal")
             work: Callable = {"train": Participant.train, "evaluate": Participant.evaluate}[kind]
             said, tensors = work(participant(self.folders[client], self.name, False), *read(content))
             changed = self.tamper(kind, client, said, dict(tensors))
@@ -218,14 +220,67 @@ def test_an_upload_of_a_loss_that_is_not_finite_is_checked_as_well(
         run.train()
 
 
-def test_an_infinite_loss_is_told_with_its_client(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
+LIES = {  # where, what is sent in its place, and what the line says; client 2 has nothing held out
+    "no loss": ((0, 0), torch.nan, "train_loss is nan"),
+    "no held-out loss": ((0, 1), torch.nan, "local_test_loss is nan"),
+    "no error": ((1, 0), torch.nan, "train_mae is nan"),
+    "infinite": ((0, 0), torch.inf, "train_loss is inf"),
+    "held out infinite": ((0, 1), torch.inf, "local_test_loss is inf"),
+    "negative": ((0, 1), -1e30, "local_test_loss is -1e\\+30"),
+    "negative error": ((1, 0), -0.1, "train_mae is -0.1"),
+    "score": ((4, 1), 1e30, "local_test_delta1 is 1e\\+30"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("method", ["fedavg", "ditto"])
+def test_a_client_that_lies_about_its_values_is_refused_by_name(
+    lie: str, method: str, shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    place, value, line = LIES[lie]
+
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
-        if kind == "evaluate" and client == 2 and len(run.rows) == 2:
-            tensors["values"][0, 0] = torch.inf
+        if kind == "evaluate" and client == 1 and len(run.rows) == 2 and run.nodes.personal == (method == "ditto"):
+            tensors["values"][place] = value
         return said, tensors
 
-    run = deployment(shares, tmp_path / "run", accelerator, tamper=tamper)
-    with pytest.raises(UserError, match="client 2 in round 2: its values are refused: its loss is infinite"):
+    run = deployment(shares, tmp_path / "run", accelerator, f"--method {method}", tamper=tamper)
+    whose = "personal_" if method == "ditto" else ""
+    with pytest.raises(UserError, match=f"client 1 in round 2: its values are refused: {whose}{line}, which it cannot"):
+        run.train()
+
+
+def test_a_mean_is_over_the_clients_whose_values_are_taken_and_says_over_how_many(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
+) -> None:
+    sent: dict[int, Tensor] = {}
+
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if kind == "evaluate" and len(run.rows) == 2:
+            sent[client] = tensors["values"].clone()
+            if client == 1:
+                tensors["values"][0, 1] = torch.nan
+        return said, tensors
+
+    run = deployment(shares, tmp_path / "run", accelerator, "--on_missing skip_client", tamper)
+    rows = run.train()
+    counts = [(row["train_clients"], row["local_test_clients"]) for row in rows]
+    assert counts == [(3, 2), (3, 2), (2, 1)]  # one has nothing held out, and in round 2 one is refused
+    assert rows[2]["train_loss_mean"] == pytest.approx(float(sent[0][0, 0] + sent[2][0, 0]) / 2)
+    assert rows[2]["local_test_loss_mean"] == float(sent[0][0, 1])
+    assert "client 1 in round 2: its values are refused: local_test_loss is nan" in capsys.readouterr().err
+
+
+def test_a_model_that_has_diverged_is_no_clients_fault(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = deployment(shares, tmp_path / "run", accelerator)
+    step = run.algorithm.server_step
+    broken = lambda server, mean: {
+        n: t * torch.nan if t.is_floating_point() else t for n, t in step(server, mean).items()
+    }
+    monkeypatch.setattr(run.algorithm, "server_step", broken)
+    with pytest.raises(UserError, match="the loss is not finite after round 1; lower --init_lr"):
         run.train()
 
 
