@@ -157,7 +157,7 @@ class Participant:
             "client": self.client,
             "n_clients": self.share.n_clients,
             "partition": self.share.partition,
-            "images": self.data.version,
+            "images": self.data.digest,
             "counts": counts,
             "measured": np.isfinite(values).tolist(),
         }

@@ -310,10 +310,7 @@ def _check_values(task: Task, values: np.ndarray, measured: np.ndarray, whose: s
     for name, of_splits, counts in zip(metric_names(task), values, measured, strict=True):
         for split, value, counted in zip(("train", "local_test"), of_splits, counts, strict=True):
             lowest, highest = (0, np.inf) if name in errors else (-1, 1)
-            if np.isnan(value):
-                fits = not counted
-            else:
-                fits = np.isfinite(value) and lowest <= value <= highest
+            fits = not counted if np.isnan(value) else np.isfinite(value) and lowest <= value <= highest
             if not fits:
                 raise UserError(f"its values are refused: {whose}{split}_{name} is {value:g}, which it cannot be")
 
