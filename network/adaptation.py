@@ -25,7 +25,7 @@ from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
-from network.settings import AdaptSettings
+from network.settings import AdaptSettings, check_adaptation
 from network.simulation import Simulation
 from network.state import ClientStates
 from network.trainer import Trainer
@@ -56,8 +56,7 @@ class Adaptation:
         self.steps = (0, *(settings.adapt_steps or ()))
         self.accelerator: Accelerator = simulation.accelerator
         data, first = simulation.data, len(simulation.data.clients)
-        if not data.unseen:
-            raise UserError("--adapt_steps is for unseen clients; give --unseen_clients as well")
+        check_adaptation(self.steps, len(data.unseen))
         self.parts = [
             parted(images, settings.adapt_images, simulation.settings.rand_seed, first + i)
             for i, images in enumerate(data.unseen)

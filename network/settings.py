@@ -161,12 +161,23 @@ class AdaptSettings:
 
 
 def settle_adaptation(args: Namespace) -> None:
-    """Fill in what unseen clients train where they adapt; UserError for what is only read where they do."""
+    """Fill in what unseen clients train where they adapt; UserError for what is only read where they do.
+
+    So it is where there can be none, because none are set aside and no saved partition may have some.
+    """
     given = [f"--{name}" for name in ("adapt_images", "adapt_train") if getattr(args, name) is not None]
     if args.adapt_steps is None and given:
         raise UserError(f"{given[0]} is read only with --adapt_steps; give that as well, or omit it")
     if args.adapt_steps is not None:
+        if args.partition_file is None:
+            check_adaptation(args.adapt_steps, args.unseen_clients)
         args.adapt_train = args.adapt_train or "all"
+
+
+def check_adaptation(steps: Sequence[int] | None, n_unseen: float | None) -> None:
+    """UserError where clients are to adapt in these steps, and there are no unseen ones."""
+    if steps and not n_unseen:
+        raise UserError("--adapt_steps is for unseen clients; give --unseen_clients as well")
 
 
 def add_federation(parser: Parser) -> None:

@@ -23,7 +23,8 @@ from utils.runs import ASIDE
 from utils.versions import declared
 
 _TABLES = {
-    "methods": "The loss of each method: mean ± standard deviation over seeds.",
+    "methods": "The loss of each method: mean ± standard deviation over seeds. The trivial predictor's under "
+    "IID, class and embedding, where these differ.",
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
     f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "
@@ -33,14 +34,16 @@ _TABLES = {
     "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
     "and verdicts on the difference, as in verdicts.",
     "splits": "Every kind of split, including natural groups: its loss, mean ± standard deviation over seeds, the mean "
-    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is.",
+    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is. The trivial "
+    "predictor's loss under IID and under the split, where these differ.",
     "gaps": "New images and unseen clients: participants' loss on their training images and on their held-out ones, "
     "the unseen clients' on theirs, mean ± standard deviation over seeds, and the increase from each to the next (the "
     "out-of-sample and the participation gap) with its 95 % interval, also after steps of adaptation.",
     "gap_verdicts": "The participation gap under embedding-based and class-based splits of the same seeds, before and "
     f"after steps of adaptation, with verdicts on their difference ({WORDS}).",
     "comparison": "Losses under the splits, mean ± standard deviation over seeds, the mean increases with their 95 % "
-    "intervals, and how skewed the splits are.",
+    "intervals, and how skewed the splits are. The trivial predictor's loss under IID, class and "
+    "embedding, where these differ.",
     "central": "The central models on the held-out images beside the trivial predictor, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
     "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",

@@ -101,7 +101,8 @@ def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per task, method, alpha and part of the data (column `images`), with every loss by seed.
 
-    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
+    Columns `iid`, `class`, `embedding` hold arrays of losses over `seeds`, and `trivial_iid`, `trivial_class` and
+    `trivial` the trivial predictor's, which on clients' images depend on the split, too; `class_emd`, `embedding_emd`,
     `class_gradient_dispersion` and so on hold the mean skew; `model` says whether the losses are those of the global
     model or of personal ones. A method has no row for data on which it has no loss. Runs are paired by seed; seeds
     without both splits are left out. Other arguments that differ between the runs of a task and method become columns
@@ -144,7 +145,7 @@ def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                         "model": dealt[f"{data}_model"].iloc[0],
                         "data": MEASURED_ON[data],
                         "seeds": len(dealt),
-                        "trivial": mean_text(dealt[f"{data}_trivial"], 4),
+                        "trivial": _trivial(4, iid[f"{data}_trivial"].reindex(dealt.index), dealt[f"{data}_trivial"]),
                         "IID": with_spread(of_iid.to_numpy(), 4),
                         "loss": with_spread(loss.to_numpy(), 4),
                         "over IID, %": with_interval(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
@@ -220,6 +221,8 @@ def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFram
                 "embedding": embedding[column],
                 "iid": iid[column].reindex(embedding.index),
                 "trivial": embedding[f"{images}_trivial"],
+                "trivial_class": of_class[f"{images}_trivial"],
+                "trivial_iid": iid[f"{images}_trivial"].reindex(embedding.index),
             }
             about = {"images": images, "model": embedding[f"{images}_model"].iloc[0]}
             yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
@@ -288,7 +291,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             about(row)
             | {
                 "seeds": len(row["seeds"]),
-                "trivial": mean_text(row["trivial"], 4),
+                "trivial": _trivial(4, row["trivial_iid"], row["trivial_class"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
@@ -305,12 +308,12 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     """The comparison in short, as text: the loss over the IID split's, in percent, a column per alpha and split.
 
     Values are means over seeds with their 95 % intervals. A row per task, method and part of the data, with the trivial
-    predictor's and the IID split's loss for scale.
+    predictor's loss and the runs', both under the IID split, for scale.
     """
     rows = []
     for said, alphas in alike_but(table, "alpha"):
         first, *_ = records = alphas.to_dict("records")
-        cells = said | {"trivial": mean_text(first["trivial"], 3), "IID": with_spread(first["iid"], 3)}
+        cells = said | {"trivial, IID": mean_text(first["trivial_iid"], 3), "IID": with_spread(first["iid"], 3)}
         for row in records:
             over = {split: with_interval(increase(row[split], row["iid"]), 1, "+") for split in COMPARED}
             cells |= {f"{split}, α = {row['alpha']:g}": text for split, text in over.items()}
@@ -328,7 +331,8 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for said, tasks in alike_but(table, "task"):
         for row in tasks.to_dict("records"):
-            said[f"{row['task']}, trivial"] = mean_text(row["trivial"], 4)
+            of_trivial = row["trivial_iid"], row["trivial_class"], row["trivial"]
+            said[f"{row['task']}, trivial"] = _trivial(4, *of_trivial)
             said |= {f"{row['task']}, {split}": with_spread(row[split.lower()], 4) for split in ("IID", *COMPARED)}
         rows.append(said)
     order = [*MEASURED_ON.values()].index
@@ -338,9 +342,9 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
-    As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
-    intervals. Where there are more methods than tasks, it is one per task. The clients' own data, the paper's measure,
-    come last, where a reader of the console looks first.
+    As text, in 100 columns: the trivial predictor's and the runs' loss, both under the IID split, and the increases in
+    percent with 95 % intervals. Where there are more methods than tasks, it is one per task. The clients' own data, the
+    paper's measure, come last, where a reader of the console looks first.
     """
     order = {images: rank for rank, images in enumerate(reversed(MEASURED_ON))}
     last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
@@ -350,7 +354,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
-                "trivial": mean_text(row["trivial"], 3),
+                "trivial, IID": mean_text(row["trivial_iid"], 3),
                 "IID": mean_text(row["iid"], 3),
                 "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
                 "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
@@ -368,9 +372,18 @@ def about(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """The task, method, alpha and differing arguments of a row of `compare`."""
-    measured = {"seeds", "class", "embedding", "iid", "trivial", "images", "model"}
+    measured = {"seeds", "class", "embedding", "iid", "images", "model", "trivial", "trivial_class", "trivial_iid"}
     measured |= {f"{split}_{name}" for split in COMPARED for name in SKEW}
     return {name: value for name, value in row.items() if name not in measured}
+
+
+def _trivial(digits: int, *of_splits: np.ndarray) -> str:
+    """The trivial predictor's mean losses under these splits: one where they do not differ, else all, in their order.
+
+    Splits without runs are left out.
+    """
+    means = [mean_text(np.asarray(values), digits) for values in of_splits if np.isfinite(values).any()]
+    return " / ".join(means if len({*means}) > 1 else means[:1]) or "–"
 
 
 def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:

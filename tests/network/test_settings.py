@@ -59,7 +59,11 @@ def test_every_setting_is_an_argument_or_given_by_the_script() -> None:
 
 
 def test_unseen_clients_adapt_all_of_the_model_unless_told_otherwise() -> None:
-    args = Namespace(adapt_steps=[5, 20], adapt_images=None, adapt_train=None, test_mode=False)
+    none = {"unseen_clients": None, "partition_file": None}
+    args = Namespace(adapt_steps=[5, 20], adapt_images=None, adapt_train=None, test_mode=False, **none)
+    with pytest.raises(UserError, match="--adapt_steps is for unseen clients; give --unseen_clients as well"):
+        settle_adaptation(args)
+    args.unseen_clients = 0.2
     settle_adaptation(args)
     assert AdaptSettings.of(args) == AdaptSettings([5, 20], None, "all")
     args.test_mode = True

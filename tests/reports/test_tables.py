@@ -95,8 +95,21 @@ def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run:
     runs = read_runs(tmp_path)
     own, held_out = readable(compare(runs)).to_dict("records")
     assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
-    assert increases(compare(runs))["trivial"].tolist() == ["4.500", "5.500"]
+    assert increases(compare(runs))["trivial, IID"].tolist() == ["4.500", "5.500"]
     assert over_iid(runs)["trivial"].tolist() == ["4.5000", "5.5000"] * 2
+
+
+def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path: Path, write_run: Write) -> None:
+    """A client's images of few classes are guessed otherwise than an even mixture."""
+    for kind, loss, trivial in (("iid", 1.0, 4.0), ("class_based", 1.1, 5.0), ("embedding_based", 1.5, 6.0)):
+        write_run(kind, loss, trivial=trivial)
+    runs = read_runs(tmp_path)
+    table = compare(runs)
+    assert increases(table)["trivial, IID"].tolist() == ["4.000", "5.000"]
+    assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["5.000"], ["4.000"]]
+    assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
+    of_split = over_iid(runs).query('data == "clients\' own"')
+    assert of_split["trivial"].tolist() == ["4.0000 / 5.0000", "4.0000 / 6.0000"]
 
 
 def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_run: Write) -> None:

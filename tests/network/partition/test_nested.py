@@ -133,6 +133,12 @@ def test_a_group_with_too_few_different_images_has_fewer_clusters() -> None:
     assert list(lines_within(client_of, pairs, natural, None)) == ["within city: 3 groups with 1 to 2 clients each"]
 
 
+def test_clusters_that_were_found_count_whether_or_not_their_images_are_dealt() -> None:
+    pairs = joined(NATURAL, KINDS)
+    undealt = np.where(np.isin(pairs, [0, 4]), -1, 0)  # none of one cluster's images in each city
+    assert list(lines_within(undealt, pairs, NATURAL, 4))[-1] == "10 images of no city: not dealt"
+
+
 def test_a_group_without_images_to_fit_to_has_no_clusters() -> None:
     clusters = clusters_within(np.arange(300.0)[:, None], np.flatnonzero(CITIES == "ulm"), NATURAL, 2, 0)
     assert (clusters[CITIES == "bern"] == -1).all() and (clusters[CITIES == "ulm"] >= 0).all()

@@ -66,7 +66,10 @@ def test_a_saved_partition_keeps_its_unseen_clients(data: TaskData, assignments:
     assert split.said()["unseen_clients"] == made.n_unseen == 2
     assert split.name.endswith("_seed1_unseen2") and "2 unseen clients" in split.title
     made.save(tmp_path / "run")
-    again, taken = partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
+    for same in (None, 2, 0.5):
+        again, taken = partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=same), data)
+    with pytest.raises(UserError, match="has 2 unseen clients, which stay as they are; omit --unseen_clients 1"):
+        partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
     assert again.n_unseen == taken.unseen_clients == 2 and np.array_equal(again.client_of, made.client_of)
     plain, _ = partition_of(asked(assignments), data)
     assert plain.n_unseen == 0 and set(map(tuple, plain.clients)) == set(map(tuple, made.clients))
