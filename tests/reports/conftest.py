@@ -11,6 +11,11 @@ _FIGURES = ("budgets", "charts", "images", "partitions", "predictors", "sweeps")
 _MODULES = (*(f"reports.figures.{name}" for name in _FIGURES), "reports.costs")
 
 
+@pytest.fixture(autouse=True)
+def in_full(figures: None) -> None:
+    """Figures are drawn, here alone."""
+
+
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     """The figures that are drawn, in place of files."""
