@@ -14,6 +14,7 @@ from utils.files import write_atomically
 
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
+INTERVAL = "95 % t interval over seeds"
 _NO_GLYPH = re.compile(r"Glyph (\d+) ")  # how matplotlib's warning of a character that a font lacks begins
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures.
 IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",

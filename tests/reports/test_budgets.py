@@ -62,17 +62,43 @@ def by_setting(table: pd.DataFrame) -> dict[str, dict[str, str]]:
 PLAIN, VIRTUAL = "fedavg", "fedavg, virtual_client_size 64"
 
 
-def test_budgets_count_what_is_evaluated_within_them(runs: Path) -> None:
+def test_budgets_are_empty_where_nothing_was_evaluated(runs: Path) -> None:
     progress = read_progress(runs)
     by_round = by_setting(at_budgets(progress, "round", [1, 2, 4]))
     # Of 0.2 and 0.4 the mean is 0.3, with a standard deviation of 0.1 * sqrt(2); rounds 1 and 3 were not evaluated.
-    assert [by_round[PLAIN][name] for name in ("@1", "@2", "@4")] == ["10.0 ± 0.0", "30.0 ± 14.1", "50.0 ± 14.1"]
-    assert [by_round[VIRTUAL][name] for name in ("@1", "@2", "@4")] == ["30.0 ± 0.0", "60.0 ± 14.1", "–"]
-    by_batch = by_setting(at_budgets(progress, "batches", [8, 19, 20, 40]))
-    assert [by_batch[PLAIN][f"@{n}"] for n in (8, 19, 20, 40)] == ["10.0 ± 0.0"] * 2 + ["30.0 ± 14.1", "50.0 ± 14.1"]
-    assert [by_batch[VIRTUAL][f"@{n}"] for n in (8, 19)] == ["60.0 ± 14.1", "–"]
+    assert [by_round[PLAIN][name] for name in ("@1", "@2", "@4")] == ["", "30.0 ± 14.1", "50.0 ± 14.1"]
+    assert [by_round[VIRTUAL][name] for name in ("@1", "@2", "@4")] == ["30.0 ± 0.0", "60.0 ± 14.1", ""]
+    # 8 batches end before the first round of 10 does, 19 after it; from 20 to 29 the model is that of round 2.
+    by_batch = by_setting(at_budgets(progress, "batches", [8, 19, 20, 29, 40]))
+    assert [by_batch[PLAIN][f"@{n}"] for n in (8, 19, 20, 29, 40)] == [
+        "10.0 ± 0.0", "", "30.0 ± 14.1", "30.0 ± 14.1", "50.0 ± 14.1",
+    ]  # fmt: skip
+    assert [by_batch[VIRTUAL][f"@{n}"] for n in (8, 19)] == ["60.0 ± 14.1", ""]
     assert by_batch[PLAIN] | {"α": "0.1", "seeds": 2, "EMD": "1.00", "central": "80.0 ± 0.0"} == by_batch[PLAIN]
-    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@1", "@2", "@4"]
+    # By default, those evaluations of the longest runs that are nearest to a fifth, half and all of them.
+    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@2", "@4"]
+
+
+def test_round_0_stands_for_no_later_round(write: Write, tmp_path: Path) -> None:
+    for seed in range(2):
+        write([0.1, *[NAN] * 7, 0.6 + seed / 10, *[NAN] * 7, 0.8], 5 + seed, rand_seed=seed)
+    write([0.8], 40, method="centralized", alpha=7.0)
+    progress = read_progress(tmp_path)
+    [row] = at_budgets(progress, "round", [0, 2, 4, 8, 15, 16]).to_dict("records")
+    assert [row[f"@{n}"] for n in (0, 2, 4, 8, 15, 16)] == ["10.0 ± 0.0", "", "", "65.0 ± 7.1", "", "80.0 ± 0.0"]
+    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@8", "@16"]
+    # After 8 rounds the seeds have made 40 and 48 steps: at 48, the first is in a round of which nothing is known.
+    [row] = at_budgets(progress, "batches", [40, 44, 48]).to_dict("records")
+    assert [row[f"@{n}"] for n in (40, 44, 48)] == ["", "", ""]
+    assert by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"] | {
+        "10%": "0 ± 0", "50%": "≤ 8 ± 0", "99%": "≤ 16 ± 0"
+    } == by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"]  # fmt: skip
+
+
+def test_a_metric_of_a_last_round_alone_is_shown_there_alone(write: Write, tmp_path: Path) -> None:
+    write([NAN, NAN, 0.5], 10)
+    [row] = at_budgets(read_progress(tmp_path), "round", [1, 2]).to_dict("records")
+    assert (row["@1"], row["@2"]) == ("", "50.0")
 
 
 def test_a_budget_is_one_that_every_seed_reaches(runs: Path, write: Write) -> None:
@@ -82,13 +108,13 @@ def test_a_budget_is_one_that_every_seed_reaches(runs: Path, write: Write) -> No
     table = at_budgets(progress, "round")
     assert [name for name in table if "@" in name] == ["@1", "@2", "@5"]  # rounds 0 to 5 and 0 to 8
     longer = by_setting(at_budgets(progress, "round", [5, 8]))["fedavg, virtual_client_size 8"]
-    assert (longer["@5"], longer["@8"]) == ("10.0 ± 0.0", "–")
+    assert (longer["@5"], longer["@8"]) == ("10.0 ± 0.0", "")
 
 
 def test_rounds_to_shares_of_the_central_accuracy(runs: Path) -> None:
     table = by_setting(rounds_to(read_progress(runs), [0.5, 0.74, 0.9]))
     # Half of 0.8 is reached after 4 and 2 rounds, three quarters in one seed, nine tenths in none.
-    assert table[PLAIN] | {"50%": "3 ± 1", "74%": "4 (1 of 2 seeds)", "90%": "> 4"} == table[PLAIN]
+    assert table[PLAIN] | {"50%": "≤ 3 ± 1", "74%": "≤ 4 (1 of 2 seeds)", "90%": "> 4"} == table[PLAIN]
     assert table[VIRTUAL] | {"50%": "2 ± 0", "74%": "2 (1 of 2 seeds)"} == table[VIRTUAL]
 
 

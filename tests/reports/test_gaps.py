@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 
 import reports.gaps as g
+from reports.splits import splits_over_iid, splits_table
 from reports.statistics import with_interval
-from reports.tables import over_iid, read_runs
+from reports.tables import read_runs
 
 Write = Callable[..., None]
 TRIVIAL = {"train": 4.0, "local_test": 4.0, "test": 4.0, "unseen_train": 5.0, "unseen_test": 6.0}
@@ -188,5 +189,6 @@ def test_report_writes_tables_and_figure_and_stays_in_the_console(
     lines = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) not in line]
     assert max(map(len, lines)) <= 120 and any(line.startswith("normal, fedavg") for line in lines)
     # The other tables have unseen clients' losses as one more part of the data.
-    assert "unseen clients' held out" in set(over_iid(runs)["data"])
-    assert set(over_iid(runs).query('data == "unseen clients\' held out"')["model"]) == {"newcomer's"}
+    text = splits_table(splits_over_iid(runs))
+    assert "unseen clients' held out" in set(text["data"])
+    assert set(text.query('data == "unseen clients\' held out"')["model"]) == {"newcomer's"}

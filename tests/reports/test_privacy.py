@@ -15,7 +15,8 @@ from scipy import stats
 from reports.curves import read_private
 from reports.figures import sweeps
 from reports.privacy import noise_costs
-from reports.tables import over_iid, read_runs
+from reports.splits import splits_over_iid, splits_table
+from reports.tables import read_runs
 from tests.reports.figures.pictures import check_figure, words
 from utils.errors import UserError
 
@@ -82,7 +83,7 @@ def test_other_arguments_are_columns(runs: Path) -> None:
 
 
 def test_tables_of_splits_tell_noises_apart(runs: Path) -> None:
-    table = over_iid(read_runs(runs))
+    table = splits_table(splits_over_iid(read_runs(runs)))
     assert set(table["noise_multiplier"]) == {"0", "0.1", "1"} and "epsilon" not in table
 
 
