@@ -64,7 +64,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
     shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
-    return table.assign(more=[in_words(said) for said in others[shown].to_dict("records")])
+    return table.assign(more=[in_words({name: said.get(name, "") for name in shown}) for said in table["more"]])
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:

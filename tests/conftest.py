@@ -121,6 +121,7 @@ def signals_and_arguments() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
+    pytest.importorskip("embreex", reason="needs embreex, which renders the rooms")
     path = tmp_path_factory.mktemp("rooms") / "data"
     # In this process: others would take longer to start than these few views to render.
     make_sample_rooms(

@@ -142,6 +142,16 @@ def test_an_argument_that_goes_with_the_split_is_not_said(tmp_path: Path, write:
     assert table.loc[table["split"] == "class", "more"].tolist() == ["", "shards 2", ""]
 
 
+def test_a_table_without_columns_may_have_no_records(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in pandas before 3.1."""
+    records = pd.DataFrame.to_dict
+    monkeypatch.setattr(pd.DataFrame, "to_dict", lambda of, *form: records(of, *form) if len(of.columns) else [])
+    write_all(write)
+    assert g.gaps(read_runs(tmp_path))["more"].tolist() == ["", "", ""]
+
+
 def test_runs_without_unseen_clients_have_no_gaps(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
     write("class_based", 0, (1.0, 1.5, np.nan))
     runs = read_runs(tmp_path)
