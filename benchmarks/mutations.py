@@ -1,7 +1,7 @@
 """Small wrong changes of the code, one at a time, and whether its tests find them.
 
-    nice python -m benchmarks.mutations --jobs 2                      (all, as a last check of tests that have changed)
-    nice python -m benchmarks.mutations network/privacy.py reports    (those of a file and a folder)
+    python -m benchmarks.mutations --jobs 2                      (all, as a last check of tests that have changed)
+    python -m benchmarks.mutations network/privacy.py reports    (those of a file and a folder)
 
 `mutations.toml` lists them by file. Each is made in a copy of the checkout, where the tests that mirror the file run
 (of `network/privacy.py`, `tests/network/test_privacy.py`). They first run on the code as it is, for what fails then
