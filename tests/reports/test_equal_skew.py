@@ -116,6 +116,8 @@ def test_seeds_without_both_splits_or_iid_are_left_out() -> None:
     assert equal_skew(runs[runs["type"] != "class_based"]).empty
     nothing = runs.assign(target_variance_share=np.where(runs["type"] == "embedding_based", 0.2, -0.01))
     assert equal_skew(nothing).empty
+    chance = runs.assign(target_variance_share=runs["target_variance_share"].where(runs["type"] != "iid", 0.17))
+    assert equal_skew(chance).empty  # the class splits separate less than that
     assert equal_skew(runs.assign(target_variance_share=np.nan)).empty
 
 

@@ -14,7 +14,7 @@ from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
 from sweeps.grid import Job
 from sweeps.records import parsed
-from sweeps.sources import folder_source
+from sweeps.sources import folder_source, source_of
 from sweeps.sweep import asked
 from tests.conftest import ROOT
 from utils.errors import UserError
@@ -90,6 +90,12 @@ def test_what_is_for_the_built_in_rooms_changes_nothing_of_other_data(tmp_path: 
     for data, alphas in (("photos", ["0.1"]), ("rooms", ["7"]), ("rooms:1000", ["7"])):
         [grid] = made(tmp_path / "x.toml", text.replace('"photos"', f'"{data}"')).grids
         assert grid.alphas == alphas
+
+
+def test_the_built_in_rooms_are_made_with_as_many_views_as_their_name_says() -> None:
+    [command] = source_of("rooms:1000", test_mode=False).commands
+    assert said(command[1:])["views_per_building"] == "1000" and source_of("rooms:1000", False).title.endswith("_1000")
+    assert "views_per_building" not in said(source_of("rooms", False).commands[0][1:])
 
 
 def test_the_command_line_changes_arguments_everywhere(tmp_path: Path) -> None:
