@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from datasets.classes import VOID, ClassSet
+from datasets.classes import INSTANCES_OF_A_CLASS, VOID, ClassSet
 from datasets.stored import read_values
 from utils.files import write_atomically
 
@@ -142,14 +143,42 @@ def paint(regions: Sequence[tuple[int, np.ndarray]], size: tuple[int, int]) -> n
     return picture
 
 
+class Numbering(Enum):
+    """How the objects of a map are numbered beside the ids of its mask."""
+
+    AS_MASK = auto()  # each pixel has its id: there is no object
+    BY_CLASS = (
+        auto()
+    )  # an object's number is 1000 times its id and a count; other pixels have their id, as in Cityscapes
+    OWN = auto()
+
+
+def numbering_of(objects: np.ndarray, ids: np.ndarray) -> Numbering:
+    """How a map of objects (C, H, W) is numbered beside its mask's ids (H, W); ValueError where the sizes differ."""
+    if objects.shape[1:] != ids.shape:
+        raise ValueError("its size differs from that of its mask")
+    if len(objects) > 1:
+        return Numbering.OWN
+    numbers, is_id = objects[0].astype(np.int64), objects[0] == ids
+    if is_id.all():
+        return Numbering.AS_MASK
+    return Numbering.BY_CLASS if (is_id | (numbers // INSTANCES_OF_A_CLASS == ids)).all() else Numbering.OWN
+
+
 def combine(
-    objects: np.ndarray, ids: np.ndarray, classes: ClassSet, things: Mapping[int, int], crowds: Collection[int]
+    objects: np.ndarray,
+    ids: np.ndarray,
+    classes: ClassSet,
+    things: Mapping[int, int],
+    crowds: Collection[int],
+    has_groups: bool = False,
 ) -> np.ndarray:
     """A map (H, W, 3) from one of objects (C, H, W), each with a number or colour of its own, and one of classes.
 
     An object's class is that of most of its pixels in `ids` (H, W), the ids of `classes`. Objects of classes that are
     not among `things`, which maps the numbers of these to those of the things, are background, as 0 is. Pixels of no
-    class and of `crowds`, numbers of objects, count nowhere. ValueError where the maps do not fit.
+    class and of `crowds`, numbers of objects, count nowhere, and, where there are groups, objects numbered below 1000,
+    which are of several things. ValueError where the maps do not fit.
     """
     from datasets.packed import class_numbers
 
@@ -161,11 +190,13 @@ def combine(
     votes = np.bincount(which.ravel() * (VOID + 1) + numbers.ravel(), minlength=len(found) * (VOID + 1))
     votes = votes.reshape(len(found), VOID + 1)[:, :VOID]
     labels = np.array([things.get(each, -1) + 1 for each in votes.argmax(1).tolist()]) * votes.any(1)
-    shown = labels * (found != 0) * ~np.isin(found, list(crowds))
+    groups = (found < INSTANCES_OF_A_CLASS) & (labels > 0) & has_groups
+    nobody = groups | np.isin(found, list(crowds))
+    shown = labels * (found != 0) * ~nobody
     which = which.reshape(ids.shape)
     regions = [(int(label), which == k) for k, label in enumerate(shown) if label]
     picture = paint(regions, ids.shape)
-    nowhere = np.isin(values, list(crowds)) | (numbers == VOID)
+    nowhere = nobody[which] | (numbers == VOID)
     picture[nowhere] = (VOID, 0, 0)
     return picture
 
