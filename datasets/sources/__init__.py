@@ -47,7 +47,9 @@ def find_images(args: Namespace) -> Found:
     """The images that the arguments of stage 1 ask for, each with its part."""
     found = SOURCES[args.source](args).find()
     rows = make_table(found, args.test_fraction, args.rand_seed)
-    return replace(found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv])))
+    return replace(
+        found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=args.resize)
+    )
 
 
 def select_images(args: Namespace) -> Found:
