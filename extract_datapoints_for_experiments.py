@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.sources import SOURCES
-    from datasets.table import FITS
+    from datasets.table import FITS, MEAN, RESIZES
     from utils.arguments import add_arguments_of, arguments_of, check_arguments
 
     parser = Parser(__doc__)
@@ -26,6 +26,8 @@ def parse_args() -> Namespace:
     add("--test_fraction", type=number(float, above=0, most=0.9), default=0.2,
         help="share of the images to hold out if the source has no held-out part")  # fmt: skip
     add("--fit", choices=FITS, default="crop", help="how images become square")
+    text = "what a pixel of a smaller target is, unless it is an id: the mean of the pixels there, or the nearest"
+    add("--resize", choices=RESIZES, default=MEAN, help=text)
     add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
     args = parser.parse_args()

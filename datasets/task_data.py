@@ -145,7 +145,7 @@ class TaskData:
         """
         digest = hashlib.sha256(self.table.fingerprint.encode())
         for array in (self._images, self._stored):
-            digest.update(array.cpu().contiguous().numpy())
+            digest.update(array.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
     def batch(self, positions: Tensor) -> Batch:

@@ -51,7 +51,9 @@ def find_images(args: Namespace) -> Found:
     if not source.is_rendered:
         found = in_frames(args.data_path, found)
     rows = make_table(found, args.test_fraction, args.rand_seed)
-    return replace(found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv])))
+    return replace(
+        found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=args.resize)
+    )
 
 
 def select_images(args: Namespace) -> Found:

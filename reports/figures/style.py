@@ -23,7 +23,12 @@ IMAGES = {"train": "clients' own training images", "local_test": "clients' held-
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path."""
+    """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path.
+
+    A title that is wider than the figure has several lines.
+    """
+    if title := figure.get_suptitle():
+        figure.suptitle(title, fontsize=figure._suptitle.get_fontsize(), wrap=True)  # type: ignore[attr-defined]
     with warnings.catch_warnings(record=True) as said:
         warnings.filterwarnings("always", _NO_GLYPH.pattern)
         for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file

@@ -73,7 +73,7 @@ def report_partition(
         groups, name, names = shown_by(partition, split, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
-        distribution(counts, title, name, run.figures / "distribution.png", names, within)
+        distribution(counts, title, name, run.figures / "distribution.png", names, within, partition.n_unseen)
 
 
 def report_unseen(partition: Partition, split: SplitSettings, method: FedAvg, args: Namespace) -> None:
