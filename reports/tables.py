@@ -212,9 +212,11 @@ def differing(
     whose names end like these.
     """
     # As text, because nan (an argument that was not given) does not equal itself.
-    values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
+    groups = [*zip(*(map(str, runs[name]) for name in within), strict=True)]
+    n_groups = len({*groups})
+    several = {name for name in arguments if len({*zip(groups, map(str, runs[name]), strict=True)}) > n_groups}
     given = [name for name in arguments if name.endswith(always) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}]
-    return [name for name in arguments if (values[name] > 1).any() or name in given]
+    return [name for name in arguments if name in several or name in given]
 
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:

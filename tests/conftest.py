@@ -33,6 +33,11 @@ from tests.datasets.tables import select_views
 from utils import interrupt
 
 ROOT = Path(__file__).parent.parent
+# The project's modules and scripts, without tests; an environment may lie in the root, and is not searched.
+MODULES = [
+    *ROOT.glob("*.py"),
+    *(path for path in ROOT.glob("[!.]*/**/*.py") if path.relative_to(ROOT).parts[0] != "tests"),
+]
 # More than one thread makes networks this small slower, most of all next to other work.
 torch.set_num_threads(1)
 
@@ -51,7 +56,10 @@ def forks() -> ForkServerContext:
 
 
 def _leave_undrawn(figure: Figure, path: Path, **how: object) -> None:
-    Image.new("RGB", (1, 1)).save(path, str(how["format"]))
+    if how["format"] == "pdf":
+        path.write_bytes(b"%PDF")
+    else:
+        Image.new("RGB", (1, 1)).save(path, "png")
 
 
 def _share_a_panel(figure: Figure, nrows: int = 1, ncols: int = 1, *, squeeze: bool = True, **how: object) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from datasets.table import Table
+from models.networks.encoders import ENCODERS, encoder_entry
 from sweeps import outputs, work
 from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.grid import Command, Job
@@ -28,6 +30,10 @@ FILES = sorted(
     if "\ntitle" in f"\n{path.read_text()}" and path.parts[-2:] != ("feddifrc", "table_4.toml")
 )
 
+RELATIVES = {
+    "vit_b16": "timm:test_vit", "clip_vit_b32": "timm:test_vit", "resnet50": "resnet18", "resnet101": "resnet18",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def folder(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -35,6 +41,13 @@ def folder(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("experiments")
     shutil.copytree(rendered, folder / "data")  # sweeps choose images anew
     return folder
+
+
+@pytest.fixture(autouse=True)
+def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large encoders are small relatives of theirs, which are quick to make, save and read; see `tests/models`."""
+    for name, relative in RELATIVES.items():
+        monkeypatch.setitem(ENCODERS, name, replace(ENCODERS[name], build=encoder_entry(relative).build))
 
 
 @pytest.fixture
