@@ -32,16 +32,18 @@ def distribution(
     path: Path,
     names: Sequence[str] = (),
     within: Sequence[str] = (),
+    clients: Sequence[str] = (),
 ) -> Path:
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
 
     `legend` is what a group is called; groups beyond `names` are shown by their numbers. Of more than 5,000 clients an
     evenly spaced choice is shown, and of more than 1,000 groups the largest. Where groups were dealt `within` natural
     groups, which these are the names of for each, they and the clients keep their order in a heat map: it shows blocks.
+    Bars have the names of `clients`, if these have some.
     """
     n_clients, n_groups = counts.shape
     if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:
-        return save(_bars(_dense(counts), title, legend, names), path)
+        return save(_bars(_dense(counts), title, legend, names, clients), path)
     if n_groups > _GROUPS:
         largest = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])
         names = _named(largest, names)
@@ -61,13 +63,14 @@ def _named(groups: Iterable[int], names: Sequence[str]) -> list[str]:
     return [names[group].replace("_", " ")[:_LONGEST] if group < len(names) else str(group) for group in groups]
 
 
-def _bars(counts: np.ndarray, title: str, legend: str, names: Sequence[str]) -> Figure:
+def _bars(counts: np.ndarray, title: str, legend: str, names: Sequence[str], clients: Sequence[str] = ()) -> Figure:
     figure = Figure((min(12.0, max(6.5, 4 + 0.25 * len(counts))), 4.2), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots()
     stack(axes, counts, _named(range(counts.shape[1]), names))
     axes.set(xlabel="client", ylabel="images")
-    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
+    shown = range(0, len(counts), 1 + len(counts) // 26)
+    axes.set_xticks(shown, _named(shown, clients), rotation=40 if clients else 0, ha="right" if clients else "center")
     figure.legend(loc="outside right center", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 12))
     return figure
 
