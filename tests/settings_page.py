@@ -28,8 +28,8 @@ _REGISTRIES = {
 }
 _HEAD = """# All settings
 
-What Python code gives to the classes of [From Python](python.md), and the command line as `--name`. This page is made
-of the classes' own fields by `python -m tests.settings_page`.
+What Python code gives to the classes of [From Python](python.md), and the command line as arguments of the same names.
+This page is made of the classes' own fields by `python -m tests.settings_page`.
 """
 
 
