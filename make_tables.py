@@ -62,7 +62,10 @@ def main() -> None:
     write_metrics(args.result_path, folder)
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
-        if figure := report_similarity(read_clusterings(args.assignment_files_path, images), folder):
+        clusterings, of_others = read_clusterings(args.assignment_files_path, images)
+        if of_others:
+            print(f"{args.assignment_files_path}: passed over clusters of other images ({', '.join(of_others)})\n")
+        if figure := report_similarity(clusterings, folder):
             print(f"how similar the tasks' clusters are: {figure}")
     spent = read_costs(args.result_path)
     if not spent.empty:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from network.partition.groups import split_label
 from network.partition.rules import uses_alpha
 from reports.finished import Finished, finished_runs
-from reports.labels import in_order
+from reports.labels import in_order, method_label
 from reports.statistics import with_spread
-from reports.tables import differing
+from reports.tables import NOT_IID, differing
 from utils.errors import UserError
 
 CENTRAL = "centralized"
@@ -32,7 +33,8 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
     Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
-    which the runs differ, as text), alpha (nan where it is not used), rand_seed, round, batches (steps so far, counting
+    which the runs differ, as text), line (the same without what only says how data are split), split (its label), alpha
+    (nan where it is not used), rand_seed, round, batches (steps so far, counting
     in each round those of the client with the most), `before` (the round before, evaluated or not), `next_round` and
     `next_batches` (both numbers after the round that follows; nan where none does), `value`, `emd` (of the split) and
     `central`: the best value of central training for this task and seed or, without such a run, for other seeds; nan
@@ -57,7 +59,7 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
     central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
     settings = _settings(federated)
     progress = pd.concat(
-        [_progress(run, metric, setting, central) for run, setting in zip(federated, settings, strict=True)],
+        [_progress(run, metric, of_run, central) for run, of_run in zip(federated, settings, strict=True)],
         ignore_index=True,
     )
     # Runs come by their arguments, alpha before most others, so that those of one setting are not together yet.
@@ -85,23 +87,29 @@ def budget_tables(
     return {name: table for name, table in tables.items() if not table.empty}
 
 
-def _settings(runs: list[Finished]) -> list[str]:
+def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     """Each run's method, and those of its arguments (not alpha and seed) that vary within its task, method and alpha.
 
-    A learning rate that was chosen at each alpha makes no settings of their own.
+    All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
+    chosen at each alpha makes no settings of their own.
     """
     said = pd.DataFrame([run.said for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
     arguments = [name for name in said if name not in fixed]
     # On held-out images, nothing depends on whose images are evaluated besides.
     varying = differing(said, arguments, ["task", "method", "alpha"], always=("attack",))
+    of_line = [name for name in varying if name not in NOT_IID]
+    texts = [{name: f"{name} {run.args[name]}" for name in varying if run.args.get(name)} for run in runs]
     return [
-        ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if run.args.get(name))])
-        for run in runs
+        {
+            "setting": ", ".join([run.args["method"], *text.values()]),
+            "line": ", ".join([method_label(run.args["method"]), *(text[name] for name in of_line if name in text)]),
+        }
+        for run, text in zip(runs, texts, strict=True)
     ]
 
 
-def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -> pd.DataFrame:
+def _progress(run: Finished, metric: str, of_run: Mapping[str, str], central: pd.DataFrame) -> pd.DataFrame:
     metrics = pd.read_csv(run.path / "metrics.csv")
     metrics = metrics.assign(batches=metrics["local_steps"].cumsum() if "local_steps" in metrics else np.nan)
     follows = {f"next_{unit}": metrics[unit].shift(-1) for unit in ("round", "batches")}
@@ -112,7 +120,8 @@ def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -
     return pd.DataFrame(
         {
             "task": run.args["task"],
-            "setting": setting,
+            **of_run,
+            "split": split_label(run.args["type"]),
             "alpha": run.args["alpha"] if uses_alpha(run.args["type"], run.args.get("partition")) else np.nan,
             "rand_seed": run.args["rand_seed"],
             "round": metrics["round"],

@@ -8,6 +8,11 @@ from typing import Any
 from datasets.tasks import TASKS, get_task
 from network.algorithms import ALGORITHMS
 
+_SHARES = {
+    "accuracy", "macro_f1", "pixel_accuracy", "miou", "fwiou", "miou_union", "map_50", "map", "pq", "edge_f1", "delta1",
+    "within_11.25", "within_22.5", "within_30",
+}  # fmt: skip
+
 
 def task_label(name: str) -> str:
     """A task's title, such as "Depth"; for an unknown task, its name."""
@@ -33,6 +38,11 @@ def headline_metric(task: str, names: Sequence[str]) -> str:
     """
     drawn = [name for name in (TASKS[task].drawn if task in TASKS else ()) if name in names]
     return (drawn or [name for name in reversed(names) if name != "loss"] or [""])[0]
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, between 0 and 1, of which more is better."""
+    return metric in _SHARES
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.special import expit, logit
 
 LEAST_SEEDS = 5  # with fewer, tables say so beside every verdict
 MARGIN = 2.0  # percent; smaller differences count as none
@@ -46,6 +47,21 @@ def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
         return 100.0 * (loss / reference - 1.0)
     scale = np.nanmean(np.abs(reference))
     return 100.0 * (loss - reference) / (scale if scale > 0 else np.nan)
+
+
+def share_interval(values: ArrayLike) -> tuple[float, float]:
+    """95 % interval of a mean share, such as an accuracy, within [0, 1]; nan for fewer than two finite values.
+
+    Student's t interval of the logit of the mean, whose standard error is that of the mean over m (1 - m), by the delta
+    method. A mean of 0 or 1, which has no logit, has no spread either.
+    """
+    numbers = finite(values)
+    low, high = interval(numbers)
+    mean = float(numbers.mean()) if len(numbers) else np.nan
+    if not np.isfinite(low) or mean in (0.0, 1.0):
+        return low, high
+    half, centre = (high - low) / 2 / (mean * (1 - mean)), logit(mean)
+    return float(expit(centre - half)), float(expit(centre + half))
 
 
 def mean_change(changes: ArrayLike, axis: int | None = None) -> Any:
@@ -171,11 +187,14 @@ def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
     return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers), digits, sign)}"
 
 
-def level_with_interval(values: ArrayLike, digits: int) -> str:
-    """`mean [low, high]` of what is no change, with its t interval; only the mean for one value, a dash for none."""
+def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> str:
+    """`mean [low, high]` of what is no change, with its t interval; only the mean for one value, a dash for none.
+
+    The interval of a `share` stays within [0, 1], see `share_interval`.
+    """
     numbers = finite(values)
-    mean = mean_text(numbers, digits)
-    return mean if len(numbers) < 2 else f"{mean} {bounds(interval(numbers), digits)}"
+    mean, of = mean_text(numbers, digits), share_interval if share else interval
+    return mean if len(numbers) < 2 else f"{mean} {bounds(of(numbers), digits)}"
 
 
 def with_spread(values: ArrayLike, digits: int) -> str:

@@ -171,6 +171,12 @@ class Grid:
     def _is_taught(self, method: str) -> bool:
         return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
 
+    @property
+    def first_clusters(self) -> str:
+        """The folder of the clusters that runs of the first seed read, of the model's embeddings if there are any."""
+        features = MODEL if MODEL in self.features else self.features[0]
+        return self._assignments(self.seeds[0], self.n_clusters[0], features)
+
     def _assignments(self, seed: int, k: int, features: str) -> str:
         of = "" if features == MODEL else f"_{as_file_name(features)}"
         return f"{self._models(seed)}/assignments{of}_K{k}"

@@ -49,8 +49,10 @@ class Outputs:
         """The commands, in order; those of each folder together, or of the one that all are gathered in."""
         for folder in self._shown:
             if (given := self.make.get("tables", False)) is not False:
+                arguments = {"assignment_files_path": self._first(folder).first_clusters}
+                arguments |= {} if given is True else given
                 where = ("--result_path", str(folder), "--data_path", str(self.data_path))
-                yield ("make_tables.py", *where, *self._words({} if given is True else given, folder))
+                yield ("make_tables.py", *where, *self._words(arguments, folder))
             for figure in self.make.get("figures", ()):
                 further = {name: value for name, value in figure.items() if name != "figure"}
                 yield ("make_figures.py", figure["figure"], *self._words(further, folder), "--result_path", str(folder))
@@ -75,6 +77,10 @@ class Outputs:
         gather = self.make.get("gather")
         return (self.result_path / gather,) if gather else self.folders
 
+    def _first(self, folder: Path) -> Grid:
+        """The first of the grids whose runs lie in a folder; of a folder that all are gathered in, the first of all."""
+        return next((grid for grid in self.grids if grid.runs_path == folder), self.grids[0])
+
     def _tasks(self) -> list[str]:
         return list(dict.fromkeys(task for grid in self.grids for task in grid.tasks))
 
@@ -90,7 +96,7 @@ class Outputs:
 
     def _filled(self, text: Any, folder: Path, task: str = "") -> str:
         """A text with a folder, its first seed and number of clusters, and a task, for their names in braces."""
-        first = next((grid for grid in self.grids if grid.runs_path == folder), self.grids[0])
+        first = self._first(folder)
         known = {"folder": folder, "result_path": self.result_path, "seed": first.seeds[0],
                  "n_clusters": first.n_clusters[0]}  # fmt: skip
         try:

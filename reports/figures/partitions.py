@@ -32,6 +32,7 @@ def distribution(
     path: Path,
     names: Sequence[str] = (),
     within: Sequence[str] = (),
+    clients: Sequence[str] = (),
     n_unseen: int = 0,
 ) -> Path:
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
@@ -39,12 +40,12 @@ def distribution(
     `legend` is what a group is called; groups beyond `names` are shown by their numbers. Of more than 5,000 clients an
     evenly spaced choice is shown, and of more than 1,000 groups the largest. Where groups were dealt `within` natural
     groups, which these are the names of for each, they and the clients keep their order in a heat map: it shows blocks.
-    The last `n_unseen` clients, which never train, are marked.
+    Bars have the names of `clients`, if these have some. The last `n_unseen` clients, which never train, are marked.
     """
     n_clients, n_groups = counts.shape
     unseen = np.arange(n_clients) >= n_clients - n_unseen
     if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:
-        return save(_bars(_dense(counts), title, legend, names, n_unseen), path)
+        return save(_bars(_dense(counts), title, legend, names, clients, n_unseen), path)
     if n_groups > _GROUPS:
         largest = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])
         names = _named(largest, names)
@@ -65,13 +66,16 @@ def _named(groups: Iterable[int], names: Sequence[str]) -> list[str]:
     return [names[group].replace("_", " ")[:_LONGEST] if group < len(names) else str(group) for group in groups]
 
 
-def _bars(counts: np.ndarray, title: str, legend: str, names: Sequence[str], n_unseen: int = 0) -> Figure:
+def _bars(
+    counts: np.ndarray, title: str, legend: str, names: Sequence[str], clients: Sequence[str] = (), n_unseen: int = 0
+) -> Figure:
     figure = Figure((min(12.0, max(6.5, 4 + 0.25 * len(counts))), 4.2), layout="constrained")
     figure.suptitle(title)
     axes = figure.subplots()
     stack(axes, counts, _named(range(counts.shape[1]), names))
     axes.set(xlabel="client", ylabel="images")
-    axes.set_xticks(range(0, len(counts), 1 + len(counts) // 26))
+    shown = range(0, len(counts), 1 + len(counts) // 26)
+    axes.set_xticks(shown, _named(shown, clients), rotation=40 if clients else 0, ha="right" if clients else "center")
     if n_unseen:
         _mark_unseen(axes, len(counts) - n_unseen, len(counts), axes)
     figure.legend(loc="outside right center", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 12))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy import stats
@@ -16,6 +18,7 @@ from scipy import stats
 from reports.budgets import at_budgets, budget_tables, read_progress, relative, rounds_to
 from reports.figures.budgets import against_emd, learning_curves
 from reports.figures.style import palette
+from reports.statistics import share_interval
 from tests.reports.figures.pictures import band_at, check_picture, interval_of, legend_of, line_of, points_of, words
 from utils.errors import UserError
 
@@ -171,17 +174,44 @@ def test_curves_go_through_the_means_over_seeds(runs: Path, drawn: list[Figure])
         (PLAIN, [0, 2, 4], 10, [[0.1] * 2, [0.2, 0.4], [0.4, 0.6]]),
         (VIRTUAL, [0, 1, 2], 4, [[0.1] * 2, [0.3] * 2, [0.5, 0.7]]),
     ):
-        label = f"{name}, α = 0.1"
+        label = name.replace("fedavg", "FedAvg")
         means = pytest.approx([np.mean(of) for of in seeds])
         assert line_of(by_round, label) == [rounds, means]
         assert line_of(by_batch, label) == [[steps * at for at in rounds], means]
         for axes, at in ((by_round, rounds[-1]), (by_batch, steps * rounds[-1])):
-            assert band_at(axes, name == VIRTUAL, at) == pytest.approx(t_interval(seeds[-1]))
+            low, high = band_at(axes, name == VIRTUAL, at)
+            assert [low, high] == pytest.approx(share_interval(seeds[-1])) and 0 < low < high < 1
+            assert t_interval(seeds[-1])[0] < 0  # which it would have been drawn to
     assert [points_of(axes.lines[0])[1] for axes in (by_round, by_batch)] == [[0.8, 0.8]] * 2  # central training
     assert by_round.get_xlabel() == "round" and by_batch.get_xlabel().startswith("batches")
-    assert legend_of(drawn[0]) == {
-        f"{name}, α = 0.1": to_hex(colour) for name, colour in zip((PLAIN, VIRTUAL), palette(2), strict=True)
-    }
+    lines = zip(("FedAvg", "FedAvg, virtual_client_size 64"), palette(2), strict=True)
+    assert legend_of(drawn[0]) == {name: to_hex(of) for name, of in lines} | {"central training": "#555555"}
+
+
+def test_curves_have_a_panel_a_split_and_a_line_a_method(write: Write, tmp_path: Path, drawn: list[Figure]) -> None:
+    for method, seed in product(("fedavg", "fedprox"), (0, 1)):
+        write([0.1, 0.3], 4, method=method, rand_seed=seed, type="iid")
+        write([0.1, 0.4], 4, method=method, rand_seed=seed, type="user_id_based", partition="natural")
+        for kind, alpha in product(("class_based", "embedding_based"), (0.1, 10.0)):
+            write([0.1, 0.2 + alpha / 100], 4, method=method, rand_seed=seed, type=kind, alpha=alpha)
+    learning_curves(read_progress(tmp_path), "accuracy", tmp_path / "progress.png")
+    [figure] = drawn
+    above, below = np.array(figure.axes).reshape(2, -1)
+    assert [axis.get_title().replace("\n", ", ") for axis in above] == [
+        "IID split", "class-based split, α = 0.1", "class-based split, α = 10", "embedding-based split, α = 0.1",
+        "embedding-based split, α = 10", "user-id-based split",
+    ]  # fmt: skip
+    ends = {"IID split": 0.3, "user-id-based split": 0.4}
+    for axis in (*above, *below):
+        assert [line.get_label() for line in axis.lines][1:] == ["FedAvg", "FedProx"]
+    for axis in above:
+        end = ends.get(axis.get_title(), 0.3 if "10" in axis.get_title() else 0.201)
+        assert line_of(axis, "FedProx") == [[0, 1], pytest.approx([0.1, end])]
+    assert list(legend_of(figure)) == ["FedAvg", "FedProx"]  # none is of central training
+    FigureCanvasAgg(figure).draw()
+    for axis in (above[0], below[0]):
+        label = axis.yaxis.label.get_window_extent()
+        assert label.x0 >= 0 and label.y0 >= 0 and label.y1 <= figure.bbox.y1
 
 
 def test_points_over_emd_are_shares_of_central_training(runs: Path, write: Write, drawn: list[Figure]) -> None:
@@ -226,7 +256,7 @@ def test_rows_and_lines_do_not_depend_on_which_run_ended_first(
     ]  # fmt: skip
     assert list(progress["rand_seed"]) == [0, 0, 1, 1] * 4 + [0, 0] and list(progress["round"]) == [0, 1] * 9
     learning_curves(progress, "accuracy", tmp_path / "progress.png")
-    assert list(legend_of(drawn[0])) == ["fedavg, α = 0", "fedavg, α = 1", "fedavg, α = 100", "fedavgm, α = 0"]
+    assert list(legend_of(drawn[0])) == ["FedAvg", "FedAvgM"]
 
 
 def test_that_all_runs_evaluate_some_clients_alone_makes_no_setting_of_held_out_images(

@@ -239,6 +239,20 @@ report = true
     ]
 
 
+@pytest.mark.parametrize("features, folder", [(["image", "model"], ""), (["target", "image"], "_target")])
+def test_tables_are_handed_the_sweeps_own_clusters(tmp_path: Path, features: list[str], folder: str) -> None:
+    # What another sweep has left in the default folder, of other images, is none of theirs.
+    text = SMALL.replace("class_based", "embedding_based").replace("seeds = [0, 1]", "")
+    text += f"seeds = [4, 2]\nn_clusters = [8, 16]\nfeatures = {features}\n[make]\ntables = true\n"
+    experiment = made(tmp_path / "x.toml", text)
+    [command] = experiment.outputs.commands()
+    clusters = said(command)["assignment_files_path"]
+    assert clusters == f"out/photos/seed4/assignments{folder}_K8"
+    made_there = [said(job.commands[-1]).get("assignment_files_path") for job in experiment.jobs()
+                  if job.commands[-1][0] == "extract_embeddings.py"]  # fmt: skip
+    assert clusters in made_there
+
+
 def test_each_folder_has_tables_of_its_own_clusters_and_names_its_own_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,7 +265,7 @@ name = "one"
 name = "two"
 seeds = [3]
 [make]
-tables = { assignment_files_path = "{folder}/seed{seed}/assignments_K{n_clusters}" }
+tables = true
 show = ["tables/splits_{task}.md", "tables/no_such.md"]
 """
     monkeypatch.chdir(tmp_path)
@@ -280,7 +294,7 @@ def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path
         experiment = experiment_of(keys, Given(folder_source(tmp_path), scale), READS)
         for command in experiment.outputs.commands():
             if clusters := said(command).get("assignment_files_path"):
-                assert Path(clusters).is_relative_to(said(command)["result_path"])
+                assert Path(clusters).is_relative_to(experiment.result_path)
 
 
 @pytest.mark.parametrize("scale", ["builtin", "paper"])

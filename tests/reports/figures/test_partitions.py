@@ -56,6 +56,16 @@ def test_groups_have_their_names_or_else_their_numbers() -> None:
     assert [row.get_text() for row in rows] == expected[::-1]  # the largest group first
 
 
+def test_clients_have_their_names_or_else_their_numbers() -> None:
+    counts = np.arange(1, 7).reshape(3, 2)
+    for given, expected in (
+        (["art", "photo_print", "sketch"], ["art", "photo print", "sketch"]),
+        ((), ["0", "1", "2"]),
+    ):
+        figure = partitions._bars(counts, "title", "class", ["a", "b"], given)
+        assert words(figure.axes[0].get_xticklabels()) == expected
+
+
 def test_groups_within_natural_groups_show_as_blocks_in_their_order() -> None:
     counts = np.zeros((4, 40), int)
     for client in range(4):
