@@ -214,9 +214,10 @@ class _Optimizer:
     def step(self, step: int) -> None:
         """Take step number `step` of the phase."""
         self._of_leaves()
-        for local, of_client in zip(self._clients, self.gradients(), strict=True) if self._one_by_one else ():
-            for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
-                parameter.grad = gradient
+        if self._one_by_one:
+            for local, of_client in zip(self._clients, self.gradients(), strict=True):
+                for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
+                    parameter.grad = gradient
         for schedule in self._schedules:
             schedule.before(step)
         self._optimizer.step()
