@@ -148,7 +148,6 @@ class Trainer:
 
 def _first_bad(losses: Tensor, upload: Mapping[str, Tensor]) -> Tensor:
     """The first step whose loss is not finite, the last if only the upload is not, else -1; a number on the device."""
-    bad = ~losses.isfinite()
     norms = torch._foreach_norm([tensor for tensor in upload.values() if tensor.is_floating_point()])
-    bad[-1] |= ~torch.stack(norms).isfinite().all()
-    return torch.where(bad.any(), bad.int().argmax(), -1)
+    bad = ~torch.cat([losses, torch.stack(norms)]).isfinite()
+    return torch.where(bad.any(), bad.int().argmax().clamp(max=len(losses) - 1), -1)
