@@ -324,8 +324,7 @@ def check_pixels(size: int, seen: Tensor, network: nn.Module, wanted: str) -> st
     share = 1 - float(seen.double().mean())
     if not share:
         return ""
-    sides = (getattr(module, "kernel_size", None) for module in network.modules() if _cuts_patches(module))
-    step = math.lcm(next((int(side[0]) for side in sides), 1), 16)
+    step = math.lcm(next(filter(None, map(_patch, network.modules())), 1), 16)
     if step > 16 or size % step:
         below, above = size // step * step, -(-size // step) * step
         sizes = " or ".join(str(each) for each in (below, above) if each)
@@ -336,9 +335,10 @@ def check_pixels(size: int, seen: Tensor, network: nn.Module, wanted: str) -> st
     return f"{wanted} never sees {share:.1%} of the pixels, at the borders"
 
 
-def _cuts_patches(module: nn.Module) -> bool:
-    """Whether a layer takes each patch of the image by itself."""
+def _patch(module: nn.Module) -> int:
+    """The side of the patches of an image that a layer takes each by itself; 0 for other layers."""
     from torch import nn
 
-    first = isinstance(module, nn.Conv2d) and module.in_channels == 3
-    return first and module.kernel_size == module.stride != (1, 1)
+    if not isinstance(module, nn.Conv2d) or module.in_channels != 3:
+        return 0
+    return module.kernel_size[0] if module.kernel_size == module.stride != (1, 1) else 0

@@ -175,7 +175,8 @@ def _try(model: TaskModel) -> str:
         with torch.random.fork_rng(devices=()):
             outputs = trial.train()(images)
             sum(each.square().sum() for each in outputs).backward()
-            vectors, maps = set_eval(trial).encoder(seen := images.detach().requires_grad_())
+            set_eval(trial)
+            vectors, maps = trial.encoder(seen := images.detach().requires_grad_())
             torch.autograd.backward(sum(each.square().sum() for each in (vectors, *maps)))
     except Exception as error:  # whatever a network raises whose shapes do not fit
         reason = " ".join(str(error).split())[:200]
