@@ -18,6 +18,7 @@ from reports.statistics import (
     judged_changes,
     level_with_interval,
     mean_change,
+    p_text,
     p_value,
     verdict,
     with_interval,
@@ -202,3 +203,7 @@ def test_text() -> None:
 )  # fmt: skip
 def test_spread(values: list[float], text: str) -> None:
     assert with_spread(values, 2) == text
+
+
+def test_no_p_is_zero_in_a_table() -> None:
+    assert [p_text(p) for p in (np.nan, 0.25, 0.001, 0.0009, 0.0)] == ["–", "0.250", "0.001", "< 0.001", "< 0.001"]
