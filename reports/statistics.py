@@ -125,6 +125,11 @@ def adjusted(p_values: ArrayLike) -> np.ndarray:
     return values
 
 
+def p_text(p: float) -> str:
+    """A p-value in a table: three decimals, none of which is 0.000, and a dash where there is no test."""
+    return "–" if np.isnan(p) else f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
 def verdict(
     of: tuple[float, float], n_seeds: int, p: float = np.nan, above: str = "higher", below: str = "lower"
 ) -> str:
@@ -164,7 +169,7 @@ def judged(
     rows = list(zip(intervals, n_seeds, p_adjusted, without, strict=True))
     return {
         name: [WITHHELD if none else verdict(of, n, p, *sides) for of, n, p, none in rows],
-        "p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_adjusted],
+        "p, adjusted": [p_text(p) for p in p_adjusted],
         "unadjusted": [WITHHELD if none else verdict(of, n, np.nan, *sides) for of, n, _, none in rows],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,10 @@ class Outputs:
         probed = [path for folder in self.folders for path in _runs(folder)] if self.make.get("probes") else []
         for command in (*self.commands(), *(("linear_probe.py", "--run", str(path)) for path in probed)):
             run(command)
+        if not self.make:
+            for folder in self.folders:
+                where = shlex.join(["--result_path", str(folder), "--data_path", str(self.data_path)])
+                print(f"tables of these runs: python make_tables.py {where}; figures: python make_figures.py --help")
         for folder, pattern in product(self._shown, self.make.get("show", ())):
             for text in dict.fromkeys(self._filled(pattern, folder, task) for task in self._tasks()):
                 for path in _newest(folder, text):

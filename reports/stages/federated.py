@@ -150,12 +150,17 @@ def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -
     whose = "personal_" if "personal_participation_gap" in last else ""
     if f"{whose}participation_gap" not in last:
         return []
+    own = " with their personal models" if whose else ""
     lines = [
         f"out-of-sample gap, clients' held-out over their own images: {last[f'{whose}out_of_sample_gap']:+.4f}; "
-        f"participation gap, unseen over known clients: {last[f'{whose}participation_gap']:+.4f}"
+        f"participation gap, unseen over known clients{own}: {last[f'{whose}participation_gap']:+.4f}"
     ]
     after = [
         f"{row[f'{whose}participation_gap']:+.4f} after {counted(int(row['steps']), 'step')}" for row in adapted[1:]
     ]
-    lines += [f"participation gap of unseen clients that adapt: {', '.join(after)}"] if after else []
+    lines += (
+        [f"participation gap of unseen clients that adapt, over known clients{own}: {', '.join(after)}"]
+        if after
+        else []
+    )
     return [wrapped(line) for line in lines]

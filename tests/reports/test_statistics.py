@@ -18,6 +18,7 @@ from reports.statistics import (
     judged_changes,
     level_with_interval,
     mean_change,
+    p_text,
     p_value,
     share_interval,
     verdict,
@@ -217,3 +218,7 @@ def test_an_interval_of_shares_stays_among_shares() -> None:
     assert share_interval([0.49, 0.5, 0.51]) == pytest.approx(interval([0.49, 0.5, 0.51]), abs=1e-4)
     assert share_interval([1.0, 1.0]) == (1.0, 1.0) and np.isnan(share_interval([0.5])).all()
     assert level_with_interval([0.0, 0.2], 3, share=True) == "0.100 [0.000, 1.000]"
+
+
+def test_no_p_is_zero_in_a_table() -> None:
+    assert [p_text(p) for p in (np.nan, 0.25, 0.001, 0.0009, 0.0)] == ["–", "0.250", "0.001", "< 0.001", "< 0.001"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from reports.tables import SKEW
 from reports.verdicts import alpha_slopes, headlines, verdicts
@@ -38,7 +37,7 @@ def test_paired_by_seed() -> None:
     assert higher["embedding over class, %"] == "+10.0 [+8.0, +12.0]"
     assert (higher["seeds"], higher["seeds higher"]) == (5, 5)
     assert higher[VERDICT] == "higher"
-    assert float(higher["p, adjusted"]) == pytest.approx(2 * 0.0001, abs=2e-4)
+    assert higher["p, adjusted"] == "< 0.001"  # 2 * 0.0001
     assert neither[VERDICT] == "inconclusive"  # 5, 2, 1, 1/2 and 1/5 of the other's loss
 
 
