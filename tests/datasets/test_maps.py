@@ -65,7 +65,7 @@ def test_several_invalid_values_and_what_is_not_finite(tmp_path: Path) -> None:
 
 def test_negative_distances_are_refused_unless_they_are_invalid(tmp_path: Path) -> None:
     path = write(tmp_path / "depth.npy", np.array([[2.0, -1.0, 3.0]]))
-    with pytest.raises(ValueError, match="1 of 3 distances are negative, the least -0.001; see --invalid"):
+    with pytest.raises(ValueError, match=r"1 of 3 distances are negative, the least -0\.001; see --invalid"):
         read(path)
     assert read(path, scale=Scale(1.0, (-1.0,)))[0].tolist() == [[2.0, NOTHING, 3.0]]
     assert read(path, "regression", Scale())[0].tolist() == [[2.0, -1.0, 3.0]]
