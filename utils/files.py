@@ -189,7 +189,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def json_in(path: Path) -> Any:
     """The JSON in `path`; OSError where it cannot be read, ValueError where it is none, or of endless brackets."""
-    return json_of(path.read_text(encoding="utf-8"))
+    return json_of(path.read_text(encoding="utf-8-sig"))
 
 
 def json_of(text: str) -> Any:

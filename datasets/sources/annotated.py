@@ -64,8 +64,14 @@ def held_against_files(data_path: Path, found: Sequence[Photograph], faults: lis
     """The photographs that are there and as large as their annotations say, with boxes as shares of their sides.
 
     A photograph may be annotated at another scale, and as it is stored, before its EXIF entry turns it. Those that are
-    missing, unreadable or of another shape are left out and added to the faults.
+    missing, unreadable or of another shape are left out and added to the faults. UserError where no box reaches beyond
+    the first pixel, as none does whose sides are shares already.
     """
+    farthest = [max(map(abs, sides)) for each in found if each.size != SHARES for _, *sides in each.boxes]
+    if farthest and max(farthest) <= 1:
+        raise UserError(
+            "no box reaches beyond the first pixel: its sides are to be in pixels, not shares of the image's"
+        )
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _in_shares(data_path, each), found)
         settled = list(progress.bar(answers, total=len(found), desc="sizes of photographs", unit="photograph"))

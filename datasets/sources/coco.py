@@ -111,8 +111,10 @@ class Coco(Source):
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
         if self.mask_folder is not None:
             found = self._with_masks(found, self.mask_folder, faults)
-        hint = f"--crowds: {counted(self._n_crowds, 'crowd')}" if self._n_crowds > len(faults) else "--annotations"
-        boxes = table_of_boxes(found, classes, faults, f"{hint} and --label_folder")
+        hint = "--annotations and --label_folder"
+        if self._n_crowds > len(faults):
+            hint = f"--crowds: {counted(self._n_crowds, 'annotation')} marked as crowds (iscrowd 1) are left out"
+        boxes = table_of_boxes(found, classes, faults, hint)
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
             rows[MASK] = [self._mask(each, self.mask_folder) for each in found]

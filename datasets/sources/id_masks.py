@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets.classes import ClassSet
+from datasets.left_out import main_fault
 from datasets.sources.labels import class_set
 from datasets.sources.names import IGNORED, read_names_of_masks
 from datasets.tasks import MASK, Encoding
@@ -22,19 +23,28 @@ _STUFF, _N_STUFF = {0: "unlabeled", 1: "person", 182: "wood"}, 183  # of COCO-St
 
 
 def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
-    """The pixels of each id in each mask; empty for masks that cannot be read, which packing names."""
+    """The pixels of each id in each mask; empty for those that cannot be read, of which a line says how many.
+
+    Their images are named and left out where they are packed.
+    """
     from datasets.packed import read_image
+
+    faults: list[str] = []
 
     def count(cell: str) -> dict[int, int]:
         """The pixels of each id in one mask."""
         try:
             ids = read_image(data_path, cell, STORED)
-        except ValueError:
+        except ValueError as error:
+            faults.append(f"{cell}: {error}")
             return {}
         return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
 
     with ThreadPoolExecutor() as pool:
-        return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+        counts = list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+    if faults:
+        print(f"{len(faults)} of {counted(len(cells), 'mask')} cannot be read{main_fault(sorted(faults))}")
+    return counts
 
 
 def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, int]]) -> ClassSet:

@@ -37,7 +37,7 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
     try:
         content = json_in(path)
         categories, images, annotations = (_records(content, name) for name in ("categories", "images", "annotations"))
-        names = by_key(((_whole(each.get("id")), str(each.get("name"))) for each in categories), "category")
+        names = by_key(((_whole(each.get("id")), _name(each)) for each in categories), "category")
         of_ids = by_key(((_identity(each), _image(each)) for each in images), "image id")
         by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
     except (OSError, ValueError) as error:
@@ -55,7 +55,7 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
             read.faults.append(f"{where}: of no photograph")
             continue
         drawn = _drawn(each)
-        if each.get("iscrowd") and not keep_crowds:
+        if _is_true(each.get("iscrowd")) and not keep_crowds:
             read.n_crowds += 1
             photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
         elif drawn.category is None or drawn.sides is None:
@@ -98,6 +98,18 @@ def _image(record: Mapping[str, Any]) -> tuple[str, tuple[float, float]]:
         return file, (float(record.get("width") or 0), float(record.get("height") or 0))
     except (ValueError, TypeError) as error:
         raise ValueError(f"image {record.get('id')} has a width or height that is no number") from error
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    name = record.get("name")
+    if name is None or not str(name).strip():
+        raise ValueError(f"category {record.get('id')} has no name")
+    return str(name)
+
+
+def _is_true(value: Any) -> bool:
+    """Whether a mark is set, which some tools write as text."""
+    return value.strip().lower() in ("1", "true") if isinstance(value, str) else bool(value)
 
 
 def _identity(record: Mapping[str, Any]) -> int | float | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import ClassVar
 from xml.etree import ElementTree
@@ -108,7 +109,7 @@ class Voc(Source):
                 annotated.append(Photograph(f"{_IMAGES}/{files.get(name, f'{name}.jpg')}", part, content[0]))
                 objects.append([each for each in content[1] if not each.marks & {*self.leave_out}])
                 n_marked += len(content[1]) - len(objects[-1])
-                starts += [(min(each.sides[:2]), annotated[-1].cell) for each in content[1]]
+                starts += [(start, annotated[-1].cell) for each in content[1] if (start := min(each.sides[:2])) > -inf]
         if n_marked:
             print(f"left out {counted(n_marked, 'object')} marked as {' or '.join(self.leave_out)}; see --leave_out")
         return annotated, objects, starts
@@ -117,7 +118,7 @@ class Voc(Source):
         """The number of the first pixel by where objects begin, and in which files; a line says on what ground."""
         if self.first_pixel != "auto":
             return int(self.first_pixel)
-        earliest, cell = min(starts)
+        earliest, cell = min(starts, default=(inf, ""))
         if before := sum(start < 1 for start, _ in starts):
             print(
                 f"pixels are counted from 0: {before} of {counted(len(starts), 'object')} begin before 1, the first at "
@@ -178,7 +179,7 @@ def _object(element: ElementTree.Element) -> _Object:
         left, top, right, bottom = (float(element.findtext(f"bndbox/{side}") or "") for side in _SIDES)
     except ValueError as error:
         raise ValueError(f"no bndbox of four numbers ({', '.join(_SIDES)})") from error
-    marks = frozenset(mark for mark in MARKS if (element.findtext(mark) or "").strip() == "1")
+    marks = frozenset(mark for mark in MARKS if (element.findtext(mark) or "").strip().lower() in ("1", "true"))
     return _Object(name, marks, (left, top, right, bottom))
 
 

@@ -117,10 +117,33 @@ def test_crowds_are_counted_and_can_be_kept(coco: Path, part: str, capsys: pytes
     assert len(read_boxes(select("coco", coco, crowds="keep"))) - n_left == 1 + (part == "val2017")
 
 
+@pytest.mark.parametrize(("iscrowd", "is_left_out"), [("0", False), ("false", False), ("1", True), (True, True)])
+def test_marks_of_crowds_may_be_text(coco: Path, iscrowd: object, is_left_out: bool) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=iscrowd)])
+    assert len(read_boxes(select("coco", coco))) == 2 - is_left_out
+
+
+@pytest.mark.parametrize("name", [None, " "])
+def test_a_category_without_a_name_is_refused(coco: Path, name: str | None) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text("\ufeff" + path.read_text())  # which is read
+    select("coco", coco)
+    path.write_text(path.read_text().replace('"toothbrush"', json.dumps(name)))
+    with pytest.raises(UserError, match="category 90 has no name"):
+        select("coco", coco)
+
+
+def test_shares_in_place_of_pixels_are_refused(coco: Path) -> None:
+    for part in ("train2017", "val2017"):
+        write_instances(coco, part, [image(1)], [box(1, 1, [0.1, 0.2, 0.3, 0.8])])
+    with pytest.raises(UserError, match="no box reaches beyond the first pixel"):
+        select("coco", coco)
+
+
 def test_crowds_alone_are_the_reason_of_the_error(coco: Path) -> None:
     for part in ("train2017", "val2017"):
         write_instances(coco, part, [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=1)] * 3)
-    with pytest.raises(UserError, match="no valid box in 2 photographs; see --crowds: 6 crowds"):
+    with pytest.raises(UserError, match="no valid box in 2 photographs; see --crowds: 6 annotations marked as crowds"):
         select("coco", coco)
 
 

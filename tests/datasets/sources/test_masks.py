@@ -254,3 +254,14 @@ def test_own_classes_and_folders_in_the_layout_of_voc(tmp_path: Path) -> None:
     assert named(**own) == ("photos/0.png", "ids/0.png", ("apple",))
     with pytest.raises(UserError, match="--image_folder"):
         select("masks", tmp_path, image_folder="{part}/photos")
+
+
+def test_masks_that_cannot_be_read_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        save_image(tmp_path / "images" / f"{number}.png", np.zeros((8, 8, 3), np.uint8))
+        colours = np.zeros((8, 8, 3), np.uint8)
+        colours[: 2 * number, :, 0] = 200
+        save_image(tmp_path / "masks" / f"{number}.png", colours)
+    select("masks", tmp_path, image_folder="images", mask_folder="masks")
+    line = "3 of 4 masks cannot be read; the commonest fault, 3 of 3: masks/1.png: a colour picture where mask has one"
+    assert line in capsys.readouterr().out

@@ -91,6 +91,14 @@ def test_the_number_of_the_first_pixel_is_told_by_all_files(
     assert (words in out) if words else "first_pixel" not in out
 
 
+def test_marks_may_be_words_and_a_side_no_number(tmp_path: Path) -> None:
+    for name in "abcd":
+        write(tmp_path, name, ("dog", (1, 1, 8, 8)), ("dog", (float("nan"), 1, 8, 8)))
+    write(tmp_path, "d", ("dog", (1, 1, 8, 8)), difficult="true")  # type: ignore[arg-type]
+    assert len(read_boxes(select("voc", tmp_path))) == 3
+    assert (tmp_path / "missing_files.txt").read_text().count("has no area") == 3
+
+
 def test_parts_are_those_of_the_lists(voc: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def parts() -> dict[str, list[str]]:
         table = select("voc", voc)
