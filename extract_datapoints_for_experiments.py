@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.sources import SOURCES
-    from datasets.table import FITS
+    from datasets.table import FITS, MEAN, RESIZES
     from utils.arguments import add_arguments_of, arguments_of, check_arguments
 
     parser = Parser(__doc__)
@@ -26,6 +26,8 @@ def parse_args() -> Namespace:
     add("--test_fraction", type=number(float, above=0, most=0.9), default=0.2,
         help="share of the images to hold out if the source has no held-out part")  # fmt: skip
     add("--fit", choices=FITS, default="crop", help="how images become square")
+    text = "what a pixel of a smaller target is, unless it is an id: the mean of the pixels there, or the nearest"
+    add("--resize", choices=RESIZES, default=MEAN, help=text)
     add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
     args = parser.parse_args()
@@ -51,6 +53,7 @@ def find(args: Namespace) -> Found:
 
 def keep(args: Namespace, found: Found) -> None:
     """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
+    from datasets.left_out import in_a_line
     from datasets.sources.summary import lines_about
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
@@ -69,7 +72,10 @@ def keep(args: Namespace, found: Found) -> None:
         figure = class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
-        print(f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}")
+        print(
+            f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}: "
+            f"{in_a_line(found.faults)}"
+        )
     print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
     remember_data_path(args.data_path, args.result_path)
 

@@ -58,7 +58,13 @@ def main() -> None:
     from network.partition.unseen import Whose
     from network.provenance import provenance
     from reports.stages.central import report_held_out
-    from reports.stages.clusters import draw_clusters, report_clusters, report_explained, report_n_clusters
+    from reports.stages.clusters import (
+        draw_clusters,
+        report_central,
+        report_clusters,
+        report_explained,
+        report_n_clusters,
+    )
     from utils.files import write_array
     from utils.filling import remove
     from utils.processes import processes
@@ -88,6 +94,8 @@ def main() -> None:
     found = assignments, centres, args.n_clusters, projection
     made = save_assignments(args.assignment_files_path, data, args.features, *found, who.digest)
     report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
+    if args.features == "model":
+        report_central(args.task, *(of["loss"] for of in held_out_values(model, data, accelerator)))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
     report_explained(data, explained, run.figures)
     if args.compare_n_clusters:

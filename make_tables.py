@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from utils.args import POSITIVE_INT, Parser, add_assignments, add_data_path, add_result_path, name_and_value
 from utils.errors import UserError, run_script
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def parse_args() -> Namespace:
@@ -45,10 +41,9 @@ def main() -> None:
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
     from reports.finished import check_versions
-    from reports.gaps import report_gaps
     from reports.metric_tables import write_metrics
-    from reports.stages.tables import report_runs
-    from reports.tables import compare, over_iid, read_runs
+    from reports.stages.tables import report_learnt, report_runs
+    from reports.tables import read_runs
     from reports.task_similarity import report_similarity
     from utils.runs import data_path_or_default
 
@@ -57,6 +52,7 @@ def main() -> None:
     central, runs = read_central(args.result_path), read_runs(args.result_path)
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
+    report_learnt(central, runs, folder)
     if not central.empty:
         write_table(central, folder / "central")
         print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
@@ -66,7 +62,10 @@ def main() -> None:
     write_metrics(args.result_path, folder)
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
-        if figure := report_similarity(read_clusterings(args.assignment_files_path, images), folder):
+        clusterings, of_others = read_clusterings(args.assignment_files_path, images)
+        if of_others:
+            print(f"{args.assignment_files_path}: passed over clusters of other images ({', '.join(of_others)})\n")
+        if figure := report_similarity(clusterings, folder):
             print(f"how similar the tasks' clusters are: {figure}")
     spent = read_costs(args.result_path)
     if not spent.empty:
@@ -80,40 +79,7 @@ def main() -> None:
         print(f"held-out images of the clients of each {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
-        comparison, splits = compare(runs), over_iid(runs)
         report_runs(runs, args.baseline, folder)
-        if not splits.empty:
-            write_table(splits, folder / "splits")
-        if not comparison.empty:
-            splits = splits[~splits["split"].isin(["class", "embedding"])]  # the comparison has these
-        if not splits.empty:
-            print(f"what splits cost over IID\n{narrow(splits, list(splits)[: list(splits).index('seeds')])}\n")
-        if not comparison.empty:
-            compare_splits(comparison, folder)
-        report_gaps(runs, folder)
-
-
-def compare_splits(comparison: pd.DataFrame, folder: Path) -> None:
-    """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
-    from datasets.tasks import TASKS
-    from reports.console import narrow, wrapped
-    from reports.figures import sweeps
-    from reports.files import write_table
-    from reports.tables import in_short, increases, methods, readable
-    from reports.verdicts import WORDS, alpha_slopes, sentences, verdicts
-
-    said, slopes = verdicts(comparison, [task.name for task in TASKS.values() if task.dense]), alpha_slopes(comparison)
-    write_table(increases(comparison), folder / "increases")
-    write_table(readable(comparison), folder / "comparison")
-    write_table(said, folder / "verdicts")
-    if not (by_method := methods(comparison)).empty:
-        write_table(by_method, folder / "methods")
-    if not slopes.empty:
-        write_table(slopes, folder / "alpha_slopes")
-    for heading, table in in_short(comparison):
-        print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
-    print(f"({wrapped(WORDS)})\nfigure in {sweeps.comparison(comparison, folder / 'comparison.png')}\n")
-    print("On clients' own data:", *map(wrapped, sentences(said)), sep="\n")
 
 
 if __name__ == "__main__":

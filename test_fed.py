@@ -59,7 +59,7 @@ def main() -> None:
     from network.partition.settings import SplitSettings
     from network.privacy import privacy_of
     from network.provenance import provenance
-    from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
+    from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings, check_adaptation
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
     from reports.stages.federated import report_partition, report_run, report_unseen
@@ -76,7 +76,9 @@ def main() -> None:
     check = partial(method.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    partition, split = partition_of(SplitSettings.of(args), data)
+    asked = SplitSettings.of(args)
+    partition, split = partition_of(asked, data)
+    check_adaptation(args.adapt_steps, partition.n_unseen)
     vars(args).update(split.said())
     choices.check(model.task, partition.participants.n_clients)
     privacy = privacy_of(PrivacySettings.of(args), method, partition.participants.n_clients, args.rand_seed)
@@ -92,6 +94,8 @@ def main() -> None:
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
+        for line in split.instead_of(asked):
+            print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
         report_unseen(partition, split, method, args)
 

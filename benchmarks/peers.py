@@ -1,11 +1,12 @@
-"""The same federation by this project, by Apple's pfl and by Flower's simulation engines.
+"""The same federation by this project, by Apple's pfl, by BlazeFL and by Flower's simulation engines.
 
     python -m benchmarks.peers          (about six minutes; systems that are not installed are left out)
+    python -m benchmarks.peers --blazefl_python ENVIRONMENT/bin/python      (BlazeFL needs Python 3.14, others do not)
 
 Every system runs in processes of its own, in turn with the others. All have the same model, clients, batches in the
 same order, plain SGD and equal weights, and must end with the weights of the plain loop. With one core, each is one
 process with one thread (Flower one actor, beside its server); with two, ours is two processes of `accelerate launch`,
-pfl two of `torchrun`, Flower two actors.
+pfl two of `torchrun`, Flower two actors, BlazeFL two threads.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ from utils.errors import UserError, run_script
 
 ROOT = Path(__file__).parent.parent
 PROCESSES = ROOT / "benchmarks" / "peer_processes"
+BLAZEFL = "BlazeFL"
 # The program that runs each system, and the package that it needs.
 SYSTEMS = {
     "bare steps": ("plain.py", "torch"),
     "ours": ("ours.py", "torch"),
     "pfl": ("apple_pfl.py", "pfl"),
+    BLAZEFL: ("blaze_fl.py", "blazefl"),
     "Flower": ("flower.py", "ray"),
     "Flower, legacy": ("flower_legacy.py", "ray"),
 }
@@ -51,43 +54,50 @@ _TOLERANCE = 1e-3
 _PATIENCE = 180.0  # seconds that a system may take to start, and for its rounds
 
 
-def command_of(name: str, federation: Federation) -> list[str]:
-    """What starts a system, without its arguments."""
+def command_of(name: str, federation: Federation, python: str = sys.executable) -> list[str]:
+    """What starts a system by this Python, without its arguments; ours always runs by the benchmark's own."""
     program, _ = SYSTEMS[name]
     if name == "ours":
         return [*several(federation.cores), "-m", f"benchmarks.peer_processes.{program[:-3]}"]
     if name == "pfl" and federation.cores > 1:
         torchrun = f"-m torch.distributed.run --standalone --nproc_per_node {federation.cores}"
-        return [sys.executable, *torchrun.split(), str(PROCESSES / program)]
-    return [sys.executable, str(PROCESSES / program)]
+        return [python, *torchrun.split(), str(PROCESSES / program)]
+    return [python, str(PROCESSES / program)]
 
 
 class System:
     """One system at work in its processes, which `with` ends."""
 
-    def __init__(self, name: str, federation: Federation, folder: Path) -> None:
+    def __init__(self, name: str, federation: Federation, folder: Path, python: str = sys.executable) -> None:
         program, self._over = SYSTEMS[name][0], False
         self.name, self._weights, self._log = name, folder / f"{program}.npz", folder / f"{program}.log"
         ours = name == "ours"  # which imports from the repository root, while a peer must not see that
-        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0", "TQDM_DISABLE": "1"}
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("w") as log:
             listener.bind(str(folder / program))
             listener.listen()
-            listener.settimeout(_PATIENCE)
+            listener.settimeout(1.0)
             self._process = subprocess.Popen(
-                [*command_of(name, federation), federation.text(), str(folder / program), str(self._weights)],
+                [*command_of(name, federation, python), federation.text(), str(folder / program), str(self._weights)],
                 cwd=ROOT if ours else folder,
-                env=os.environ | quiet | {"PYTHONPATH": str(ROOT) if ours else ""},
+                env=os.environ | quiet | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT) if ours else ""},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-            try:
-                self._connection = listener.accept()[0]
-            except OSError as error:
-                self._process.terminate()
-                raise self._silent() from error
+            self._connection = self._accepted(listener)
         self._connection.settimeout(_PATIENCE)
         self._talk = self._connection.makefile("rw", buffering=1)
+
+    def _accepted(self, listener: socket.socket) -> socket.socket:
+        """The connection that the system opens; UserError if it ends before, or takes too long."""
+        for _ in range(int(_PATIENCE)):
+            try:
+                return listener.accept()[0]
+            except TimeoutError:
+                if self._process.poll() is not None:
+                    break
+        self._process.terminate()
+        raise self._silent()
 
     def __enter__(self) -> System:
         return self
@@ -134,11 +144,12 @@ def installed() -> list[str]:
 
 
 def run(
-    federation: Federation, systems: Collection[str], repeats: int, rounds: int
+    federation: Federation, systems: Collection[str], repeats: int, rounds: int, blazefl_python: str = sys.executable
 ) -> tuple[dict[str, np.ndarray], dict[str, dict[str, np.ndarray]]]:
     """Rounds in turn: the seconds per round of each system and turn, (repeats,), and the weights at the end."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        at_work = [stack.enter_context(System(name, federation, Path(folder))) for name in systems]
+        pythons = {name: blazefl_python if name == BLAZEFL else sys.executable for name in systems}
+        at_work = [stack.enter_context(System(name, federation, Path(folder), pythons[name])) for name in systems]
         for system in at_work:
             system.rounds(2)  # the first rounds are not counted
         turns = [{system.name: np.mean(system.rounds(rounds)) for system in at_work} for _ in range(repeats)]
@@ -183,15 +194,21 @@ def main() -> None:
     parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("--models", nargs="+", choices=CASES, default=list(CASES), help="which federations")
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS)[2:], help="which peers; default: those installed")
+    parser.add_argument("--blazefl_python", help="the Python that has BlazeFL, 3.14 or later; default: this one")
     parser.add_argument("--cores", nargs="+", type=POSITIVE_INT, default=[1, 2], help="processes at once")
+    parser.add_flag("--processor_time", False, "count processor time, so that other programs disturb less; on one core")
     parser.add_argument("--repeats", type=POSITIVE_INT, default=5, help="turns of each system")
     args = parser.parse_args()
     systems = ["bare steps", "ours", *args.systems] if args.systems else installed()
-    table = []
+    if args.blazefl_python and BLAZEFL not in systems:
+        systems.append(BLAZEFL)
+    if args.processor_time and (args.cores != [1] or any(SYSTEMS[name][1] == "ray" for name in systems)):
+        raise UserError("--processor_time is of one process: give --cores 1, and --systems without Flower")
+    table, python = [], args.blazefl_python or sys.executable
     for model in args.models:
         for cores in args.cores:
-            federation = replace(CASES[model], cores=cores)
-            seconds, weights = run(federation, systems, args.repeats, 3 if model == "dense" else 1)
+            federation = replace(CASES[model], cores=cores, processor_time=args.processor_time)
+            seconds, weights = run(federation, systems, args.repeats, 3 if model == "dense" else 1, python)
             check(federation, weights)
             table += rows(federation, seconds)
     print_table(f"rounds of all clients, median (min to max) of {args.repeats} turns", table)

@@ -41,6 +41,10 @@ def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale) -> np
         other = f", the others {', '.join(f'{value:g}' for value in found)}" if found.size else ""
         raise ValueError(f"no pixel counts: {(~finite).sum()} of {finite.size} are not finite{other}")
     result = _in_units(np.where(known, values, 0), encoding.maps, scale)
+    if encoding.maps.distances and (n_behind := (result < 0).sum()):
+        raise ValueError(
+            f"{n_behind} of {known.size} distances are negative, the least {result.min():g}; see --invalid"
+        )
     if encoding.maps.signed:
         known &= np.linalg.norm(result, axis=0) >= _SHORT
         if not known.any():

@@ -22,15 +22,15 @@ from datasets.boxes import BoxPacker
 from datasets.classes import VOID, ClassSet
 from datasets.instances import classes_and_objects, numbered
 from datasets.maps import read_map
-from datasets.stored import file_of, forget_members, read_photograph, read_values
-from datasets.table import Table
-from datasets.tasks import Encoding, Scale
+from datasets.stored import file_of, forget_members, photograph_frame, read_photograph, read_values
+from datasets.table import NEAREST, Table
+from datasets.tasks import RGB, Encoding, Scale
 from utils.errors import UserError
 from utils.files import json_in, locked, write_array, write_atomically, write_json
 from utils.filling import fill, note_of
 from utils.versions import file_digest
 
-TRANSFORM_VERSION = 2  # to be raised when the resizing changes, so that old arrays are made again
+TRANSFORM_VERSION = 3  # to be raised when the resizing changes, so that old arrays are made again
 _MOST_ZEROS = 0.01  # share of an image's distances that may be 0
 _BLOCK = 256  # images between two chances to stop
 _WIDE = ("I;16", "I;16B", "I")
@@ -90,24 +90,24 @@ def surface(values: np.ndarray, encoding: Encoding) -> np.ndarray:
     return (values != mark).any(axis=-3)
 
 
-def resize(values: np.ndarray, valid: np.ndarray, size: int, categorical: bool) -> tuple[np.ndarray, np.ndarray]:
+def resize(values: np.ndarray, valid: np.ndarray, size: int, nearest: bool) -> tuple[np.ndarray, np.ndarray]:
     """Resize (C, H, W) with its mask (H, W) to (size, size) each, never mixing invalid pixels into valid ones.
 
-    The mask and ids take the nearest pixel. Other values take the antialiased bilinear mean over the valid pixels
-    alone (the weights of the rest are dropped and the mean divided by what is left).
+    The mask takes the nearest pixel, as do ids and all that is to be `nearest`. Other values take the antialiased
+    bilinear mean over the valid pixels alone (weights of the rest are dropped, and the mean divided by what is left).
     """
     mask = torch.from_numpy(valid)[None, None].float()
-    nearest = F.interpolate(mask, (size, size), mode="nearest-exact")[0, 0] > 0
+    smaller = F.interpolate(mask, (size, size), mode="nearest-exact")[0, 0] > 0
     source = torch.from_numpy(values.astype(np.float32))[None]
-    if categorical:
+    if nearest:
         resized = F.interpolate(source, (size, size), mode="nearest-exact")
     else:
         resized = _smooth(source.where(mask > 0, 0.0), size) / _smooth(mask, size).clamp(min=1e-6)
     if values.dtype.kind == "f":
-        return resized[0].numpy(), nearest.numpy()
+        return resized[0].numpy(), smaller.numpy()
     largest = np.iinfo(values.dtype).max
     rounded = resized[0].round().clamp(0, largest).numpy().astype(values.dtype)
-    return rounded, nearest.numpy()
+    return rounded, smaller.numpy()
 
 
 def _smooth(values: Tensor, size: int) -> Tensor:
@@ -146,11 +146,13 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
         values = read_image(table.data_path, cell, encoding)
     if encoding.categorical:
         values = class_numbers(values, table.about.classes[encoding.domain])
+    values = _upright(values, table, row, encoding)
     if encoding.mask is None:
         valid = surface(values, encoding)
     else:
         try:
             mask = read_image(table.data_path, table.cells(encoding.mask.domain)[row], encoding.mask)
+            mask = _upright(mask, table, row, encoding.mask)
         except ValueError as error:
             raise ValueError(f"its mask, the {encoding.mask.domain} file: {error}") from error
         valid = surface(mask, encoding.mask)
@@ -159,7 +161,10 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding)
     # Both are cut in the same way; margins show no surface.
     (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
-    resized, mask = resize(values, valid[0] & inside, size, encoding.categorical)
+    nearest = encoding.categorical or _takes_nearest(table, encoding)
+    resized, mask = resize(values, valid[0] & inside, size, nearest)
+    if encoding.photograph:
+        resized[:, ~mask] = 0  # smoothing takes the image's border a pixel into the margin
     if has_mask_channel(encoding, table.about.fit):
         return np.concatenate([resized, mask[None].astype(encoding.dtype)])
     if encoding.nothing is not None:
@@ -167,11 +172,30 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     return resized
 
 
+def _takes_nearest(table: Table, encoding: Encoding) -> bool:
+    """Whether values that are no ids are resized as these are, because the table says so."""
+    return table.about.resize == NEAREST and not (encoding.photograph or encoding.categorical)
+
+
 def pack_instances(table: Table, row: int, encoding: Encoding, size: int) -> np.ndarray:
     """One image's packed map of objects, (2, size, size) uint8; ValueError names an unreadable file's fault."""
     values = read_values(table.data_path, table.cells(encoding.domain)[row], _MODES_OF_IDS)
-    maps = classes_and_objects(values, table.about.classes[encoding.labelled_by])
-    return numbered(*resize(*square(maps, table.about.fit), size, categorical=True))
+    maps = classes_and_objects(_upright(values, table, row, encoding), table.about.classes[encoding.labelled_by])
+    return numbered(*resize(*square(maps, table.about.fit), size, nearest=True))
+
+
+def _upright(values: np.ndarray, table: Table, row: int, encoding: Encoding) -> np.ndarray:
+    """A target (C, H, W), turned with its photograph; ValueError where it cannot be of it.
+
+    As it is where the photograph is itself, or cannot be read, so that the image is left out for that.
+    """
+    if encoding.photograph:
+        return values
+    try:
+        frame = photograph_frame(table.data_path, table.image_ids[row])
+    except ValueError:
+        return values
+    return frame.upright(values, encoding.domain)
 
 
 def check_limit(counted: np.ndarray, limit: float | None, encoding: Encoding) -> None:
@@ -301,15 +325,20 @@ def _packer(
 
 def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
-    about, parts = table.about, [part for part in (encoding, encoding.mask) if part is not None]
+    # How a target is turned, and where boxes lie, is told by the photograph's file.
+    about, parts = table.about, [part for part in (encoding, encoding.mask, RGB) if part is not None]
     said = (TRANSFORM_VERSION, encoding, size, about.fit, about.limits.get(encoding.domain))
     digest = hashlib.sha256(f"{said} {about.classes.get(encoding.labelled_by)}".encode())
+    if encoding.photograph and about.fit == "pad":
+        digest.update(b"margins without the image's border")  # others are as they were, and stay packed
+    if _takes_nearest(table, encoding):
+        digest.update(NEAREST.encode())
     if encoding.boxes:
         digest.update(table.fingerprint.encode())
     if encoding.maps is not None:
         digest.update(f"{encoding.maps} {about.scales.get(encoding.domain)}".encode())
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
-    for cells in zip(*(table.cells(part.files) for part in parts), strict=True):
+    for cells in zip(*(table.cells(domain) for domain in {part.files: 0 for part in parts}), strict=True):
         for cell in cells:
             digest.update(f"{cell} {status(file_of(cell))}".encode())
     return digest.hexdigest()

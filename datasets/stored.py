@@ -15,6 +15,7 @@ A cell is a path relative to the data folder, `rgb/a.png`, or such a path with a
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 import struct
@@ -34,7 +35,9 @@ from typing import IO, Literal
 import numpy as np
 from numpy.lib import format as npy
 from PIL import ExifTags, Image
+from PIL.PngImagePlugin import PngImageFile
 
+from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
 
 # What the readers of images and arrays raise for broken files, found by flipping bits.
@@ -51,16 +54,12 @@ _ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d{1,18}):(\d{1,9}(?:x\d{1,9}){1,3})")
 _IN_MEMBER = re.compile(r"(.+)/(\d{1,18})")
 _UNPACKING = Lock()  # two threads must not unpack the same large member twice
+_PNG_SIGNATURE = 8  # bytes
 _UNKNOWN_SCALE = ("I", "F")  # 32 bits, of which nobody knows what is white
 _TURNS = {  # that make an image upright, by what its EXIF entry says
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
-}  # fmt: skip
-# Turns that exchange width and height: x and y change places, and then run the other way or not.
-SIDEWAYS = {
-    Image.Transpose.TRANSPOSE: (False, False), Image.Transpose.ROTATE_270: (True, False),
-    Image.Transpose.TRANSVERSE: (True, True), Image.Transpose.ROTATE_90: (False, True),
 }  # fmt: skip
 
 
@@ -91,18 +90,35 @@ def read_photograph(data_path: Path, cell: str) -> np.ndarray:
 
 def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
     """Height and width of a cell's photograph as `read_photograph` gives it, without its pixels where it is a file."""
+    frame = photograph_frame(data_path, cell)
+    return frame.height, frame.width
+
+
+def photograph_frame(data_path: Path, cell: str) -> Frame:
+    """The frame of a cell's photograph, from its header alone where it is a file; ValueError if unreadable."""
     values = _read_row(data_path, cell)
-    return photograph_frame(data_path, cell)[0] if values is None else _as_rgb(values).shape[1:]
-
-
-def photograph_frame(data_path: Path, cell: str) -> tuple[tuple[int, int], Image.Transpose | None]:
-    """Height and width of the photograph in a file when it is upright, and what makes it so; from its header alone."""
+    if values is not None:
+        return Frame(*_as_rgb(values).shape[1:])
     try:
         with Image.open(regular_file(data_path / cell)) as image:
             turn = _turn(image)
             # Of a TIFF file, Pillow gives the upright size at once, and turns the pixels as it reads them.
             is_upright = turn not in SIDEWAYS or image.format == "TIFF"
-            return image.size[::-1] if is_upright else image.size, turn
+            return Frame(*(image.size[::-1] if is_upright else image.size), turn)
+    except FAULTS as error:
+        raise ValueError(f"not a readable image ({error})") from error
+
+
+def values_size(data_path: Path, cell: str) -> tuple[int, int]:
+    """Height and width of what `read_values` gives, from the header alone where it is a file; ValueError as there."""
+    values = _read_row(data_path, cell)
+    if values is None and cell.lower().endswith(".npy"):
+        values = open_array(data_path / cell)
+    if values is not None:
+        return _channels_first(values).shape[1:]
+    try:
+        with Image.open(regular_file(data_path / cell)) as image:
+            return image.size[::-1]
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
 
@@ -160,10 +176,24 @@ def _turned(image: Image.Image) -> Image.Image:
 def _turn(image: Image.Image) -> Image.Transpose | None:
     """What makes an image upright, by its EXIF entry; None where it is, or that cannot be read."""
     try:
+        if isinstance(image, PngImageFile) and not _may_tell_turn(Path(os.fsdecode(image.filename))):
+            return None
         orientation = image.getexif().get(ExifTags.Base.Orientation)
     except FAULTS:
         return None
     return _TURNS.get(orientation) if isinstance(orientation, int) else None
+
+
+def _may_tell_turn(path: Path) -> bool:
+    """Whether a PNG file has metadata: to look for some behind its pixels, Pillow would decode all of these."""
+    with path.open("rb") as file:
+        file.seek(_PNG_SIGNATURE)
+        while len(head := file.read(8)) == 8:
+            length, name = struct.unpack(">I4s", head)
+            if name in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):
+                return True
+            file.seek(length + 4, os.SEEK_CUR)
+    return False
 
 
 def _read_row(data_path: Path, cell: str) -> np.ndarray | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datasets.classes import VOID, ClassSet
+from datasets.left_out import main_fault
 from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
 from utils.errors import UserError
 from utils.files import json_in, locked, write_atomically, write_json
@@ -37,6 +38,7 @@ PART = "part"
 PARTS = ("train", "val", "test")
 BOX_COLUMNS = ["image", CLASS, "left", "top", "right", "bottom"]
 FITS = ("crop", "pad", "stretch")
+MEAN, NEAREST = RESIZES = ("mean", "nearest")
 VERSION = 1  # of the two files: to be raised when they change
 _LARGEST_ID = 2**16 - 1  # of a mask
 _SHOWN = 80  # characters of a broken cell
@@ -56,6 +58,8 @@ class About:
         limits: by domain, the median of the stored values of an image above which it is refused.
         made_by: the command.
         scales: by domain of maps of one's own, what their stored values mean.
+        resize: what a pixel of a smaller target is, unless it is an id: the mean of the pixels there that count, or
+            the nearest, so that no value is one that no pixel of the file has.
     """
 
     source: str
@@ -67,10 +71,13 @@ class About:
     limits: Mapping[str, float] = field(default_factory=dict)
     made_by: str = ""
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    resize: str = MEAN
 
     def __post_init__(self) -> None:
         if self.fit not in FITS:
             raise ValueError(f"fit {self.fit!r} is not one of {', '.join(FITS)}")
+        if self.resize not in RESIZES:
+            raise ValueError(f"resize {self.resize!r} is not one of {', '.join(RESIZES)}")
         if RGB.domain not in self.domains or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
         if taken := {"embedding", *(["object"] if BOXES in self.classes else [])} & set(self.groups):
@@ -194,14 +201,13 @@ def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
     """
     rows = found.rows.reset_index(drop=True)
     if not len(rows):
-        raise UserError(
-            "no image is left" + (f"; the first file left out is {found.faults[0]}" if found.faults else "")
-        )
+        raise UserError(f"no image is left{main_fault(found.faults)}")
     try:
         _check_rows(rows, found.about)
     except ValueError as error:
         raise UserError(f"{error}; rename it or leave it out") from error
-    if PART not in rows:
+    drawn = PART not in rows
+    if drawn:
         units = rows[found.about.together] if found.about.together else rows.index.astype(str)
         rows = rows.assign(**{PART: _held_out(units, test_fraction, seed)})
     elif "test" not in set(rows[PART]):
@@ -211,11 +217,19 @@ def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
             rows = make_table(replace(found, rows=rows.drop(columns=PART)), test_fraction, seed)
     counts = rows[PART].value_counts()
     if not counts.get("train", 0) or not counts.get("test", 0):
+        column, why, more = found.about.together, "", "images"
+        if drawn and column is not None:
+            n = rows[column].nunique()
+            why, more = f", because the images of one {column} stay together, and there {_are(n)} {n}", f"of {column}"
         raise UserError(
-            f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images; "
-            "give more images, or another --test_fraction"
+            f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images{why}; "
+            f"give more {more}, or another --test_fraction"
         )
     return rows[found.about.columns]
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 def _held_out(units: pd.Series | pd.Index, test_fraction: float, seed: int) -> np.ndarray:
@@ -267,7 +281,8 @@ def read_table(data_path: Path) -> Table:
     rows = _read_rows(path, content, about)
     parts = {part: np.flatnonzero(rows[PART] == part) for part in PARTS}
     plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
-    plain = {name: value for name, value in plain.items() if value or name != "scales"}  # older tables have none
+    # Older tables have neither.
+    plain = {name: value for name, value in plain.items() if (name, value) not in (("scales", {}), ("resize", MEAN))}
     digest = hashlib.sha256(content + json.dumps(plain, sort_keys=True).encode())
     if BOXES in about.classes:
         digest.update(_boxes_file(data_path).read_bytes())

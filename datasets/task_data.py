@@ -137,6 +137,17 @@ class TaskData:
         """See `data_version`."""
         return data_version(self.table, self.task, self.image_size)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the table and of the packed images and targets themselves, all of which are read.
+
+        `version` is what was noted when they were packed, whatever has become of them since.
+        """
+        digest = hashlib.sha256(self.table.fingerprint.encode())
+        for array in (self._images, self._stored):
+            digest.update(array.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
     def batch(self, positions: Tensor) -> Batch:
         """The images at `positions` (int64, on any device), decoded on `self.device`."""
         if self._decoded is None:

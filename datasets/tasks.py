@@ -313,6 +313,7 @@ _ENTRIES = (
 
 TASKS: dict[str, Task] = {task.name: task for task in _ENTRIES}
 MAPS = {name: task.encoding for name, task in TASKS.items() if task.encoding and task.encoding.maps}
+DIRECTIONS = frozenset(task.encoding.domain for task in TASKS.values() if task.encoding and task.mirror)  # in the image
 DEPTH_TARGETS = ("scaled", "metric", "log")
 
 

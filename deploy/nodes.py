@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
+from deploy.flower import LOST, ObjectPushError
 from deploy.messages import read
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -25,8 +25,6 @@ _PAUSE = 0.5  # seconds between two looks for answers
 _LOOK = 2.0  # and between two looks for nodes
 _DOUBT = 60.0  # and until a node that has not answered is first asked for a sign, which it gives when it is done
 _MOST_OF_ITSELF = 1 << 20  # bytes of what a node says of itself, of which its images' classes are the most
-# Error codes of Flower that say that a message was lost, and not that its client refuses it.
-_LOST = {3, 4, 5, 8}  # MESSAGE_UNAVAILABLE, REPLY_MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE, CLIENT_APP_CRASHED
 _FAULTS = (httpx.HTTPStatusError, ObjectPushError)  # of a SuperLink that is overburdened; a run that is over is none
 _QUERY, SIGN = "query", "sign"
 
@@ -38,7 +36,7 @@ class _Asked:
     client: int
     node: int
     since: str  # when that node came up, by which a restarted one is told apart
-    at: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=lambda: time.monotonic())
     doubt: float = field(default_factory=lambda: _DOUBT)
     overtaken: bool = False  # the node has answered what it was asked later
 
@@ -179,7 +177,7 @@ class Nodes:
         self._signs = {sign: message for sign, message in self._signs.items() if message in self._asked}
         for reply in self._pull({*self._asked, *self._signs}):
             identity = reply.metadata.reply_to_message_id
-            lost = reply.has_error() and reply.error.code in _LOST
+            lost = reply.has_error() and reply.error.code in LOST
             about = self._asked.get(self._signs.pop(identity, ""))
             if about is not None and not lost:
                 about.overtaken = True

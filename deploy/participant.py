@@ -22,7 +22,7 @@ from deploy.shares import read_share
 from models.networks.config import ModelConfig
 from models.networks.lora import adapt
 from models.networks.precision import set_precision
-from models.networks.task_model import TaskModel
+from models.networks.task_model import Outputs, TaskModel
 from network.algorithms import ALGORITHMS
 from network.client import ClientRound, copy_into
 from network.evaluation import values_of
@@ -88,6 +88,18 @@ class OwnState:
         return self._folder / f"{version}.safetensors"
 
 
+class _Nothing(nn.Module):
+    """A model whose outputs are 0: what is nan of its values is so with any model, because nothing counts."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self._model = model
+
+    def forward(self, images: Tensor) -> Outputs:
+        """The outputs, of the model's shapes."""
+        return Outputs(*map(torch.zeros_like, self._model(images)))
+
+
 class Participant:
     """A client in one run.
 
@@ -138,14 +150,16 @@ class Participant:
     def described(self) -> dict[str, Any]:
         """What the server is told before the first round; classes are counted for methods that tell them apart."""
         counts = class_counts(self.data, self.data.train).tolist()
+        values = values_of(_Nothing(self.model), self.data, self.data.train, self.data.test)
         if not knows_kinds(self.algorithm):
             counts = [sum(counts)]  # of no class that it would have to name
         return {
             "client": self.client,
             "n_clients": self.share.n_clients,
             "partition": self.share.partition,
-            "images": self.data.version,
+            "images": self.data.digest,
             "counts": counts,
+            "measured": np.isfinite(values).tolist(),
         }
 
     def train(self, said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:

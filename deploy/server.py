@@ -15,11 +15,12 @@ from flwr.app import RecordDict
 from torch import Tensor, nn
 
 from datasets.task_data import TaskData
+from datasets.tasks import Task
 from deploy.messages import Layout, read, write
 from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
-from models.central.metrics import metric_names
+from models.central.metrics import error_names, metric_names
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientRound
 from network.evaluation import Evaluation, columns
@@ -255,20 +256,26 @@ class RemoteEvaluation(Evaluation):
         """The columns of the server's model."""
         data = self.images
         test = mean_values(data, evaluate(model, data, data.test, self.accelerator))
-        row = columns(data.task, self._asked(personal=False), ("train", "local_test"))
+        # Before clients are asked: whose values no client is to blame for ends the run with a line of its own.
+        self._deployment._check_sound(len(self._deployment.rows), {"test_loss": test["loss"]})
+        row = columns(data.task, self._asked(""), ("train", "local_test"))
         return row | {f"test_{name}": value for name, value in test.items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
         """The columns of the personal models."""
-        values = self._asked(personal=True)
+        values = self._asked("personal_")
         return columns(self.images.task, values, ("personal_train", "personal_local_test"))
 
-    def _asked(self, personal: bool) -> np.ndarray:
-        """`values_of` each client that is evaluated, (clients, metrics, 2); nan for those that are left out."""
+    def _asked(self, whose: str) -> np.ndarray:
+        """`values_of` each client that is evaluated, (clients, metrics, 2); nan for those that are left out.
+
+        They are of the server's model, or, where `whose` is "personal_", of the clients' own.
+        """
         deployment, round = self._deployment, len(self._deployment.rows) - 1
         evaluated = self.evaluated.tolist()
         shape = (len(metric_names(self.images.task)), 2)
-        answers, faults = deployment.ask("evaluate", {client: {"personal": personal} for client in evaluated}, round)
+        said = {"personal": bool(whose)}
+        answers, faults = deployment.ask("evaluate", dict.fromkeys(evaluated, said), round)
         values = np.full((len(evaluated), *shape), np.nan)
         for row_of, client in enumerate(evaluated):
             try:
@@ -282,8 +289,8 @@ class RemoteEvaluation(Evaluation):
                     or (found.shape, found.dtype) != (shape, torch.float64)
                 ):
                     raise UserError("its values are refused: they are not those of the task's metrics")
-                if found[0, 0].isinf():  # it would end the run, with no client named
-                    raise UserError("its values are refused: its loss is infinite")
+                measured = np.array(deployment.nodes.described[client]["measured"])
+                _check_values(self.images.task, found.numpy(), measured, whose)
                 values[row_of] = found.numpy()
             except UserError as error:
                 deployment.leave_out(client, str(error), round)
@@ -291,6 +298,21 @@ class RemoteEvaluation(Evaluation):
 
 
 _MOST_VALUES = 1 << 20  # bytes of a client's loss and metrics
+
+
+def _check_values(task: Task, values: np.ndarray, measured: np.ndarray, whose: str) -> None:
+    """UserError where these cannot be `values_of` a client, (metrics, 2).
+
+    They are finite, or nan where nothing counts whatever the model, which is where not `measured` (metrics, 2), as the
+    client wrote when it joined. Losses and errors are not below 0, and scores lie within -1 and 1.
+    """
+    errors = error_names(task)
+    for name, of_splits, counts in zip(metric_names(task), values, measured, strict=True):
+        for split, value, counted in zip(("train", "local_test"), of_splits, counts, strict=True):
+            lowest, highest = (0, np.inf) if name in errors else (-1, 1)
+            fits = not counted if np.isnan(value) else np.isfinite(value) and lowest <= value <= highest
+            if not fits:
+                raise UserError(f"its values are refused: {whose}{split}_{name} is {value:g}, which it cannot be")
 
 
 def plan_of(args: Namespace, model: Mapping[str, Any], versions: Mapping[str, int] | None, name: str) -> dict[str, Any]:

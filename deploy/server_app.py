@@ -6,6 +6,7 @@ import shlex
 import threading
 from argparse import Namespace
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ from deploy.population import class_counts, knows_kinds
 from deploy.server import Deployment, plan_of
 from deploy.settings import check_method, parse
 from deploy.shares import Share, read_share
+from models.central.metrics import metric_names
 from models.networks.task_model import save_model
 from models.networks.threads import set_threads
 from network.algorithms import ALGORITHMS
@@ -91,7 +93,9 @@ def serve(grid: Grid, args: Namespace) -> Deployment:
     plan = plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name)
     greeting = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_kinds(algorithm) else 1
-    nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, lambda said: _check(said, share, n_counts))
+    n_values = len(metric_names(data.task))
+    check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
+    nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, check)
     nodes.gather()
     _check_images(run, nodes, args.resume_training)
     settings = LocalSettings.of(args), SimulationSettings.of(args)
@@ -112,8 +116,8 @@ def _name_of(run: Run, resumed: bool) -> str:
     return str(read_json(run.path / _ABOUT, "the run")["run"])
 
 
-def _check(said: Mapping[str, Any], share: Share, n_counts: int) -> None:
-    """UserError where a client is not of this federation, in which all have this many counts of images."""
+def _check(said: Mapping[str, Any], share: Share, n_counts: int, n_values: int) -> None:
+    """UserError where a client is not of this federation, in which all have so many counts of images, and values."""
     if (said.get("n_clients"), said.get("partition")) != (share.n_clients, share.partition):
         raise UserError("its images are of another partition than the server's")
     counts = said.get("counts")
@@ -123,6 +127,14 @@ def _check(said: Mapping[str, Any], share: Share, n_counts: int) -> None:
         raise UserError(f"it says that it has {sum(counts)} images; from 1 to {_MOST_IMAGES} are counted")
     if not isinstance(said.get("images"), str):
         raise UserError("it does not say which images it has")
+    measured = said.get("measured")
+    if not isinstance(measured, list) or len(measured) != n_values or not all(map(_is_pair, measured)):
+        raise UserError("it does not say what it can measure on its images")
+
+
+def _is_pair(each: Any) -> bool:
+    """Whether this says yes or no of training images, and of held-out ones."""
+    return isinstance(each, list) and len(each) == 2 and all(type(split) is bool for split in each)
 
 
 def _check_images(run: Run, nodes: Nodes, resumed: bool) -> None:

@@ -25,7 +25,7 @@ from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
-from network.settings import AdaptSettings
+from network.settings import AdaptSettings, check_adaptation
 from network.simulation import Simulation
 from network.state import ClientStates
 from network.trainer import Trainer
@@ -56,13 +56,12 @@ class Adaptation:
         self.steps = (0, *(settings.adapt_steps or ()))
         self.accelerator: Accelerator = simulation.accelerator
         data, first = simulation.data, len(simulation.data.clients)
-        if not data.unseen:
-            raise UserError("--adapt_steps is for unseen clients; give --unseen_clients as well")
+        check_adaptation(self.steps, len(data.unseen))
         self.parts = [
             parted(images, settings.adapt_images, simulation.settings.rand_seed, first + i)
             for i, images in enumerate(data.unseen)
         ]
-        self._model = _with_adapters(simulation.model, self.trained, simulation.settings.rand_seed)
+        self._model = _with_adapters(simulation.model, settings, simulation.settings.rand_seed)
         self._file = simulation.run.path / "checkpoint" / "adaptation.json"
 
     def run(self) -> list[dict[str, float]]:
@@ -169,15 +168,25 @@ def parted(images: np.ndarray, most: int | None, seed: int, client: int) -> tupl
     return np.sort(drawn[:most]), np.sort(drawn[most:] if most is not None else drawn[:0])
 
 
-def _with_adapters(model: nn.Module, trained: str, seed: int) -> nn.Module:
-    """The model or, where `--adapt_train lora` needs adapters that it lacks, a copy that has them."""
-    if trained != LORA or any(name.endswith(f".{LORA_A}") for name in model.state_dict()):
+def _with_adapters(model: nn.Module, settings: AdaptSettings, seed: int) -> nn.Module:
+    """The model or, where `--adapt_train lora` needs adapters that it lacks, a copy that has them.
+
+    UserError where a rank is given for adapters that the model has already.
+    """
+    if settings.adapt_train != LORA:
+        return model
+    if any(name.endswith(f".{LORA_A}") for name in model.state_dict()):
+        if settings.adapt_rank is not None:
+            raise UserError("--adapt_rank: the model was trained with adapters, which go on; omit it")
         return model
     device = next(model.parameters()).device
     adapted = cast(TaskModel, copy.deepcopy(whole(model)).cpu())
-    args = Namespace(train=LORA, rand_seed=seed, **arguments_of(TRAINS[LORA], Namespace()))
+    given = Namespace() if settings.adapt_rank is None else Namespace(lora_rank=settings.adapt_rank)
+    args = Namespace(train=LORA, rand_seed=seed, **arguments_of(TRAINS[LORA], given))
     try:
         adapt(adapted.encoder, adapted.config, args)
     except UserError as error:
-        raise UserError(str(error).replace("--train lora", "--adapt_train lora")) from error
+        raise UserError(
+            str(error).replace("--train lora", "--adapt_train lora").replace("--lora_rank", "--adapt_rank")
+        ) from error
     return adapted.to(device).to(memory_format=torch.channels_last)

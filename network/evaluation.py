@@ -25,9 +25,10 @@ class Evaluation:
 
     `train` are the clients' training images, `local_test` each client's own held-out images, `test` the common ones.
     Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`, without those clients that have nothing to
-    count in a split. The columns of personal models begin with `personal_`, those of unseen clients, with the model
-    that the method hands to a newcomer, with `unseen_`: `unseen_train` are the images that such a client would train
-    on, `unseen_test` its held-out ones. Where there are such clients, `out_of_sample_gap` stands beside the others'.
+    count in a split; `<split>_clients` is how many have a loss there. The columns of personal models begin with
+    `personal_`, those of unseen clients, with the model that the method hands to a newcomer, with `unseen_`:
+    `unseen_train` are the images that such a client would train on, `unseen_test` its held-out ones. Where there are
+    such clients, `out_of_sample_gap` stands beside the others'.
     Where only some clients are evaluated, they are the same in every round, and drawn with equal chances, so that means
     and standard deviations are estimates of those over all clients, and the worst values are bounds.
 
@@ -249,6 +250,7 @@ def columns(task: Task, values: np.ndarray, splits: Iterable[str]) -> dict[str, 
     row: dict[str, float] = {}
     for number, split in enumerate(splits):
         of_clients = dict(zip(metric_names(task), values[:, :, number].T, strict=True))
+        row[f"{split}_clients"] = int((~np.isnan(of_clients["loss"])).sum())
         row |= over_clients(split, of_clients, error_names(task))
     return row
 

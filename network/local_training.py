@@ -45,7 +45,7 @@ class LocalTraining:
 
     def __init__(self, workspace: Workspace, data: TaskData, algorithm: FedAvg, groups: Tensor, seed: int) -> None:
         self.workspace, self.data, self.algorithm, self.groups, self.seed = workspace, data, algorithm, groups, seed
-        self._loss_of = LOSSES[data.task.loss]
+        self._loss_of, self._corrects = LOSSES[data.task.loss], algorithm.overrides("correct")
 
     def __call__(self, clients: Sequence[ClientContext]) -> None:
         """Train these clients for a round; their tensors are the workspace's and hold what they start from.
@@ -70,24 +70,40 @@ class LocalTraining:
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         frames = self._frames(clients, phase, sizes)
+        averaged = self._averages(sizes, plan[0])
         for step, (at, batch) in enumerate(self.data.batches(plan)):
             if frames is not None:
                 batch = augmented(batch, frames[step], self.data.task)
             outputs = self.workspace(batch.images)
             losses = self._loss_of(outputs.output, batch.target, batch.valid)
-            minimised = []
-            of_clients = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs time in backward
-            for i, (local, loss) in enumerate(zip(clients, of_clients, strict=True)):
-                own = slice(i * len(loss), i * len(loss) + sizes[i])
-                local.batch = StepView(own, batch.images, outputs, at, self.data.labels, self.groups)
-                counted = loss if sizes[i] == len(loss) else loss[: sizes[i]]  # so does a slice
-                minimised.append(self.algorithm.local_loss(counted, local))
-                local.losses.append(minimised[i].detach())
-            torch.autograd.backward(minimised)
-            for local, gradients in zip(clients, optimizer.gradients(), strict=True):
-                self.algorithm.correct(gradients, local)
+            if self._corrects or not averaged:  # a small step takes no longer than views of it for all clients
+                for i, (local, size) in enumerate(zip(clients, sizes, strict=True)):
+                    own = slice(i * max(sizes), i * max(sizes) + size)
+                    local.batch = StepView(own, batch.images, outputs, at, self.data.labels, self.groups)
+            minimised = losses.reshape(len(clients), -1).mean(1) if averaged else self._by_hook(clients, losses, sizes)
+            for local, loss in zip(clients, minimised.detach().unbind(), strict=True):
+                local.losses.append(loss)
+            minimised.backward(torch.ones_like(minimised))
+            if self._corrects:
+                for local, gradients in zip(clients, optimizer.gradients(), strict=True):
+                    self.algorithm.correct(gradients, local)
             optimizer.step(step)
             interrupt.check()
+
+    def _averages(self, sizes: list[int], positions: np.ndarray) -> bool:
+        """Whether all clients minimise plain means over as many images, which can be taken together.
+
+        `positions` are those of a step. A mean for each client costs more than the rest of a small network's step.
+        """
+        alike = len(set(sizes)) == 1 and not self.algorithm.overrides("local_loss")
+        at = torch.from_numpy(positions).to(self.data.device, non_blocking=True)
+        return alike and self.algorithm.image_weights(at) is None
+
+    def _by_hook(self, clients: Sequence[ClientContext], losses: Tensor, sizes: list[int]) -> Tensor:
+        """What the method makes each client minimise, (n_clients,), of all losses per example."""
+        rows = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs time in backward
+        counted = (row if size == len(row) else row[:size] for row, size in zip(rows, sizes, strict=True))
+        return torch.stack([self.algorithm.local_loss(*each) for each in zip(counted, clients, strict=True)])
 
     def _plan(self, clients: Sequence[ClientContext], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
         """The size of each client's batches, and for each step the positions of all clients' images."""
@@ -97,8 +113,9 @@ class LocalTraining:
             rng = generator("batches", self.seed, local.round, local.client, phase.name)
             plans.append(images[self.algorithm.batches(len(images), batch_size, phase.n_steps, rng)])
         sizes = [plan.shape[1] for plan in plans]
-        full = [np.pad(plan, ((0, 0), (0, max(sizes) - size)), "edge") for plan, size in zip(plans, sizes, strict=True)]
-        return sizes, list(np.concatenate(full, axis=1))
+        if len(set(sizes)) > 1:
+            plans = [np.pad(plan, ((0, 0), (0, max(sizes) - plan.shape[1])), "edge") for plan in plans]
+        return sizes, list(np.concatenate(plans, axis=1))
 
     def _frames(self, clients: Sequence[ClientContext], phase: Phase, sizes: list[int]) -> Tensor | None:
         """The frames by which all clients' images are augmented: (n_steps, n_clients * B, 5) on the device.
@@ -166,6 +183,7 @@ class _Optimizer:
         self._leaves: dict[str, Tensor] = {name: workspace.leaves[name] for name in trained}
         settings, device = clients[0].settings, next(iter(self._leaves.values())).device
         reaches = _set_reaches(clients, device)
+        self._reach_gradients = cast(Tensor, reaches.grad)
         self._one_by_one = settings.lr_schedule == "plateau"
         if self._one_by_one:
             moved = [(local, local.parameters, local.reach) for local in clients]
@@ -182,21 +200,24 @@ class _Optimizer:
         self._optimizer: torch.optim.Optimizer = make(groups, weight_decay=settings.weight_decay, fused=True)
 
     def gradients(self) -> list[list[Tensor]]:
-        """Each client's gradients, which `step` takes, after a backward pass."""
+        """Each client's gradients after a backward pass: views of what `step` takes."""
+        parts = [self._workspace.parts(gradient) for gradient in self._of_leaves()]
+        return [list(of_client) for of_client in zip(*parts, strict=True)]
+
+    def _of_leaves(self) -> list[Tensor]:
+        """The leaves' gradients, 0 where the loss depends on none."""
         for leaf in self._leaves.values():
-            if leaf.grad is None:  # the loss does not depend on it: a decoder may not use the encoder's vector
+            if leaf.grad is None:  # a decoder may not use the encoder's vector
                 leaf.grad = torch.zeros_like(leaf)
-        parts = [self._workspace.parts(cast(Tensor, leaf.grad)) for leaf in self._leaves.values()]
-        gradients = [list(of_client) for of_client in zip(*parts, strict=True)]
-        for local, of_client in zip(self._clients, gradients, strict=True):
-            local.reach_gradient.fill_(-1.0)
-            if self._one_by_one:
-                for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
-                    parameter.grad = gradient
-        return gradients
+        return [cast(Tensor, leaf.grad) for leaf in self._leaves.values()]
 
     def step(self, step: int) -> None:
         """Take step number `step` of the phase."""
+        self._of_leaves()
+        if self._one_by_one:
+            for local, of_client in zip(self._clients, self.gradients(), strict=True):
+                for parameter, gradient in zip(local.parameters.values(), of_client, strict=True):
+                    parameter.grad = gradient
         for schedule in self._schedules:
             schedule.before(step)
         self._optimizer.step()
@@ -204,12 +225,13 @@ class _Optimizer:
             schedule.after(local.losses[-1])
         for leaf in self._leaves.values():
             leaf.grad = None
+        self._reach_gradients.fill_(-1.0)  # a method may have changed them
 
 
 def _set_reaches(clients: Sequence[ClientContext], device: torch.device) -> Tensor:
     """All clients' reaches, (n_clients,) with a gradient; each client gets its own of both as a view."""
     reaches = torch.zeros(len(clients), device=device)
-    reaches.grad = torch.empty_like(reaches)
+    reaches.grad = torch.full_like(reaches, -1.0)
     for local, reach, gradient in zip(clients, reaches, reaches.grad, strict=True):
         local.reach, local.reach_gradient = reach, gradient
         local.reach.grad = gradient

@@ -104,7 +104,9 @@ def measure(
 
 
 def print_pace(pace: Mapping[str, Any]) -> None:
-    """Print what was measured, and where turns disagreed."""
+    """Print what was measured, where turns disagreed, and why clients train one by one if they must."""
+    if reason := pace.get("one_by_one"):
+        print(f"clients train one by one: {reason}")
     if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
         print(f"clients at once: {pace['clients_per_batch']} (ms per client and step by that number: {times})")
         for n, (contrary, turns) in pace["contrary_turns"].items():

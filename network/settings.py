@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from models.networks.parts import TRAINABLE, TRAINS
+from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
@@ -150,6 +150,9 @@ class AdaptSettings:
     adapt_train: str | None = setting(
         Argument(None, "what unseen clients train; default: all", choices=tuple(TRAINABLE))
     )
+    adapt_rank: int | None = setting(
+        Argument(None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT)
+    )
 
     @classmethod
     def of(cls, args: Namespace) -> AdaptSettings:
@@ -161,12 +164,29 @@ class AdaptSettings:
 
 
 def settle_adaptation(args: Namespace) -> None:
-    """Fill in what unseen clients train where they adapt; UserError for what is only read where they do."""
-    given = [f"--{name}" for name in ("adapt_images", "adapt_train") if getattr(args, name) is not None]
+    """Fill in what unseen clients train where they adapt; UserError for what is only read where they do.
+
+    So it is where there can be none, because none are set aside and no saved partition may have some.
+    """
+    given = [
+        f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if getattr(args, name, None) is not None
+    ]
     if args.adapt_steps is None and given:
         raise UserError(f"{given[0]} is read only with --adapt_steps; give that as well, or omit it")
+    if getattr(args, "adapt_rank", None) is None:
+        vars(args).pop("adapt_rank", None)  # a run without it is what it was before there was one
+    elif args.adapt_train != LORA:
+        raise UserError("--adapt_rank is read only with --adapt_train lora; give that as well, or omit it")
     if args.adapt_steps is not None:
+        if args.partition_file is None:
+            check_adaptation(args.adapt_steps, args.unseen_clients)
         args.adapt_train = args.adapt_train or "all"
+
+
+def check_adaptation(steps: Sequence[int] | None, n_unseen: float | None) -> None:
+    """UserError where clients are to adapt in these steps, and there are no unseen ones."""
+    if steps and not n_unseen:
+        raise UserError("--adapt_steps is for unseen clients; give --unseen_clients as well")
 
 
 def add_federation(parser: Parser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from network.local_training import LocalTraining
 from network.pace import measure
 from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, add_prefix
-from network.workspace import workspace
+from network.workspace import NOT_SIDE_BY_SIDE, Workspaces
+from utils.errors import UserError
 
 LOSS = "local_loss"  # travels with the uploads
 
@@ -73,20 +74,31 @@ class Trainer:
         part = TRAINABLE[local_settings.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
         shape = self.images.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
-        self._build = partial(workspace, model, image_shape=shape, compiled=settings.compile, part=part)
+        self._build = Workspaces(model, shape, settings.compile, part)
         # A round has client batches of at most two sizes, unless clients take different numbers of steps.
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
     def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
-        """How many clients train at once, measured up to `most()` if it was not given, and on how many threads."""
-        pace = self.pace or measure(most(), self._build, self.model, self.images, self.local_settings, self.groups)
+        """How many clients train at once, measured up to `most()` if it was not given, and on how many threads.
+
+        UserError where a number was given and the network does not allow more than one.
+        """
+        given = self.pace.get("clients_per_batch")
+        together = given == 1 or most() == 1 or self._build.side_by_side
+        if given and not together:
+            raise UserError(f"--clients_per_batch {given}: {NOT_SIDE_BY_SIDE}; give --clients_per_batch 1")
+        limit = most() if together else 1
+        pace = self.pace or measure(limit, self._build, self.model, self.images, self.local_settings, self.groups)
+        pace |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
         n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
         return pace | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, cohort: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in batches of clients that can train at once."""
         most, alike = self.pace["clients_per_batch"], defaultdict(list)
+        if most > 1 and len(cohort) > 1 and not self._build.side_by_side:
+            most = 1  # unseen clients with adapters, or a run of before this was looked at
         for client, each in cohort.items():
             if client in self.states.own:
                 # Batch norm must not see the images that pad a smaller batch.
@@ -136,7 +148,6 @@ class Trainer:
 
 def _first_bad(losses: Tensor, upload: Mapping[str, Tensor]) -> Tensor:
     """The first step whose loss is not finite, the last if only the upload is not, else -1; a number on the device."""
-    bad = ~losses.isfinite()
     norms = torch._foreach_norm([tensor for tensor in upload.values() if tensor.is_floating_point()])
-    bad[-1] |= ~torch.stack(norms).isfinite().all()
-    return torch.where(bad.any(), bad.int().argmax(), -1)
+    bad = ~torch.cat([losses, torch.stack(norms)]).isfinite()
+    return torch.where(bad.any(), bad.int().argmax().clamp(max=len(losses) - 1), -1)

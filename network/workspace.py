@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +14,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.networks.parts import is_within, train_part
 from models.networks.task_model import Outputs
+from network.aggregation.weighted_sum import sum_type
 from network.stacking import StackedBatchNorm, repeated, stack
 from utils.errors import UserError
+
+NOT_SIDE_BY_SIDE = "copies of this network that train side by side do not end where each does alone"
+# Copies side by side are compared with the model in a step of so many copies on so many images each. Where they compute
+# the same, numbers differ by less than a millionth in double precision; where channels are mixed, by a tenth and more.
+_COPIES, _IMAGES, _ROUNDING = 2, 4, 1e-3
+_PATTERN = 4093  # random numbers that a weight's are repeated from: large networks have too many to draw each
 
 
 class Workspace(ABC):
@@ -82,9 +91,12 @@ class OneCopy(Workspace):
 
 
 class StackedCopies(Workspace):
-    """Copies with their channels side by side: see `network/stacking.py`."""
+    """Copies with their channels side by side: see `network/stacking.py`; ValueError where a layer does not stack."""
 
-    def __init__(self, stacked: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
+    def __init__(self, model: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
+        stacked = stack(model, n)
+        if stacked is None:
+            raise ValueError("the network has a layer that does not stack")
         self._stacked = stacked
         super().__init__(stacked, stacked.state_dict(keep_vars=True), n, compiled, part)
 
@@ -138,45 +150,114 @@ def set_training(module: nn.Module, n_images: int, part: str) -> None:
             norm.eval()
 
 
+class Workspaces:
+    """Makes workspaces of a model: itself, or n copies that are stacked if the network allows that, else by vmap.
+
+    Modules between the layers may mix the copies' channels, and vmap does not know every operation. Neither can be told
+    from code, so that a way is taken only where a step of copies with other weights each ends where each copy's own
+    step does. That is tried once, when copies are first wanted, and draws no random numbers of the run.
+
+    Args:
+        model: what copies are made of.
+        image_shape: of an image, without the batch.
+        compiled: whether to compile forward passes.
+        part: the path of the module that is trained.
+    """
+
+    def __init__(self, model: nn.Module, image_shape: Sequence[int], compiled: bool = False, part: str = "") -> None:
+        self._model, self._image_shape, self._compiled, self._part = model, tuple(image_shape), compiled, part
+
+    def __call__(self, n: int) -> Workspace:
+        """A workspace of n copies; UserError where they cannot be trained side by side."""
+        if n == 1:
+            return OneCopy(self._model, self._compiled, self._part)
+        if self._way is None:
+            raise UserError(f"--clients_per_batch {n}: {NOT_SIDE_BY_SIDE}; give --clients_per_batch 1")
+        return self._way(self._model, n, self._compiled, self._part)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether several copies can train at once."""
+        return self._way is not None
+
+    @cached_property
+    def _way(self) -> type[StackedCopies] | type[VmappedCopies] | None:
+        parameter = next(self._model.parameters())
+        trial = copy.deepcopy(self._model).to(sum_type(parameter.device))
+        trial.train()  # what modules keep in eval mode is of other weights
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(_COPIES, _IMAGES, *self._image_shape, generator=generator).to(next(trial.parameters()))
+        for way in (StackedCopies, VmappedCopies):
+            try:
+                found = _steps(way(trial, _COPIES, part=self._part), images, range(_COPIES))
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:  # whatever a network raises whose shapes do not fit, or vmap
+                continue
+            alone = (_steps(OneCopy(copy.deepcopy(trial), part=self._part), images[[i]], [i]) for i in range(_COPIES))
+            if all(_agree(mine, *one) for mine, one in zip(found, alone, strict=True)):
+                return way
+        return None
+
+
 def workspace(
     model: nn.Module, n: int, image_shape: Sequence[int], compiled: bool = False, part: str = ""
 ) -> Workspace:
-    """The model itself for n = 1; otherwise n copies: stacked if the network allows that, else by vmap."""
-    if n == 1:
-        return OneCopy(model, compiled, part)
-    stacked = stack(model, n)
-    if stacked is not None and _agrees(stacked, model, n, image_shape):
-        return StackedCopies(stacked, n, compiled, part)
-    return VmappedCopies(model, n, compiled, part)
+    """A workspace of n copies of a model, as `Workspaces` makes them."""
+    return Workspaces(model, image_shape, compiled, part)(n)
 
 
-@torch.no_grad()
-def _agrees(stacked: nn.Module, model: nn.Module, n: int, image_shape: Sequence[int]) -> bool:
-    """Whether a stacked network gives every copy's own output: a module between its layers might mix channels.
+def _steps(copies: Workspace, images: Tensor, numbers: Sequence[int]) -> list[list[list[Tensor]]]:
+    """What a step of copies with these numbers computes on images (n, B, …): outputs, gradients and moved statistics.
 
-    Batch norm uses the batch's statistics, as in training: with the running statistics of a new network, differences
-    between images fade from layer to layer, and outputs agree whatever is mixed. For the same reason, the error is
-    compared with the differences between images rather than with the outputs.
+    Weights are other ones than the model's, by the copy's number: timm starts the last scale of a block at zero, with
+    which the block adds nothing. Dropout is off; batch norm uses the batch's statistics, as in training: with the
+    running ones of a new network, differences between images fade from layer to layer, whatever is mixed.
     """
-    images = torch.rand(n, 4, *image_shape, generator=torch.Generator().manual_seed(0)).to(next(model.parameters()))
-    statistics = [*model.buffers(), *stacked.buffers()]
-    before = [each.clone() for each in statistics]
-    for network in (model, stacked):
-        network.eval()  # no dropout
-        for norm in _batch_norms(network):
-            norm.train()
-    try:
-        together = StackedCopies(stacked, n).compute(images.flatten(0, 1)).output
-        alone = torch.cat([model(each).output for each in images])
-    except (RuntimeError, IndexError, AssertionError):  # shapes that do not fit
-        return False
-    finally:
-        for each, value in zip(statistics, before, strict=True):
-            each.copy_(value)
-    if together.shape != alone.shape:
-        return False
-    # Mixed channels are far off; rounding errors are small, even in half precision.
-    return bool((together - alone).abs().max() <= 0.05 * (alone - alone.mean(0)).abs().max())
+    generators = [torch.Generator().manual_seed(number) for number in numbers]
+    weights = {name for name, _ in copies._module.named_parameters(remove_duplicate=False)}
+    for tensors, generator in zip(copies.tensors, generators, strict=True):
+        for name, tensor in tensors.items():
+            if name in weights:
+                _perturb(tensor, generator)
+    copies._module.eval()
+    for norm in _batch_norms(copies._module):
+        norm.train()
+    with torch.enable_grad():
+        for leaf in copies.leaves.values():
+            leaf.requires_grad_(True)
+        outputs = [each.unflatten(0, (copies.n, -1)) for each in copies.compute(images.flatten(0, 1))]
+        loss = sum(
+            (of_copy * torch.randn(of_copy.shape, generator=generator).to(of_copy)).sum()
+            for each in outputs
+            for of_copy, generator in zip(each, generators, strict=True)
+        )
+        gradients = torch.autograd.grad(loss, list(copies.leaves.values()), materialize_grads=True)
+    rows = zip(*(copies.parts(gradient) for gradient in gradients), strict=True)
+    moved = [[tensor for name, tensor in tensors.items() if name not in weights] for tensors in copies.tensors]
+    return [[[each[i].detach() for each in outputs], list(row), moved[i]] for i, row in enumerate(rows)]
+
+
+def _perturb(weight: Tensor, generator: torch.Generator) -> None:
+    """Multiply a weight by factors from 0.5 to 1.5, and add noise that keeps the size of what is computed with it."""
+    fan_in = weight[0].numel() if weight.ndim > 1 else 1
+    factors = torch.rand(_PATTERN, generator=generator) + 0.5
+    noise = torch.randn(_PATTERN, generator=generator) * 0.5 / max(fan_in, 4) ** 0.5
+    for drawn, change in ((factors, weight.mul_), (noise, weight.add_)):
+        change(drawn.repeat(-(-weight.numel() // _PATTERN))[: weight.numel()].view(weight.shape).to(weight))
+
+
+def _agree(some: Sequence[Sequence[Tensor]], others: Sequence[Sequence[Tensor]]) -> bool:
+    """Whether tensors are the same but for rounding, each by its largest number, and by the largest of its kind."""
+    for mine, theirs in zip(some, others, strict=True):
+        if any(one.shape != other.shape for one, other in zip(mine, theirs, strict=True)):
+            return False
+        pairs = [(one.double(), other.double()) for one, other in zip(mine, theirs, strict=True) if one.numel()]
+        largest = max((float(other.abs().max()) for _, other in pairs), default=0.0)
+        for one, other in pairs:
+            if not (one - other).abs().max() <= _ROUNDING * (other.abs().max() + _ROUNDING * largest):
+                return False
+    return True
 
 
 def _batch_norms(module: nn.Module) -> Iterator[nn.Module]:

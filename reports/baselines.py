@@ -10,8 +10,9 @@ import pandas as pd
 
 from reports.console import wrapped
 from reports.files import write_table
-from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import as_text, by_seed, dealt_by_alpha, differing, increase, varying_arguments
+from reports.learnt import beats_trivial
+from reports.statistics import MARGIN, finite, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.tables import as_text, by_seed, dealt_by_alpha, differing, varying_arguments
 from utils.files import as_file_name
 from utils.runs import MEASURED_ON
 from utils.words import counted
@@ -22,8 +23,8 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
 
     A row for each setting of the others and part of the data. Runs of `read_runs` are paired by seed where their other
     arguments agree, as far as both have them. What has one value for each value of `name` does not stand in the way,
-    nor does a learning rate that has one for each setting of all else. The verdict's p is adjusted over the table.
-    Empty where nothing has a partner.
+    nor does a learning rate that has one for each setting of all else. The verdict's p is adjusted over the table;
+    there is none where neither loss is clearly below the trivial predictor's. Empty where nothing has a partner.
     """
     if name not in runs:
         return pd.DataFrame()
@@ -34,7 +35,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     rates = [argument for argument in shown if argument.endswith("_lr")]
     others = [argument for argument in shown if argument not in rates]
     alike = [*dealt, *differing(runs, others, [*dealt, name]), *differing(runs, rates, [*dealt, name, *others])]
-    rows, changes = [], []
+    rows, changes, withheld = [], [], []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in compared.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
@@ -51,8 +52,10 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
                 about |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
                 rows.append(said | about | {f"over {value}, %": with_interval(change, 1, "+")})
                 changes.append(change)
+                learnt = {beats_trivial(of[column], of[f"{images}_trivial"]) for of in (loss, reference)}
+                withheld.append(False in learnt and True not in learnt)
     text = pd.DataFrame(rows).rename(columns={"type": "split"})
-    return text.assign(**judged_changes(_verdict(value), changes)) if rows else text
+    return text.assign(**judged_changes(_verdict(value), changes, withheld=withheld)) if rows else text
 
 
 def _partners(baseline: pd.DataFrame, said: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from network.partition.groups import split_label
 from network.partition.rules import uses_alpha
 from reports.finished import Finished, finished_runs
-from reports.labels import in_order
+from reports.labels import in_order, method_label
 from reports.statistics import with_spread
-from reports.tables import differing
+from reports.tables import NOT_IID, differing
 from utils.errors import UserError
 
 CENTRAL = "centralized"
@@ -32,11 +33,13 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
     Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
-    which the runs differ, as text), alpha (nan where it is not used), rand_seed, round, batches (steps so far, counting
-    in each round those of the client with the most), `value`, `emd` (of the split) and `central`: the best value of
-    central training for this task and seed or, without such a run, for other seeds; nan without any. Runs of central
-    training are those of `--method centralized`, which take as many steps with the same settings, and those of
-    `train_centralized_task_model.py`.
+    which the runs differ, as text), line (the same without what only says how data are split), split (its label), alpha
+    (nan where it is not used), rand_seed, round, batches (steps so far, counting
+    in each round those of the client with the most), `before` (the round before, evaluated or not), `next_round` and
+    `next_batches` (both numbers after the round that follows; nan where none does), `value`, `emd` (of the split) and
+    `central`: the best value of central training for this task and seed or, without such a run, for other seeds; nan
+    without any. Runs of central training are those of `--method centralized`, which take as many steps with the same
+    settings, and those of `train_centralized_task_model.py`.
 
     Raises `UserError` if no run has the metric.
     """
@@ -56,7 +59,7 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
     central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
     settings = _settings(federated)
     progress = pd.concat(
-        [_progress(run, metric, setting, central) for run, setting in zip(federated, settings, strict=True)],
+        [_progress(run, metric, of_run, central) for run, of_run in zip(federated, settings, strict=True)],
         ignore_index=True,
     )
     # Runs come by their arguments, alpha before most others, so that those of one setting are not together yet.
@@ -84,36 +87,45 @@ def budget_tables(
     return {name: table for name, table in tables.items() if not table.empty}
 
 
-def _settings(runs: list[Finished]) -> list[str]:
+def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     """Each run's method, and those of its arguments (not alpha and seed) that vary within its task, method and alpha.
 
-    A learning rate that was chosen at each alpha makes no settings of their own.
+    All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
+    chosen at each alpha makes no settings of their own.
     """
     said = pd.DataFrame([run.said for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
     arguments = [name for name in said if name not in fixed]
     # On held-out images, nothing depends on whose images are evaluated besides.
     varying = differing(said, arguments, ["task", "method", "alpha"], always=("attack",))
+    of_line = [name for name in varying if name not in NOT_IID]
+    texts = [{name: f"{name} {run.args[name]}" for name in varying if run.args.get(name)} for run in runs]
     return [
-        ", ".join([run.args["method"], *(f"{name} {run.args[name]}" for name in varying if run.args.get(name))])
-        for run in runs
+        {
+            "setting": ", ".join([run.args["method"], *text.values()]),
+            "line": ", ".join([method_label(run.args["method"]), *(text[name] for name in of_line if name in text)]),
+        }
+        for run, text in zip(runs, texts, strict=True)
     ]
 
 
-def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -> pd.DataFrame:
+def _progress(run: Finished, metric: str, of_run: Mapping[str, str], central: pd.DataFrame) -> pd.DataFrame:
     metrics = pd.read_csv(run.path / "metrics.csv")
     metrics = metrics.assign(batches=metrics["local_steps"].cumsum() if "local_steps" in metrics else np.nan)
+    follows = {f"next_{unit}": metrics[unit].shift(-1) for unit in ("round", "batches")}
+    metrics = metrics.assign(before=metrics["round"].shift(), **follows)
     metrics = metrics[metrics[f"test_{metric}"].notna()]  # the others were not evaluated
     of_task = central[central["task"] == run.args["task"]]
     same = of_task[of_task["rand_seed"] == run.args["rand_seed"]]
     return pd.DataFrame(
         {
             "task": run.args["task"],
-            "setting": setting,
+            **of_run,
+            "split": split_label(run.args["type"]),
             "alpha": run.args["alpha"] if uses_alpha(run.args["type"], run.args.get("partition")) else np.nan,
             "rand_seed": run.args["rand_seed"],
             "round": metrics["round"],
-            "batches": metrics["batches"],
+            **metrics[["batches", "before", *follows]],
             "value": metrics[f"test_{metric}"],
             "emd": run.summary["heterogeneity"].get("emd", np.nan),
             "central": (of_task if same.empty else same)["value"].max(),
@@ -124,44 +136,69 @@ def _progress(run: Finished, metric: str, setting: str, central: pd.DataFrame) -
 def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -> pd.DataFrame:
     """The metric, in percent, at each budget of `unit` ("round" or "batches"), a row per task, setting and alpha.
 
-    The cells are text: mean and standard deviation over seeds of the last evaluation within the budget, or a dash where
-    a seed's run ends before it. The default budgets are a fifth, half and all of what every seed of some setting
-    reaches. Central training's value stands beside them.
+    The cells are text: mean and standard deviation over seeds of the model after the last round that ends within the
+    budget. They are empty where it was not evaluated in some seed's run, or the run ends before. The default budgets
+    are the evaluations of the setting whose seeds all reach the most, nearest to a fifth, half and all of that. Central
+    training's value stands beside them.
     """
     progress = progress[progress[unit].notna()]
     last = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
-    budgets = budgets or [round(part * last.max()) for part in _PARTS if len(last)]
+    budgets = budgets or (_nearest(progress, unit, last) if len(last) else [])
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's last value within each budget, in percent; nan if the run ends before it."""
-        reached = {budget: run[run[unit] <= budget]["value"] for budget in budgets}
-        ends = run[unit].max()
-        return {f"@{budget}": 100 * values.iloc[-1] if ends >= budget else np.nan for budget, values in reached.items()}
+        """A run's value at each budget, in percent; nan where the model of then was not evaluated."""
+        values = {}
+        for budget in budgets:
+            # The last round may not be over at a larger budget.
+            then = run[(run[unit] <= budget) & ((run[f"next_{unit}"] > budget) | (run[unit] == budget))]
+            values[f"@{budget}"] = 100 * then["value"].iloc[-1] if len(then) else np.nan
+        return values
 
-    return _table(progress, cells, lambda values: with_spread(values, 1) if values.notna().all() else "–")
+    return _table(progress, cells, lambda values: with_spread(values, 1) if values.notna().all() else "")
+
+
+def _nearest(progress: pd.DataFrame, unit: str, last: pd.Series) -> list[int]:
+    """The default budgets: what every seed has spent at evaluations of the setting that reaches the most."""
+    longest = dict(zip(_SETTING, last.idxmax(), strict=True))
+    alike = (progress[[*longest]].isna() & pd.Series(longest).isna()) | (progress[[*longest]] == pd.Series(longest))
+    # Seeds may differ in how many batches a round has.
+    spent = progress[alike.all(axis=1)].groupby("round")[unit].max()
+    spent = spent[(spent > 0) & (spent <= last.max())] if (spent > 0).any() else spent
+    nearest = [spent.iloc[int((spent - part * last.max()).abs().argmin())] for part in _PARTS]
+    return sorted({int(budget) for budget in nearest})
 
 
 def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.DataFrame:
     """The first evaluated round at which a share of the central accuracy is reached, as text.
 
     Mean and standard deviation over the seeds that reach it, and their number if not all do; `> N` if none does by the
-    last round of its run, N, and `> N to M` if the runs end after N to M rounds. Rows as in `at_budgets`. Empty without
-    a central run.
+    last round of its run, N, and `> N to M` if the runs end after N to M rounds. `≤` stands before rounds where those
+    just before were not evaluated. Rows as in `at_budgets`. Empty without a central run.
     """
 
-    def cells(run: pd.DataFrame) -> dict[str, tuple[float, int]]:
-        """A run's first round with each share of the central value, nan if it never reaches it, and its last one."""
-        above = {share: run.loc[run["value"] >= share * run["central"], "round"] for share in shares}
-        last = int(run["round"].max())
-        return {f"{share:.0%}": (of.iloc[0] if len(of) else np.nan, last) for share, of in above.items()}
+    def cells(run: pd.DataFrame) -> dict[str, tuple[float, int, bool]]:
+        """A run's first round with each share, nan if it never reaches it, its last one, and if it may be earlier."""
+        last, found = int(run["round"].max()), {}
+        skipped = run["before"].notna() & (run["before"] != run["round"].shift())
+        for share in shares:
+            above = run["value"] >= share * run["central"]
+            first = above.idxmax() if above.any() else None
+            found[f"{share:.0%}"] = (np.nan, last, False) if first is None else (
+                run["round"][first], last, bool(skipped[first])
+            )  # fmt: skip
+        return found
 
     def text(cells: pd.Series) -> str:
         """Rounds over seeds, and how many seeds reached the share if not all did."""
-        rounds, ends = np.array([*cells], float).T
+        rounds, ends, skipped = np.array([*cells], float).T
         n = np.isfinite(rounds).sum()
         if not n:
             return f"> {ends.min():.0f}" + (f" to {ends.max():.0f}" if np.ptp(ends) else "")
-        return with_spread(rounds, 0) + (f" ({n} of {len(rounds)} seeds)" if n < len(rounds) else "")
+        return (
+            "≤ " * bool(skipped.any())
+            + with_spread(rounds, 0)
+            + (f" ({n} of {len(rounds)} seeds)" if n < len(rounds) else "")
+        )
 
     return _table(progress[progress["central"].notna()], cells, text)
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from reports.clients import CLIENTS_FILE
 from reports.finished import Finished, finished_runs
+from reports.labels import is_share
 from reports.statistics import level_with_interval
 from reports.tables import by_setting
 
@@ -24,7 +25,7 @@ def group_tables(result_path: Path, metric: str) -> dict[str, pd.DataFrame]:
     It has the runs in which each client's images are of one group, and clients are of 2 to 20 groups. Values are those
     of the metric on the clients' held-out images (of the loss, for tasks without this metric), with the clients' own
     models where there are some: the mean over each group's clients, and in `mean` that over groups, each as mean and
-    95 % interval over seeds. Empty without such runs.
+    95 % interval over seeds, which of a share stays between 0 and 1. Empty without such runs.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for run in finished_runs(result_path / "test_federated", "last"):
@@ -57,5 +58,6 @@ def _table(runs: list[dict[str, Any]]) -> pd.DataFrame:
         of_seeds = pd.DataFrame(part["groups"].tolist())
         values = {name: of_seeds[name] for name in sorted(of_seeds)} | {"mean": of_seeds.mean(axis=1, skipna=False)}
         setting |= {"metric": part["metric"].iloc[0], "seeds": part["rand_seed"].nunique()}
-        rows.append(setting | {name: level_with_interval(of, 3) for name, of in values.items()})
+        share = is_share(setting["metric"])
+        rows.append(setting | {name: level_with_interval(of, 3, share) for name, of in values.items()})
     return pd.DataFrame(rows).fillna("–")

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from reports.finished import finished_runs
-from reports.statistics import with_spread
-from reports.tables import by_setting, increase
+from reports.learnt import NO, YES, beats_trivial
+from reports.statistics import increase, with_spread
+from reports.tables import by_setting
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
@@ -31,6 +32,7 @@ def read_central(result_path: Path) -> pd.DataFrame:
                 "seeds": len(part),
                 "trivial loss": with_spread(reference, 4),
                 "model loss": with_spread(loss, 4),
+                "learnt": YES if beats_trivial(loss, reference) else NO,
                 "lower by, %": with_spread(-increase(loss, reference), 1),
                 "metric": last,
                 "trivial": with_spread([value[last] for value in trivial], 3),

@@ -9,8 +9,18 @@ import numpy as np
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
-from reports.statistics import bounds, change_interval, judged, mean_change, p_value, with_interval, with_spread
-from reports.tables import COMPARED, increase, settings
+from reports.learnt import beats_trivial
+from reports.statistics import (
+    bounds,
+    change_interval,
+    increase,
+    judged,
+    mean_change,
+    p_value,
+    with_interval,
+    with_spread,
+)
+from reports.tables import COMPARED, settings
 
 _SHARE = "target_variance_share"
 _WIDEST = 0.5  # of a split's range of shares: with wider gaps between its runs, a cost in the gap is a guess
@@ -29,11 +39,12 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     whose largest share it is. Noise of the runs is in the spread of the seeds' curves. What a curve says between runs
     may be wrong for all seeds alike; how far it lies from straight lines between the runs is taken for this error and
     widens the interval at both ends, and the verdict and p count only what lies beyond it. Where the gap between the
-    runs beside the share is wider than half of a split's range of shares, there is no verdict.
+    runs beside the share is wider than half of a split's range of shares, there is no verdict, nor where the IID runs
+    are not clearly below the trivial predictor.
 
     A row per task, method and setting, as text, with p adjusted over the table. Empty where no seed has both splits.
     """
-    rows, intervals, p_values = [], [], []
+    rows, intervals, p_values, without = [], [], [], []
     for fixed, part, iid in settings(runs, ["task", "method"]):
         found = pd.DataFrame(_at_equal_share(part, iid.dropna(subset=["train_loss", _SHARE])))
         if found.empty:
@@ -42,7 +53,8 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
         of, p = _beyond(changes, found["error"].to_numpy())
         gap = found["gap"].mean()
         intervals.append(of)
-        p_values.append(p if gap <= _WIDEST else np.nan)
+        p_values.append(p)
+        without.append(gap > _WIDEST or beats_trivial(iid["train_loss"], iid["train_trivial"]) is False)
         costs = {f"{split} over IID, %": with_interval(found[split], 1, "+") for split in COMPARED}
         over_class = f"{mean_change(changes):+.1f} {bounds(of, 1, '+')}".removesuffix(" –")
         said = {"seeds": len(found), "target share": with_spread(found["share"], 2)} | costs
@@ -50,8 +62,7 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    table = table.assign(**judged(_VERDICT, intervals, table["seeds"].tolist(), p_values))
-    table.loc[table[_GAP] > _WIDEST, [_VERDICT, "unadjusted"]] = "withheld"
+    table = table.assign(**judged(_VERDICT, intervals, table["seeds"].tolist(), p_values, withheld=without))
     return table.assign(**{_GAP: table[_GAP].map("{:.0%}".format)})
 
 

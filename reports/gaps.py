@@ -18,8 +18,9 @@ import pandas as pd
 
 from reports.console import narrow, wrapped
 from reports.files import write_table
-from reports.statistics import MARGIN, finite, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import by_seed, dealt_by_alpha, differing, in_words, increase, random_settings, settings
+from reports.learnt import NO, learnt
+from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.tables import by_seed, dealt_by_alpha, differing, in_words, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -32,6 +33,7 @@ _PHRASES = {
     "lower": "the embedding-based split opens a smaller participation gap than the class-based one",
     "no": f"the splits' participation gaps differ by less than {MARGIN:g} %",
     "inconclusive": "which split opens the larger participation gap remains open",
+    WITHHELD: "no verdict, since the task is not learnt on their images under IID",
 }
 
 
@@ -42,8 +44,9 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     that tell rows apart which agree in these, as text), seeds, and arrays over seeds: `trivial`, the trivial
     predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
     clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the trivial predictor's
-    participation gap, `of_iid`, that of the IID split, and in `after` the participation gap by steps of adaptation. IID
-    runs have rows of their own, whatever else was dealt. Empty if no run has unseen clients.
+    participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
+    in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever else was dealt.
+    Empty if no run has unseen clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
         return pd.DataFrame()
@@ -61,7 +64,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
     shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
-    return table.assign(more=[in_words(said) for said in others[shown].to_dict("records")])
+    return table.assign(more=[in_words({name: said.get(name, "") for name in shown}) for said in table["more"]])
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
@@ -76,6 +79,7 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
         "out-of-sample": _gap(runs, *_OUT),
         "participation": _gap(runs, *_PART),
         "by_itself": _gap(runs, "local_test_trivial", "unseen_test_trivial"),
+        "learnt": learnt(iid, "unseen_test"),
         "of_iid": _gap(iid.reindex(runs.index), *_PART),
         "after": {n: _gap(runs, _PART[0], after[n]) for n in sorted(after) if n and runs[after[n]].notna().any()},
     }
@@ -101,7 +105,11 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         said |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
         said |= {"trivial predictor's gap, %": with_interval(row["by_itself"], 1, "+")}
         rows.append(said | {"over IID's, %": with_interval(over_iid[-1], 1, "+")})
-    text = pd.DataFrame(rows).fillna("–").assign(**judged_changes(_OF_SPLIT, over_iid))
+    text = (
+        pd.DataFrame(rows)
+        .fillna("–")
+        .assign(**judged_changes(_OF_SPLIT, over_iid, withheld=[word == NO for word in table["learnt"]]))
+    )
     text.loc[text["split"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
     return text.drop(columns=empty)
@@ -113,7 +121,7 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     A row for each setting with both, before and after each number of steps; runs are paired by seed, and what is judged
     is the increase of 1 + gap, with p adjusted over all rows. Empty if no setting has both splits.
     """
-    rows, changes = [], []
+    rows, changes, withheld = [], [], []
     for embedding, of_class in _pairs(table):
         points = {0: (embedding["participation"], of_class["participation"])}
         both = embedding["after"].keys() & of_class["after"].keys()
@@ -122,6 +130,7 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
             theirs, its = (_values_by_seed(of, row) for of, row in zip(gaps_of, (embedding, of_class), strict=True))
             seeds = [seed for seed in theirs if seed in its]
             theirs, its = ({seed: of[seed] for seed in seeds} for of in (theirs, its))
+            withheld.append(embedding["learnt"] == NO)  # the IID runs are the same
             changes.append(increase(100 + np.array([*theirs.values()]), 100 + np.array([*its.values()])))
             said = {name: embedding[name] for name in ("task", "method", "alpha", "more")}
             said |= {"steps": n, "seeds": len(finite(changes[-1]))}
@@ -132,7 +141,7 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     if text.empty:
         return text
     return text.drop(columns=[n for n in ("alpha", "more") if (text[n] == "").all()]).assign(
-        **judged_changes(_VERDICT, changes)
+        **judged_changes(_VERDICT, changes, withheld=withheld)
     )
 
 

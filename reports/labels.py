@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from datasets.tasks import TASKS, get_task
 from network.algorithms import ALGORITHMS
+
+_SHARES = {
+    "accuracy", "macro_f1", "pixel_accuracy", "miou", "fwiou", "miou_union", "map_50", "map", "pq", "edge_f1", "delta1",
+    "within_11.25", "within_22.5", "within_30",
+}  # fmt: skip
 
 
 def task_label(name: str) -> str:
@@ -24,6 +29,20 @@ def loss_label(args: Mapping[str, Any]) -> str:
     if args["task"] not in TASKS:
         return "loss"
     return get_task(args["task"], args.get("depth_target", "scaled"), args.get("published_quirks", False)).loss_label
+
+
+def headline_metric(task: str, names: Sequence[str]) -> str:
+    """Which of a task's values, named as in its runs, stands beside the loss in a headline; empty without metrics.
+
+    The first that figures draw, such as the accuracy, and else the last.
+    """
+    drawn = [name for name in (TASKS[task].drawn if task in TASKS else ()) if name in names]
+    return (drawn or [name for name in reversed(names) if name != "loss"] or [""])[0]
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, between 0 and 1, of which more is better."""
+    return metric in _SHARES
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -15,15 +15,20 @@ import pandas as pd
 from jinja2 import Environment
 from PIL import Image
 
+from reports import learnt
 from reports.finished import check_versions
-from reports.verdicts import WORDS, sentences
+from reports.trivial import central_not_learnt, not_learnt
+from reports.verdicts import WORDS, headlines
 from utils.errors import UserError
 from utils.files import files_below, json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 
 _TABLES = {
-    "methods": "The loss of each method: mean ± standard deviation over seeds.",
+    "learnt": f"The loss under IID beside the trivial predictor's, with its 95 % interval over seeds ({learnt.WORDS}). "
+    "Where it is not learnt, there is no verdict on splits.",
+    "methods": "The loss of each method: mean ± standard deviation over seeds. The trivial predictor's under "
+    "IID, class and embedding, where these differ.",
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
     f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "
@@ -33,14 +38,16 @@ _TABLES = {
     "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
     "and verdicts on the difference, as in verdicts.",
     "splits": "Every kind of split, including natural groups: its loss, mean ± standard deviation over seeds, the mean "
-    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is.",
+    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is. The trivial "
+    "predictor's loss under IID and under the split, where these differ.",
     "gaps": "New images and unseen clients: participants' loss on their training images and on their held-out ones, "
     "the unseen clients' on theirs, mean ± standard deviation over seeds, and the increase from each to the next (the "
     "out-of-sample and the participation gap) with its 95 % interval, also after steps of adaptation.",
     "gap_verdicts": "The participation gap under embedding-based and class-based splits of the same seeds, before and "
     f"after steps of adaptation, with verdicts on their difference ({WORDS}).",
     "comparison": "Losses under the splits, mean ± standard deviation over seeds, the mean increases with their 95 % "
-    "intervals, and how skewed the splits are.",
+    "intervals, and how skewed the splits are. The trivial predictor's loss under IID, class and "
+    "embedding, where these differ.",
     "central": "The central models on the held-out images beside the trivial predictor, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
     "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
@@ -118,7 +125,7 @@ class _Run(NamedTuple):
 def report_page(result_path: Path) -> str:
     """The page: figures of tables and sweeps, every table, figures of the first seed's runs, and all runs.
 
-    The figure that compares the splits, and its verdicts in words, come first.
+    What has not been learnt, the figure that compares the splits, and verdicts in words, come first.
 
     Raises `UserError` if there is no run, or if a run's or table's file cannot be read.
     """
@@ -142,7 +149,8 @@ def report_page(result_path: Path) -> str:
         title=f"Results in {result_path}",
         lead=lead,
         sections=sections,
-        sentences=_sentences(result_path),
+        warnings=_not_learnt(result_path),
+        headlines=_headlines(result_path),
         versions=check_versions(result_path, mixed_versions=True),
         about=f"{len(runs)} runs and {len(tables)} tables, put together on {datetime.now():%Y-%m-%d at %H:%M}.",
     )
@@ -162,11 +170,7 @@ def _table_of(path: Path) -> str | None:
 
 
 def _table_part(path: Path, result_path: Path) -> Part:
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable table ({error}); run make_tables.py again") from error
-    known = _table_of(path)
+    table, known = _read(result_path, path.stem), _table_of(path)
     title = path.relative_to(result_path / "tables").stem
     return Part(title, _id("table", title), _TABLES[known] if known else "", _columns(table), table.to_numpy().tolist())
 
@@ -180,14 +184,28 @@ def _all_numbers(cells: pd.Series) -> bool:
     return bool(said) and all(_NUMBER.fullmatch(cell) for cell in said)
 
 
-def _sentences(result_path: Path) -> list[str]:
-    path = result_path / "tables" / "verdicts.csv"
-    if not path.is_file():
-        return []
+def _headlines(result_path: Path) -> dict[str, list[str]]:
+    verdicts, splits = (_read(result_path, name) for name in ("verdicts", "splits"))
     try:
-        return sentences(pd.read_csv(path, dtype={"p, adjusted": str}))
-    except (OSError, ValueError, KeyError) as error:  # an older version had other columns
-        raise UserError(f"{path}: not readable verdicts ({error}); run make_tables.py again") from error
+        return headlines(verdicts, splits)
+    except (ValueError, KeyError) as error:  # an older version had other columns
+        raise UserError(f"{result_path / 'tables'}: verdicts of an older version; run make_tables.py again") from error
+
+
+def _not_learnt(result_path: Path) -> list[str]:
+    central = _read(result_path, "central")
+    return [*not_learnt(_read(result_path, "learnt")), *(central_not_learnt(central) if "learnt" in central else ())]
+
+
+def _read(result_path: Path, name: str) -> pd.DataFrame:
+    """A table as text; empty if it has not been made."""
+    path = result_path / "tables" / f"{name}.csv"
+    if not path.is_file():
+        return pd.DataFrame()
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable table ({error}); run make_tables.py again") from error
 
 
 def _figure_parts(result_path: Path) -> Iterator[Part]:

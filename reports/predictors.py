@@ -22,7 +22,8 @@ from scipy.stats import permutation_test, rankdata
 
 from reports.console import narrow
 from reports.files import write_table
-from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, increase, read_runs, settings
+from reports.statistics import increase
+from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs, settings
 from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.runs import MEASURED_ON

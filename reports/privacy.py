@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from reports.statistics import mean_text, with_interval, with_spread
-from reports.tables import NOT_IID, arguments_of, as_text, by_seed, differing, increase
+from reports.statistics import increase, mean_text, with_interval, with_spread
+from reports.tables import NOT_IID, arguments_of, as_text, by_seed, differing
 from utils.runs import MEASURED_ON
 
 _NOISE = "noise_multiplier"

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.special import expit, logit
 
 LEAST_SEEDS = 5  # with fewer, tables say so beside every verdict
 MARGIN = 2.0  # percent; smaller differences count as none
 LEVEL = 0.05  # a larger p tells no difference
+WITHHELD = "withheld"  # in place of a verdict on what says nothing
 _CONFIDENCE = 0.95
 
 
@@ -35,11 +37,38 @@ def interval(values: ArrayLike) -> tuple[float, float]:
     return float(numbers.mean() - half), float(numbers.mean() + half)
 
 
+def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """The relative increase in percent, for each seed: float64 of the losses' shape, nan where one of them is.
+
+    Where a loss is not positive, ratios say nothing, or the opposite (-1.1 is 10 % "more" than -1). Then all seeds'
+    differences are divided by the mean absolute reference instead, which keeps their signs.
+    """
+    if not (np.minimum(loss, reference) <= 0).any():
+        return 100.0 * (loss / reference - 1.0)
+    scale = np.nanmean(np.abs(reference))
+    return 100.0 * (loss - reference) / (scale if scale > 0 else np.nan)
+
+
+def share_interval(values: ArrayLike) -> tuple[float, float]:
+    """95 % interval of a mean share, such as an accuracy, within [0, 1]; nan for fewer than two finite values.
+
+    Student's t interval of the logit of the mean, whose standard error is that of the mean over m (1 - m), by the delta
+    method. A mean of 0 or 1, which has no logit, has no spread either.
+    """
+    numbers = finite(values)
+    low, high = interval(numbers)
+    mean = float(numbers.mean()) if len(numbers) else np.nan
+    if not np.isfinite(low) or mean in (0.0, 1.0):
+        return low, high
+    half, centre = (high - low) / 2 / (mean * (1 - mean)), logit(mean)
+    return float(expit(centre - half)), float(expit(centre + half))
+
+
 def mean_change(changes: ArrayLike, axis: int | None = None) -> Any:
     """The mean of changes in percent, taken over the logarithms of their ratios 1 + change / 100 and shown as percent.
 
     +100 % and -50 % cancel each other: a mean does not depend on which of two losses is the reference. Changes of
-    -100 % or less, which only `reports.tables.increase` of losses that are not positive gives, have no logarithm; with
+    -100 % or less, which only `increase` of losses that are not positive gives, have no logarithm; with
     one of them the mean is arithmetic.
     """
     scaled, back = _on_log_scale(np.asarray(changes, float))
@@ -96,6 +125,11 @@ def adjusted(p_values: ArrayLike) -> np.ndarray:
     return values
 
 
+def p_text(p: float) -> str:
+    """A p-value in a table: three decimals, none of which is 0.000, and a dash where there is no test."""
+    return "–" if np.isnan(p) else f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
 def verdict(
     of: tuple[float, float], n_seeds: int, p: float = np.nan, above: str = "higher", below: str = "lower"
 ) -> str:
@@ -118,26 +152,35 @@ def verdict(
 
 
 def judged(
-    name: str, intervals: Sequence[tuple[float, float]], n_seeds: Sequence[int], p_values: ArrayLike, *sides: str
+    name: str,
+    intervals: Sequence[tuple[float, float]],
+    n_seeds: Sequence[int],
+    p_values: ArrayLike,
+    *sides: str,
+    withheld: Sequence[bool] = (),
 ) -> dict[str, list[str]]:
     """The last columns of a table with a test in each row: the verdict `name`, its p, and the verdict without it.
 
     p is adjusted over all rows, because of many tests without a difference some would find one by chance. `sides` are
-    the words `above` and `below` of `verdict`.
+    the words `above` and `below` of `verdict`. Rows that are `withheld` are no tests and have no verdict.
     """
-    p_adjusted = adjusted(p_values)
-    rows = list(zip(intervals, n_seeds, p_adjusted, strict=True))
+    without = np.asarray(withheld or np.zeros(len(intervals)), bool)
+    p_adjusted = adjusted(np.where(without, np.nan, p_values))
+    rows = list(zip(intervals, n_seeds, p_adjusted, without, strict=True))
     return {
-        name: [verdict(of, n, p, *sides) for of, n, p in rows],
-        "p, adjusted": ["–" if np.isnan(p) else f"{p:.3f}" for p in p_adjusted],
-        "unadjusted": [verdict(of, n, np.nan, *sides) for of, n, _ in rows],
+        name: [WITHHELD if none else verdict(of, n, p, *sides) for of, n, p, none in rows],
+        "p, adjusted": [p_text(p) for p in p_adjusted],
+        "unadjusted": [WITHHELD if none else verdict(of, n, np.nan, *sides) for of, n, _, none in rows],
     }
 
 
-def judged_changes(name: str, changes: Sequence[ArrayLike], *sides: str) -> dict[str, list[str]]:
+def judged_changes(
+    name: str, changes: Sequence[ArrayLike], *sides: str, withheld: Sequence[bool] = ()
+) -> dict[str, list[str]]:
     """`judged` by the seeds' changes in percent of each row."""
     seeds = [len(finite(values)) for values in changes]
-    return judged(name, [change_interval(of) for of in changes], seeds, [p_value(of) for of in changes], *sides)
+    p_values = [p_value(of) for of in changes]
+    return judged(name, [change_interval(of) for of in changes], seeds, p_values, *sides, withheld=withheld)
 
 
 def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
@@ -149,11 +192,14 @@ def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
     return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers), digits, sign)}"
 
 
-def level_with_interval(values: ArrayLike, digits: int) -> str:
-    """`mean [low, high]` of what is no change, with its t interval; only the mean for one value, a dash for none."""
+def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> str:
+    """`mean [low, high]` of what is no change, with its t interval; only the mean for one value, a dash for none.
+
+    The interval of a `share` stays within [0, 1], see `share_interval`.
+    """
     numbers = finite(values)
-    mean = mean_text(numbers, digits)
-    return mean if len(numbers) < 2 else f"{mean} {bounds(interval(numbers), digits)}"
+    mean, of = mean_text(numbers, digits), share_interval if share else interval
+    return mean if len(numbers) < 2 else f"{mean} {bounds(of(numbers), digits)}"
 
 
 def with_spread(values: ArrayLike, digits: int) -> str:

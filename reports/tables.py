@@ -15,7 +15,9 @@ from network.attacks import NO_ATTACK
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, uses_alpha
 from reports.finished import finished_runs
-from reports.statistics import mean_text, with_interval, with_spread
+from reports.labels import headline_metric
+from reports.learnt import NO, learnt
+from reports.statistics import increase, mean_text, with_interval, with_spread
 from utils.runs import MEASURED_ON
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
@@ -71,10 +73,12 @@ def read_runs(result_path: Path) -> pd.DataFrame:
     parts = "last", "trivial", "heterogeneity"
     for run in finished_runs(result_path / "test_federated", *parts, optional=["adaptation"]):
         row, summary = run.said, run.summary
+        name = row["metric"] = headline_metric(run.args["task"], [*summary["trivial"].get("test", ())])
         for images, columns in LOSS_COLUMNS.items():
             found = [column for column in columns if column in summary["last"]]
             row[f"{images}_loss"] = summary["last"][found[0]] if found else np.nan
             row[f"{images}_trivial"] = summary["trivial"].get(images, {}).get("loss", np.nan)
+            row[f"{images}_metric"] = summary["last"].get(found[0].replace("loss", name), np.nan) if found else np.nan
             row[f"{images}_model"] = _WHOSE.get(found[0].split("_")[0], "global") if found else None
         whose = "personal_" if row["local_test_model"] == "personal" else ""
         # The loss on the training images of the clients that have held-out ones, too.
@@ -101,7 +105,8 @@ def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:
 def compare(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per task, method, alpha and part of the data (column `images`), with every loss by seed.
 
-    Columns `iid`, `class`, `embedding` and `trivial` hold arrays of losses over `seeds`; `class_emd`, `embedding_emd`,
+    Columns `iid`, `class`, `embedding` hold arrays of losses over `seeds`, and `trivial_iid`, `trivial_class` and
+    `trivial` the trivial predictor's, which on clients' images depend on the split, too; `class_emd`, `embedding_emd`,
     `class_gradient_dispersion` and so on hold the mean skew; `model` says whether the losses are those of the global
     model or of personal ones. A method has no row for data on which it has no loss. Runs are paired by seed; seeds
     without both splits are left out. Other arguments that differ between the runs of a task and method become columns
@@ -115,43 +120,6 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
                 fixed | {"seeds": seeds} | row for row in _by_images(of_class.loc[seeds], embedding.loc[seeds], iid)
             ]
     return pd.DataFrame(rows)
-
-
-def over_iid(runs: pd.DataFrame) -> pd.DataFrame:
-    """What each split, natural groups included, costs, as text: a row per task, method, split, alpha and data.
-
-    Columns: the loss (mean ± standard deviation), its mean increase over the IID split's of the same seeds with the
-    95 % interval, and how skewed the split is. Other arguments that differ become columns, as in `compare`. Empty if
-    all runs are of IID splits.
-    """
-    rows = []
-    for fixed, part, iid in settings(runs, [*_EXPERIMENT, "type", "alpha"]):
-        dealt = by_seed(part)
-        shown = SKEW | BETWEEN_CLIENTS
-        skew = {label: f"{dealt[name].mean():.2f}" for name, label in shown.items() if dealt[name].notna().any()}
-        kind, alpha = fixed.pop("type"), fixed.pop("alpha")
-        named = {name: fixed.pop(name) for name in _EXPERIMENT}
-        named |= {
-            "split": kind.removesuffix("_based"),
-            "alpha": f"{alpha:g}" if dealt_by_alpha(dealt, kind) else "",
-        } | fixed
-        for data in MEASURED_ON:
-            loss, of_iid = dealt[f"{data}_loss"], iid[f"{data}_loss"].reindex(dealt.index)
-            if loss.notna().any():
-                rows.append(
-                    named
-                    | {
-                        "model": dealt[f"{data}_model"].iloc[0],
-                        "data": MEASURED_ON[data],
-                        "seeds": len(dealt),
-                        "trivial": mean_text(dealt[f"{data}_trivial"], 4),
-                        "IID": with_spread(of_iid.to_numpy(), 4),
-                        "loss": with_spread(loss.to_numpy(), 4),
-                        "over IID, %": with_interval(increase(loss.to_numpy(), of_iid.to_numpy()), 1, "+"),
-                    }
-                    | skew
-                )
-    return pd.DataFrame(rows).fillna("")
 
 
 def by_seed(runs: pd.DataFrame) -> pd.DataFrame:
@@ -220,8 +188,15 @@ def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFram
                 "embedding": embedding[column],
                 "iid": iid[column].reindex(embedding.index),
                 "trivial": embedding[f"{images}_trivial"],
+                "trivial_class": of_class[f"{images}_trivial"],
+                "trivial_iid": iid[f"{images}_trivial"].reindex(embedding.index),
             }
             about = {"images": images, "model": embedding[f"{images}_model"].iloc[0]}
+            about |= {"learnt": learnt(iid, images), "metric": embedding["metric"].iloc[0]}
+            about |= {
+                f"{split}_metric": of[f"{images}_metric"].mean()
+                for split, of in (("iid", iid.reindex(embedding.index)), *runs_of.items())
+            }
             yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
 
 
@@ -237,9 +212,11 @@ def differing(
     whose names end like these.
     """
     # As text, because nan (an argument that was not given) does not equal itself.
-    values = runs[[*within, *arguments]].map(str).groupby([*within])[[*arguments]].nunique()
+    groups = [*zip(*(map(str, runs[name]) for name in within), strict=True)]
+    n_groups = len({*groups})
+    several = {name for name in arguments if len({*zip(groups, map(str, runs[name]), strict=True)}) > n_groups}
     given = [name for name in arguments if name.endswith(always) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}]
-    return [name for name in arguments if (values[name] > 1).any() or name in given]
+    return [name for name in arguments if name in several or name in given]
 
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -247,7 +224,8 @@ def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
     What all of them have in common is for the table, not for a sentence or a figure.
     """
-    others = differing(table, [name for name in names if name not in _SETTING], _SETTING)
+    within = [name for name in _SETTING if name in table]
+    others = differing(table, [name for name in names if name not in _SETTING], within)
     return [name for name in names if name in {*_SETTING, *others}]
 
 
@@ -260,19 +238,9 @@ def as_text(value: Any) -> str:
 
 
 def _measured(column: str) -> bool:
-    return column in {*MEASURES, *SPENT.values()} or column.endswith(("_loss", "_trivial", "_model"))
-
-
-def increase(loss: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """The relative increase in percent, for each seed: float64 of the losses' shape, nan where one of them is.
-
-    Where a loss is not positive, ratios say nothing, or the opposite (-1.1 is 10 % "more" than -1). Then all seeds'
-    differences are divided by the mean absolute reference instead, which keeps their signs.
-    """
-    if not (np.minimum(loss, reference) <= 0).any():
-        return 100.0 * (loss / reference - 1.0)
-    scale = np.nanmean(np.abs(reference))
-    return 100.0 * (loss - reference) / (scale if scale > 0 else np.nan)
+    return column in {*MEASURES, *SPENT.values(), "metric"} or column.endswith(
+        ("_loss", "_metric", "_trivial", "_model")
+    )
 
 
 def readable(table: pd.DataFrame) -> pd.DataFrame:
@@ -287,8 +255,9 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             about(row)
             | {
+                "learnt": row["learnt"],
                 "seeds": len(row["seeds"]),
-                "trivial": mean_text(row["trivial"], 4),
+                "trivial": trivial_text(4, row["trivial_iid"], row["trivial_class"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
@@ -301,48 +270,14 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def increases(table: pd.DataFrame) -> pd.DataFrame:
-    """The comparison in short, as text: the loss over the IID split's, in percent, a column per alpha and split.
-
-    Values are means over seeds with their 95 % intervals. A row per task, method and part of the data, with the trivial
-    predictor's and the IID split's loss for scale.
-    """
-    rows = []
-    for said, alphas in alike_but(table, "alpha"):
-        first, *_ = records = alphas.to_dict("records")
-        cells = said | {"trivial": mean_text(first["trivial"], 3), "IID": with_spread(first["iid"], 3)}
-        for row in records:
-            over = {split: with_interval(increase(row[split], row["iid"]), 1, "+") for split in COMPARED}
-            cells |= {f"{split}, α = {row['alpha']:g}": text for split, text in over.items()}
-        rows.append(cells)
-    return pd.DataFrame(rows)
-
-
-def methods(table: pd.DataFrame) -> pd.DataFrame:
-    """The comparison by method, as text: losses with mean ± standard deviation over seeds, a column per task and split.
-
-    A row per part of the data, method and other setting. Empty where no task has two methods.
-    """
-    if table.empty or table.groupby("task")["method"].nunique().max() < 2:
-        return pd.DataFrame()
-    rows = []
-    for said, tasks in alike_but(table, "task"):
-        for row in tasks.to_dict("records"):
-            said[f"{row['task']}, trivial"] = mean_text(row["trivial"], 4)
-            said |= {f"{row['task']}, {split}": with_spread(row[split.lower()], 4) for split in ("IID", *COMPARED)}
-        rows.append(said)
-    order = [*MEASURED_ON.values()].index
-    return pd.DataFrame(sorted(rows, key=lambda cells: order(cells["data"]))).fillna("")
-
-
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
-    As text, in 100 columns: the trivial predictor's and the IID split's loss, and the increases in percent with 95 %
-    intervals. Where there are more methods than tasks, it is one per task. The clients' own data, the paper's measure,
-    come last, where a reader of the console looks first.
+    As text, in 100 columns: the trivial predictor's and the runs' loss, both under the IID split, and the increases in
+    percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods than
+    tasks, it is one per task. The common held-out images come last, where a reader of the console looks first.
     """
-    order = {images: rank for rank, images in enumerate(reversed(MEASURED_ON))}
+    order = {images: rank for rank, images in enumerate(sorted(MEASURED_ON, key=lambda images: images == "test"))}
     last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
     apart = "task" if table["method"].nunique() > table["task"].nunique() else "method"
     for (images, named, model), part in last.groupby(["images", apart, "model"], sort=False):
@@ -350,8 +285,8 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
             | {
                 "α": f"{row['alpha']:g}",
-                "trivial": mean_text(row["trivial"], 3),
-                "IID": mean_text(row["iid"], 3),
+                "trivial, IID": mean_text(row["trivial_iid"], 3),
+                "IID": mean_text(row["iid"], 3) + "*" * (row["learnt"] == NO),
                 "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
                 "embedding over IID, %": with_interval(increase(row["embedding"], row["iid"]), 1, "+"),
                 "embedding over class, %": with_interval(increase(row["embedding"], row["class"]), 1, "+"),
@@ -368,9 +303,19 @@ def about(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def setting(row: Mapping[str, Any]) -> dict[str, Any]:
     """The task, method, alpha and differing arguments of a row of `compare`."""
-    measured = {"seeds", "class", "embedding", "iid", "trivial", "images", "model"}
+    measured = {"seeds", "class", "embedding", "iid", "images", "model", "learnt", "metric"}
+    measured |= {"trivial", "trivial_class", "trivial_iid"} | {f"{split}_metric" for split in ("iid", *COMPARED)}
     measured |= {f"{split}_{name}" for split in COMPARED for name in SKEW}
     return {name: value for name, value in row.items() if name not in measured}
+
+
+def trivial_text(digits: int, *of_splits: np.ndarray) -> str:
+    """The trivial predictor's mean losses under these splits: one where they do not differ, else all, in their order.
+
+    Splits without runs are left out.
+    """
+    means = [mean_text(np.asarray(values), digits) for values in of_splits if np.isfinite(values).any()]
+    return " / ".join(means if len({*means}) > 1 else means[:1]) or "–"
 
 
 def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -386,6 +331,10 @@ def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], 
 
 
 def in_words(arguments: Mapping[str, Any]) -> str:
-    """A setting in a sentence: task and method by their values, others with their names; nothing of what is empty."""
-    said = {"task": "{}", "method": "{}", "alpha": "α = {:g}"}
-    return ", ".join(said.get(name, f"{name} {{}}").format(value) for name, value in arguments.items() if value != "")
+    """A setting in a sentence: task and method by their values, others with their names; nothing of what is empty.
+
+    Alpha may be text.
+    """
+    said = {"task": "{}", "method": "{}", "split": "split by {}", "alpha": "α = {:g}"}
+    given = {name: float(value) if name == "alpha" else value for name, value in arguments.items() if value != ""}
+    return ", ".join(said.get(name, f"{name} {{}}").format(value) for name, value in given.items())

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from reports.statistics import LEVEL, MARGIN, bootstrap, bounds, finite, judged_changes, mean_change, with_interval
-from reports.tables import COMPARED, about, alike_but, in_words, increase, telling
+from reports.learnt import BY_HEART, NO
+from reports.splits import OVER_IID
+from reports.statistics import (
+    LEVEL,
+    MARGIN,
+    WITHHELD,
+    bootstrap,
+    bounds,
+    finite,
+    increase,
+    judged_changes,
+    mean_change,
+    mean_text,
+    with_interval,
+)
+from reports.tables import COMPARED, about, alike_but, in_words, telling
 from utils.runs import MEASURED_ON
 
 WORDS = (
@@ -22,6 +36,12 @@ _PHRASES = {
     "no": f"the splits' costs differ by less than {MARGIN:g} %",
     "inconclusive": "which split costs more remains open",
 }
+_OVER_IID_PHRASES = {
+    "higher": "the split costs more than a random one",
+    "lower": "the split costs less than a random one",
+    "no": f"the split's cost over a random one is less than {MARGIN:g} %",
+    "inconclusive": "whether the split costs anything remains open",
+}
 _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 
 
@@ -29,11 +49,17 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """Whether the loss is higher under the embedding-based than the class-based split, for each row of `compare`.
 
     Runs are paired by seed. The verdict follows p, which is adjusted over all rows, and the 95 % t interval of the mean
-    increase (see `reports.statistics.judged`); the last column has what the interval alone would say. The last rows are
-    of the tasks in `dense` together, by each seed's mean increase over them: one question instead of many.
+    increase (see `reports.statistics.judged`); the last column has what the interval alone would say. Where the IID
+    runs have not learnt the task, it is withheld. The last rows are of the tasks in `dense` together that have been
+    learnt, by each seed's mean increase over them: one question instead of many.
     """
-    rows = [(about(row), increase(row["embedding"], row["class"])) for row in table.to_dict("records")]
-    rows += _together(table[table["task"].isin(dense)])
+    rows = []
+    for row in table.to_dict("records"):
+        said = about(row) | {"learnt": row["learnt"], "trivial": mean_text(row["trivial"], 3)}
+        said |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
+        said |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
+        rows.append((said, increase(row["embedding"], row["class"])))
+    rows += _together(table[table["task"].isin(dense) & (table["learnt"] != NO)])
     result = pd.DataFrame(
         [
             said
@@ -45,8 +71,9 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
             }
             for said, values in rows
         ]
-    )
-    return result.assign(**judged_changes(_VERDICT, [values for _, values in rows]))
+    ).fillna("")
+    withheld = [said["learnt"] == NO for said, _ in rows]
+    return result.assign(**judged_changes(_VERDICT, [values for _, values in rows], withheld=withheld))
 
 
 def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
@@ -55,24 +82,74 @@ def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]
         if len(group) > 1:
             losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
-            yield {"task": f"{len(group)} dense tasks"} | said, mean_change(increases, axis=0)
+            words = {BY_HEART} & {*group["learnt"]} or {*group["learnt"]}
+            about_all = {"task": f"{len(group)} dense tasks"} | said | {"learnt": max(words)}
+            yield about_all, mean_change(increases, axis=0)
 
 
-def sentences(said: pd.DataFrame) -> list[str]:
-    """One plain sentence for each row of `verdicts` on the clients' own data, which is the paper's measure."""
-    own = said[said["data"] == MEASURED_ON["train"]]
-    named = telling(own, list(own)[: list(own).index("model")])
-    lines = []
-    for row in own.to_dict("records"):
+def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[str]]:
+    """A sentence for each setting on held-out images and then, below a heading of its own, on those trained on.
+
+    `compared` is the table of `verdicts`, and `splits` that of `reports.splits.splits_table`, whose other splits, such
+    as those by natural groups, are held against IID; either may be empty. Held-out images are the common ones, or the
+    clients' where clients have models of their own. Cells may be text, as read from the tables' files.
+    """
+    found: dict[str, list[str]] = {}
+    others = splits if compared.empty or splits.empty else splits[~splits["split"].isin(COMPARED)]
+    for table, wording in ((compared, _OF_VERDICTS), (others, _OF_SPLITS)):
+        if table.empty:
+            continue
+        for heading, rows in _by_heading(table).items():
+            told = telling(rows, _keys(rows))
+            named = [name for name in _keys(rows) if name == "split" or name in told]
+            found.setdefault(heading, []).extend(wording.sentence(row, named) for row in rows.to_dict("records"))
+    return {heading: lines for heading, lines in found.items() if lines}
+
+
+def _keys(table: pd.DataFrame) -> list[str]:
+    """The columns of a setting, which stand before the model's."""
+    return list(table)[: list(table).index("model")]
+
+
+def _by_heading(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows on held-out images, one for each setting, and those on the clients' own."""
+    own, of_clients, common = (MEASURED_ON[images] for images in ("train", "local_test", "test"))
+    held_out = table[table["data"].isin([of_clients, common])]
+    rank = np.where(held_out["data"] == common, 1, np.where(held_out["model"] == "personal", 0, 2))
+    first = held_out.assign(rank=rank).sort_values("rank", kind="stable").drop_duplicates(_keys(table)).sort_index()
+    return {"On held-out images": first.drop(columns="rank"), "On clients' own images": table[table["data"] == own]}
+
+
+class _Wording(NamedTuple):
+    """How a table's rows are put into words: its columns of verdicts and of changes, phrases, and splits by column."""
+
+    verdict: str
+    change: str
+    phrases: Mapping[str, str]
+    splits: Sequence[str]
+
+    def sentence(self, row: Mapping[str, Any], named: Sequence[str]) -> str:
+        """A row's setting, verdict, change, and the task's metric under each split."""
         setting = in_words({name: row[name] for name in named})
-        lines.append(f"{setting}: {_phrase(row)}, {row['embedding over class, %']} %")
-    return lines
+        if row[self.verdict] == WITHHELD:
+            losses = f"the loss under IID is {row['IID']}, the trivial predictor's {row['trivial']}"
+            return f"{setting}: no verdict, since the task is not learnt ({losses}){self._metric(row)}"
+        by_heart = ", learnt by heart" if row["learnt"] == BY_HEART else ""
+        return f"{setting}: {self._phrase(row)}{by_heart}, {row[self.change]} %{self._metric(row)}"
+
+    def _phrase(self, row: Mapping[str, Any]) -> str:
+        """The verdict as a clause, with seeds and adjusted p; unchanged if there are too few seeds for a verdict."""
+        phrase = self.phrases.get(row[self.verdict].split()[0])
+        return f"{phrase} ({row['seeds']} seeds, adjusted p {row['p, adjusted']})" if phrase else row[self.verdict]
+
+    def _metric(self, row: Mapping[str, Any]) -> str:
+        values = {split: str(row[f"metric, {split}"]) for split in self.splits}
+        shown = [f"{value} ({split})" for split, value in values.items() if value not in {"", "nan", "–"}]
+        return f"; {row['metric']} {', '.join(shown)}" if row["metric"] and shown else ""
 
 
-def _phrase(row: Mapping[str, Any]) -> str:
-    """The verdict as a clause, with seeds and adjusted p; unchanged if there are too few seeds for a verdict."""
-    phrase = _PHRASES.get(row[_VERDICT].split()[0])
-    return f"{phrase} ({row['seeds']} seeds, adjusted p {row['p, adjusted']})" if phrase else row[_VERDICT]
+_OF_VERDICTS = _Wording(_VERDICT, "embedding over class, %", _PHRASES, ("IID", *COMPARED))
+_OF_SPLITS = _Wording(OVER_IID, "over IID, %", _OVER_IID_PHRASES, ("IID", "split"))
 
 
 def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
@@ -80,14 +157,15 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
 
     The slope of ln(loss) over log10(alpha), by least squares for each seed that has a positive loss at all alphas; mean
     and 95 % t interval over seeds, and the verdict with p adjusted over the table. alpha = 0 has no logarithm and is
-    left out; there is no row for fewer than two alphas. A loss that falls as data become more even has a negative
-    slope.
+    left out; there is no row for fewer than two alphas, and no verdict where the task has not been learnt. A loss that
+    falls as data become more even has a negative slope.
     """
-    rows, differences = [], []
+    rows, differences, withheld = [], [], []
     for said, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
+        withheld.append((group["learnt"] == NO).any())
         differences.append(increase(100 + slopes["embedding"], 100 + slopes["class"]))
         rows.append(
             said
@@ -97,7 +175,7 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
             | {"difference": with_interval(differences[-1], 1, "+")}
         )
     name = f"falls with α under the embedding split (margin ±{MARGIN:g} %)"
-    return pd.DataFrame(rows).assign(**judged_changes(name, differences, "less", "more"))
+    return pd.DataFrame(rows).assign(**judged_changes(name, differences, "less", "more", withheld=withheld))
 
 
 def _slopes(group: pd.DataFrame, split: str) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Print, in one line, the requirements in some files that the environment does not meet; nothing if it meets all.
 
+A requirement with a marker, `embreex>=4; platform_machine == "x86_64"`, is one only where that is so.
+
 Runs with whatever Python there is, before anything is installed.
 """
 
@@ -9,12 +11,14 @@ from pathlib import Path
 
 
 def is_met(requirement: str) -> bool:
-    """Whether a package is installed in a version that the requirement allows."""
+    """Whether a package is installed in a version that the requirement allows, or not required on this system."""
     try:
         from packaging.requirements import Requirement
     except ImportError:  # packaging comes with the required packages
         return False
     wanted = Requirement(requirement)
+    if wanted.marker and not wanted.marker.evaluate():
+        return True
     try:
         return wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True)
     except importlib.metadata.PackageNotFoundError:
@@ -25,7 +29,7 @@ def main() -> None:
     """Check the requirements in the files named on the command line."""
     lines = [line for name in sys.argv[1:] for line in Path(name).read_text(encoding="utf-8").splitlines()]
     requirements = filter(None, (line.partition("#")[0].strip() for line in lines))
-    print(", ".join(requirement for requirement in requirements if not is_met(requirement)))
+    print(", ".join(each.partition(";")[0].strip() for each in requirements if not is_met(each)))
 
 
 if __name__ == "__main__":

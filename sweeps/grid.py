@@ -23,6 +23,7 @@ SCALES = tuple(sorted(str(path.parent.relative_to(SETTINGS)) for path in SETTING
 COMPARISON = "comparison"
 SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 
+_LONGEST = 40  # characters of an argument and its value in a job's name
 _CHOICES = ("partition", "aggregation", "attack")  # arguments of test_fed.py that say which others it reads
 
 Command = tuple[str, ...]
@@ -117,7 +118,7 @@ class Grid:
                     made = self._clusters(task, seed, k, features, model) if self.has_central else model
                     needs = (made.name, self._guidance().name) if taught else (made.name,)
                     base = self._federation(task, seed, k, features, method) + guided + axis
-                    jobs.append(_job("test_fed", base + dealt, needs))
+                    jobs.append(_job("test_fed", base + dealt, needs, axis))
         return jobs
 
     def hold_settings(self) -> None:
@@ -170,6 +171,12 @@ class Grid:
 
     def _is_taught(self, method: str) -> bool:
         return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
+
+    @property
+    def first_clusters(self) -> str:
+        """The folder of the clusters that runs of the first seed read, of the model's embeddings if there are any."""
+        features = MODEL if MODEL in self.features else self.features[0]
+        return self._assignments(self.seeds[0], self.n_clusters[0], features)
 
     def _assignments(self, seed: int, k: int, features: str) -> str:
         of = "" if features == MODEL else f"_{as_file_name(features)}"
@@ -252,15 +259,16 @@ def _words(value: Value) -> Command:
     return (value,) if isinstance(value, str) else value
 
 
-def _job(stage: str, arguments: Command, needs: tuple[str, ...]) -> Job:
+def _job(stage: str, arguments: Command, needs: tuple[str, ...], axis: Command = ()) -> Job:
     command = (f"{stage}.py", *arguments)
-    return Job(_name(stage, command), (command,), needs)
+    return Job(_name(stage, command, axis), (command,), needs)
 
 
-def _name(stage: str, command: Command) -> str:
-    """A readable name, made unique by a digest of the command."""
+def _name(stage: str, command: Command, axis: Command = ()) -> str:
+    """A readable name, with the values of the arguments that vary, made unique by a digest of the command."""
     said = dict(pairwise(command))
     parts = [stage, *(said[f"--{name}"] for name in ("task", "method", "type") if f"--{name}" in said)]
     parts += [f"alpha{said['--alpha']}"] if "--alpha" in said else []
     parts += [f"seed{said['--rand_seed']}"] if "--rand_seed" in said else []
+    parts += [as_file_name(f"{name}{'_'.join(values)}")[:_LONGEST] for name, values in read_axes(axis).items()]
     return "-".join([*parts, hashlib.sha256("\0".join(command).encode()).hexdigest()[:8]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -49,8 +50,10 @@ class Outputs:
         """The commands, in order; those of each folder together, or of the one that all are gathered in."""
         for folder in self._shown:
             if (given := self.make.get("tables", False)) is not False:
+                arguments = {"assignment_files_path": self._first(folder).first_clusters}
+                arguments |= {} if given is True else given
                 where = ("--result_path", str(folder), "--data_path", str(self.data_path))
-                yield ("make_tables.py", *where, *self._words({} if given is True else given, folder))
+                yield ("make_tables.py", *where, *self._words(arguments, folder))
             for figure in self.make.get("figures", ()):
                 further = {name: value for name, value in figure.items() if name != "figure"}
                 yield ("make_figures.py", figure["figure"], *self._words(further, folder), "--result_path", str(folder))
@@ -64,6 +67,10 @@ class Outputs:
         probed = [path for folder in self.folders for path in _runs(folder)] if self.make.get("probes") else []
         for command in (*self.commands(), *(("linear_probe.py", "--run", str(path)) for path in probed)):
             run(command)
+        if not self.make:
+            for folder in self.folders:
+                where = shlex.join(["--result_path", str(folder), "--data_path", str(self.data_path)])
+                print(f"tables of these runs: python make_tables.py {where}; figures: python make_figures.py --help")
         for folder, pattern in product(self._shown, self.make.get("show", ())):
             for text in dict.fromkeys(self._filled(pattern, folder, task) for task in self._tasks()):
                 for path in _newest(folder, text):
@@ -74,6 +81,10 @@ class Outputs:
         """The folders that tables and figures are made of, and lie in."""
         gather = self.make.get("gather")
         return (self.result_path / gather,) if gather else self.folders
+
+    def _first(self, folder: Path) -> Grid:
+        """The first of the grids whose runs lie in a folder; of a folder that all are gathered in, the first of all."""
+        return next((grid for grid in self.grids if grid.runs_path == folder), self.grids[0])
 
     def _tasks(self) -> list[str]:
         return list(dict.fromkeys(task for grid in self.grids for task in grid.tasks))
@@ -90,7 +101,7 @@ class Outputs:
 
     def _filled(self, text: Any, folder: Path, task: str = "") -> str:
         """A text with a folder, its first seed and number of clusters, and a task, for their names in braces."""
-        first = next((grid for grid in self.grids if grid.runs_path == folder), self.grids[0])
+        first = self._first(folder)
         known = {"folder": folder, "result_path": self.result_path, "seed": first.seeds[0],
                  "n_clusters": first.n_clusters[0]}  # fmt: skip
         try:

@@ -133,7 +133,7 @@ def _runs(command: Command, args: Namespace) -> Iterator[Path]:
 
 
 # What a run without attackers, a robust sum or bounds leaves out: one that says it is another run.
-_SAID_IF_USED = {*UNSAID, *(each.name for each in fields(PrivacySettings))}
+_SAID_IF_USED = {"adapt_rank", *UNSAID, *(each.name for each in fields(PrivacySettings))}
 
 
 def _is_of(folder: Path, args: Namespace) -> bool:

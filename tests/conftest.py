@@ -10,14 +10,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 
 from datasets.rooms.make import make_sample_rooms
 from datasets.sources.taskonomy import available_tasks
@@ -27,6 +33,11 @@ from tests.datasets.tables import select_views
 from utils import interrupt
 
 ROOT = Path(__file__).parent.parent
+# The project's modules and scripts, without tests; an environment may lie in the root, and is not searched.
+MODULES = [
+    *ROOT.glob("*.py"),
+    *(path for path in ROOT.glob("[!.]*/**/*.py") if path.relative_to(ROOT).parts[0] != "tests"),
+]
 # More than one thread makes networks this small slower, most of all next to other work.
 torch.set_num_threads(1)
 
@@ -44,9 +55,56 @@ def forks() -> ForkServerContext:
     return context
 
 
+def _leave_undrawn(figure: Figure, path: Path, **how: object) -> None:
+    if how["format"] == "pdf":
+        path.write_bytes(b"%PDF")
+    else:
+        Image.new("RGB", (1, 1)).save(path, "png")
+
+
+def _share_a_panel(figure: Figure, nrows: int = 1, ncols: int = 1, *, squeeze: bool = True, **how: object) -> Any:
+    panels = np.full((nrows, ncols), figure.add_subplot(), object)
+    return (panels.squeeze() if panels.size > 1 else panels.item()) if squeeze else panels
+
+
+# Drawn, as PNG and as PDF, a figure takes longer than most runs, and so does making one of a hundred panels.
+_QUICK: dict[str, Any] = {"savefig": _leave_undrawn, "subplots": _share_a_panel}
+IN_FULL = {name: getattr(Figure, name) for name in _QUICK}
+
+
+def _draw_once(figure: Figure, path: Path, **how: object) -> None:
+    (_leave_undrawn if how["format"] == "pdf" else IN_FULL["savefig"])(figure, path, **how)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn() -> Iterator[None]:
+    """Figures are made in one panel and saved as one pixel, but for tests that use `figures`."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, quick in _QUICK.items():
+            patched.setattr(Figure, name, quick)
+        yield
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and drawn in full in this test, in this process, but for their PDF, which is the same again."""
+    monkeypatch.setattr(Figure, "savefig", _draw_once)
+    monkeypatch.setattr(Figure, "subplots", IN_FULL["subplots"])
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--soak N`: kill every resumable script N times instead of a few."""
     parser.addoption("--soak", type=int, default=3, metavar="N", help="kills of each script that must resume")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Measure coverage where the tests of what is measured are: it slows what runs in Python by two fifths."""
+    if config.pluginmanager.has_plugin("pytest_cov"):
+        measured = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]["run"]
+        for item in items:
+            mirrored = item.path.relative_to(ROOT / "tests").parts[0].removeprefix("test_").removesuffix(".py")
+            if mirrored not in measured["source"]:
+                item.add_marker("no_cover")
 
 
 def _as_in_a_terminal() -> None:
@@ -71,6 +129,7 @@ def signals_and_arguments() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with 72 views of two buildings at 32 pixels; not to be changed."""
+    pytest.importorskip("embreex", reason="needs embreex, which renders the rooms")
     path = tmp_path_factory.mktemp("rooms") / "data"
     # In this process: others would take longer to start than these few views to render.
     make_sample_rooms(
@@ -101,27 +160,26 @@ def own_copy(rendered: Path, table: Table, tmp_path: Path) -> Path:
     return Path(shutil.copytree(rendered, tmp_path / "copy"))
 
 
-def run_in(folder: Path, command: str, processes: int = 1) -> subprocess.CompletedProcess:
-    """Run a script of the project with its arguments in a working folder, over several processes if asked.
+def run_in(folder: Path, command: str) -> subprocess.CompletedProcess:
+    """Run a script of the project with its arguments in a working folder.
 
     As a user starts it, and so with the seconds of imports that `run_forked` does without.
     """
     script, *arguments = command.split()
-    launch = [sys.executable]
-    if processes > 1:
-        launch += f"-m accelerate.commands.launch --multi_gpu --num_processes {processes} --num_machines 1".split()
-        launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command_line = [*launch, str(ROOT / script), *arguments]
+    command_line = [sys.executable, str(ROOT / script), *arguments]
     return subprocess.run(command_line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def run_forked(folder: Path, command: str) -> subprocess.CompletedProcess:
-    """Run a script like `run_in`, in a process that begins with everything imported."""
-    process = start_in(folder, command, errors="errors.txt")
-    process.join()
-    output, errors = ((folder / name).read_text(encoding="utf-8") for name in ("output.txt", "errors.txt"))
-    return subprocess.CompletedProcess(command, process.exitcode or 0, output, errors)
+    """Run a script like `run_in`, in a process that begins with everything imported; a sweep's jobs are forks of it."""
+    hook = fork_all if command.startswith("run_sweep.py") else None
+    with TemporaryDirectory() as streams:
+        output, errors = Path(streams, "output.txt"), Path(streams, "errors.txt")
+        process = start_in(folder, command, hook, output=output, errors=errors)
+        process.join()
+        texts = [path.read_text(encoding="utf-8") for path in (output, errors)]
+    return subprocess.CompletedProcess(command, process.exitcode or 0, *texts)
 
 
 def start_in(
@@ -129,13 +187,15 @@ def start_in(
     command: str,
     hook: Callable[[], None] | None = None,
     environment: Mapping[str, str] | None = None,
-    errors: str = "output.txt",
+    output: str | Path = "output.txt",
+    errors: str | Path = "",
 ) -> BaseProcess:
-    """Start a script like `run_forked`; its output goes to output.txt in `folder`, and its errors to the file named.
+    """Start a script like `run_forked`; its output goes to a file in `folder`, and its errors there or to another.
 
     `hook` is called first, there.
     """
-    process = forks().Process(target=_run_forked, args=(folder, command, hook, dict(environment or {}), errors))
+    streams = (output, errors or output)
+    process = forks().Process(target=_run_forked, args=(folder, command, hook, dict(environment or {}), streams))
     process.start()
     return process
 
@@ -159,22 +219,57 @@ def start_spread(
 
 
 def _run_forked(
-    folder: Path, command: str, hook: Callable[[], None] | None, environment: Mapping[str, str], errors: str
+    folder: Path,
+    command: str,
+    hook: Callable[[], None] | None,
+    environment: Mapping[str, str],
+    streams: tuple[str | Path, str | Path],
 ) -> None:
     os.chdir(folder)
     os.environ |= {"OMP_NUM_THREADS": "1"} | environment
     torch.set_num_threads(1)
+    for name, quick in _QUICK.items():
+        setattr(Figure, name, quick)
     _as_in_a_terminal()
-    output = f"output{environment.get('RANK', '0').lstrip('0')}.txt"
-    for name in (output, errors):
+    for name in streams:
         Path(name).write_bytes(b"")
-    for stream, name in ((1, output), (2, errors)):
+    for stream, name in enumerate(streams, 1):
         os.dup2(os.open(name, os.O_WRONLY | os.O_APPEND), stream)
     if hook:
         hook()
-    script, *sys.argv[1:] = command.split()
-    sys.argv[0] = script
-    runpy.run_path(str(ROOT / script), run_name="__main__")
+    _run_script((*command.split(),))
+
+
+def fork_all() -> None:
+    """Let a sweep in this process fork all that it starts: a server, tables and figures would import everything anew.
+
+    Sweeps that are started as a user starts them are in `tests/sweeps/test_runner.py`.
+    """
+    from tqdm import tqdm
+
+    from sweeps import outputs, sources
+    from utils.errors import UserError
+
+    fork = multiprocessing.get_context("fork")
+
+    def run(command: tuple[str, ...]) -> None:
+        process = fork.Process(target=_run_script, args=(command,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise UserError(f"{command} ended with exit code {process.exitcode}")
+
+    tqdm.monitor_interval = 0  # no thread, whose locks forks would inherit
+    multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment, misc]
+    outputs.run = sources.run = run  # type: ignore[assignment]
+
+
+def _run_script(command: tuple[str, ...]) -> None:
+    sys.argv = list(command[command[0] == "-m" :])
+    if command[0] == "-m":
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(str(ROOT / command[0]), run_name="__main__")
 
 
 @pytest.fixture
@@ -204,8 +299,5 @@ def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
 
 @pytest.fixture(scope="session")
 def run_anywhere() -> Callable[[Path, str], subprocess.CompletedProcess]:
-    """Run a script in a given working folder, whatever its exit code: `run_anywhere(folder, command)`.
-
-    A sweep forks from a server of its own, and is started as a user starts it.
-    """
-    return lambda folder, command: (run_in if command.startswith("run_sweep.py") else run_forked)(folder, command)
+    """Run a script in a given working folder, whatever its exit code: `run_anywhere(folder, command)`."""
+    return run_forked

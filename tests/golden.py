@@ -40,13 +40,20 @@ from models.networks.encoders import ENCODERS, Wanted, build_encoder
 from models.networks.task_model import TaskModel
 from models.teacher.basis import Notes, fit
 from models.teacher.guidance import vectors_of
+from network.accounting import Account
+from network.adaptation import Adaptation
 from network.aggregation import AGGREGATIONS
+from network.aggregation.weighted_sum import Surroundings
 from network.algorithms import ALGORITHMS
+from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.federated_data import FederatedData
+from network.partition.dealing import deal_as_asked
+from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
+from network.partition.settings import DealSettings
 from network.sampling import POISSON, SAMPLERS
-from network.settings import LocalSettings, SimulationSettings
+from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from network.simulation import Simulation
 from tests.datasets.tables import bound, classes_of, table_of
 from tests.models.teacher.guiding import save_guidance
@@ -82,7 +89,13 @@ def parts() -> dict[str, tuple[Any, Callable[[], list[float]]]]:
     entries |= {"aggregation": (AGGREGATIONS, aggregated), "attack": (ATTACKS, attacked)}
     for kind, (registry, compute) in entries.items():
         found |= {f"{kind} {name}": (entry.version, partial(compute, name)) for name, entry in registry.items()}
-    return found
+    within = {name: partial(dealt_within, name) for name in PARTITIONERS}
+    found |= {f"partition {name} within groups": (PARTITIONERS[name].version, each) for name, each in within.items()}
+    robust = {name: partial(aggregated_far, name) for name in AGGREGATIONS}
+    found |= {f"aggregation {name} of far uploads": (AGGREGATIONS[name].version, each) for name, each in robust.items()}
+    found["method gossip on graphs"] = ALGORITHMS["gossip"].versions(), gossip
+    more = {"with a private sum": private, "with unseen clients": adapted}
+    return found | {f"engine of test_fed {how}": (ENGINE["test_fed"], each) for how, each in more.items()}
 
 
 # What all of them are made of: no random numbers of PyTorch, which other versions may draw otherwise
@@ -269,17 +282,70 @@ def aggregated(name: str) -> list[float]:
     return _of_seven(aggregation=AGGREGATIONS[name](Namespace()))
 
 
+def aggregated_far(name: str) -> list[float]:
+    """What becomes of eight uploads in two rounds, of which two are far away and two the same."""
+    rule, within = (
+        AGGREGATIONS[name](Namespace(assumed_attackers=2.0)),
+        Surroundings(Accelerator(cpu=True), reported=("loss",)),
+    )
+    uploads, server, found = rule.uploads(within), {"w": torch.zeros(6)}, []
+    for round in range(2):
+        changes = values(8, 6) + round
+        changes[3] = changes[1]
+        changes[[4, 6]] *= 30.0
+        uploads.clear(server)
+        for client in (5, 3, 0, 7, 1, 2, 6, 4):
+            uploads.add({"w": server["w"] + changes[client], "loss": torch.tensor(1.0)}, 1.0 + client, client)
+        mean = uploads.mean(36.0)
+        server = server | uploads.state | {"w": mean["w"].float()}
+        found += server["w"].tolist()
+    return found
+
+
+def gossip() -> list[float]:
+    """The losses of nine clients with one image each on every graph that is not drawn, six of them awake."""
+    found = []
+    for topology in ("ring", "torus", "star", "complete"):
+        rows = _of_singles(9, q.method("gossip", topology=topology, clients_per_round=6)).rows
+        found += losses_of(rows) + [row["consensus_distance"] for row in rows]
+    return found
+
+
+def private() -> list[float]:
+    """The server's model and the norm after rounds with Poisson sampling, noise and an adaptive norm."""
+    algorithm = q.method("fedavg", client_sampling=POISSON, clients_per_round=4)
+    bound = PrivacySettings(clip_norm=0.3, noise_multiplier=0.5, clip_quantile=0.6)
+    with patch.object(Account, "epsilon", return_value=0.0):  # which is dp-accounting's
+        federation = _of_singles(7, algorithm, privacy=bound)
+    return [row["clip_norm"] for row in federation.rows[1:]] + q.server_of(federation).ravel().tolist()
+
+
+def adapted() -> list[float]:
+    """The losses of unseen clients after steps on two of their images, by a schedule."""
+    settings = replace(q.SETTINGS, lr_schedule="cosine")
+    who = {"clients": [np.arange(3)], "held_out": [np.array([8])]}
+    who |= {"unseen": [np.arange(3, 6), np.arange(6, 8)], "unseen_held_out": [np.array([9]), np.array([10])]}
+    with tempfile.TemporaryDirectory() as folder:
+        federation = q.trained(q.method("fedper"), Path(folder), settings, **who)
+        return losses_of(Adaptation(federation, AdaptSettings((1, 4), 2, "all")).run())
+
+
 def attacked(name: str) -> list[float]:
     """The same by the mean, where two of the seven attack."""
     return _of_seven(attack=ATTACKS[name](Namespace(attackers=2.0, alie_z=1.0)))
 
 
 def _of_seven(**chosen: Any) -> list[float]:
-    clients, none = [np.array([image]) for image in range(7)], np.zeros(0, np.int64)
+    run = _of_singles(7, q.method("fedavg"), **chosen)
+    return losses_of(run.rows) + q.server_of(run).ravel().tolist()
+
+
+def _of_singles(n_clients: int, algorithm: FedAvg, **chosen: Any) -> Simulation:
+    """A federation of clients with one image each, trained."""
+    clients, none = [np.array([image]) for image in range(n_clients)], np.zeros(0, np.int64)
+    held_out = [np.arange(8, 11), *[none] * (n_clients - 1)]
     with tempfile.TemporaryDirectory() as folder:
-        held_out = [np.arange(8, 11), *[none] * 6]
-        run = q.simulation(q.method("fedavg"), Path(folder), clients=clients, held_out=held_out, **chosen)
-        return losses_of(run.train()) + q.server_of(run).ravel().tolist()
+        return q.trained(algorithm, Path(folder), clients=clients, held_out=held_out, **chosen)
 
 
 def task(name: str) -> list[float]:
@@ -334,6 +400,15 @@ def dealt(rule: str) -> list[float]:
         for alpha in (0.3, 10.0)
         for client in PARTITIONERS[rule](groups, 4, alpha, np.random.default_rng(1), 2)
     ]
+
+
+def dealt_within(rule: str) -> list[float]:
+    """The client of each of 60 images of five groups, dealt within two cities of different size."""
+    groups, cities = np.arange(60) * 7 // 3 % 5, np.where(np.arange(60) % 5 < 3, "ulm", "bern")
+    cities[::13] = ""
+    natural = Natural.of("city", cities)
+    asked = DealSettings(1, rule, 0.3, 5, 1)
+    return [float(client) for client in deal_as_asked(asked, joined(natural, groups), natural).client_of]
 
 
 def encoded(name: str) -> list[float]:

@@ -6,7 +6,6 @@ No case may show a traceback or change a file that was there.
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from tests.conftest import ROOT, start_in
+from tests.conftest import MODULES, ROOT, start_in
 
 CPU = "--use_accelerator False"
 INIT = "model_initialization.py --task normal --image_size 32"
@@ -70,9 +70,35 @@ def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def snapshot(folder: Path) -> dict[str, str]:
-    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("lock"))
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+@pytest.fixture(scope="module")
+def kept(work: Path) -> Path:
+    """A copy of that folder, to put it back from."""
+    return Path(shutil.copytree(work, work.with_name("kept")))
+
+
+@pytest.fixture
+def spoiled(work: Path, kept: Path) -> Iterator[Path]:
+    """The working folder, to be changed: what is changed is put back at the end."""
+    everything, before = {*work.rglob("*")}, written(work)
+    yield work
+    after = written(work)
+    for path in sorted({*work.rglob("*")} - everything, reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    for path in (path for path, when in before.items() if after.get(path) != when):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(kept / path.relative_to(work), path)
+
+
+def written(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """All files, with what tells whether they have been written since."""
+    found = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (of.st_ino, of.st_size, of.st_mtime_ns) for path, of in found.items() if not S_ISDIR(of.st_mode)}
+
+
+def snapshot(folder: Path) -> dict[Path, object]:
+    """All files but locks, with their content, or whether they have been written, where they are data."""
+    files = {path: when for path, when in written(folder).items() if not path.name.endswith("lock")}
+    return {path: when if folder / "data" in path.parents else path.read_bytes() for path, when in files.items()}
 
 
 def refused(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
@@ -330,19 +356,12 @@ LEFT_NOTHING = [
 
 @pytest.mark.parametrize(("command", "text"), LEFT_NOTHING)
 def test_nothing_is_left_behind(
-    work: Path,
-    tmp_path: Path,
-    command: str,
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    spoiled: Path, command: str, text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "work"
-    shutil.copytree(work, folder)
-    shutil.rmtree(folder / "data" / "packed")
-    before = {*folder.rglob("*")}
-    assert text in refused(folder, f"{command} --data_path data", monkeypatch, capfd)
-    assert {*folder.rglob("*")} == before
+    shutil.rmtree(spoiled / "data" / "packed")
+    before = {*spoiled.rglob("*")}
+    assert text in refused(spoiled, f"{command} --data_path data", monkeypatch, capfd)
+    assert {*spoiled.rglob("*")} == before
 
 
 # Files: what is done to them, the command, and what the line must say
@@ -512,15 +531,12 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_wrong_file(
-    work: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    spoiled: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     spoil, command, text = FILES[name]
-    folder = Path(shutil.copytree(work, tmp_path / "work", symlinks=True))
-    note = folder / NOTE
-    note.write_text(json.dumps({"data_path": str(folder / "data")}))
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(spoiled)
     spoil()
-    assert text in refused(folder, command, monkeypatch, capfd)
+    assert text in refused(spoiled, command, monkeypatch, capfd)
 
 
 def test_the_table_is_long_enough() -> None:
@@ -672,9 +688,8 @@ def test_where_files_cannot_be_locked_it_says_where_it_runs() -> None:
 
 
 def test_nothing_is_unpickled() -> None:
-    files = [path for path in ROOT.rglob("*.py") if not {"tests", ".venv"} & set(path.relative_to(ROOT).parts)]
-    assert len(files) > 60
-    for path in files:
+    assert len(MODULES) > 60
+    for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
@@ -689,13 +704,12 @@ def test_nothing_is_unpickled() -> None:
                 assert node.attr != "read_pickle", f"{path}:{node.lineno}"
 
 
-def test_a_saved_partition_says_nothing_about_where_to_write(work: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(work, tmp_path / "work"))
-    about = folder / DONE / "partition.json"
+def test_a_saved_partition_says_nothing_about_where_to_write(spoiled: Path, tmp_path: Path) -> None:
+    about = spoiled / DONE / "partition.json"
     away = str(tmp_path / "away")
     strange = {"result_path": away, "data_path": away, "init_model_dir": away, "resume_training": True}
     about.write_text(json.dumps(json.loads(about.read_text()) | strange))
-    process = start_in(folder, f"{FED} --rand_seed 6 --partition_file {DONE} --data_path data")
+    process = start_in(spoiled, f"{FED} --rand_seed 6 --partition_file {DONE} --data_path data")
     process.join(300)
     assert process.exitcode == 0 and not Path(away).exists()
-    assert (folder / DONE.with_name("alpha0.1_seed6") / "summary.json").is_file()
+    assert (spoiled / DONE.with_name("alpha0.1_seed6") / "summary.json").is_file()

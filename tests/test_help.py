@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -17,6 +18,7 @@ LISTING = {"pandas", "PIL"}  # which the sources of images list files with
 HEAVY = {"accelerate", "matplotlib", "pandas", "PIL", "scipy", "sklearn", "torch", "torchmetrics", "torchvision"}
 
 
+@cache
 def help_of(script: str) -> tuple[str, set[str]]:
     """What `--help` prints, and the packages that are imported for it."""
     command = [sys.executable, "-X", "importtime", str(ROOT / script), "--help"]

@@ -13,23 +13,24 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.conftest import run_forked, run_in
+from tests.conftest import run_forked, run_in, start_spread
 
 NYU = Path(__file__).parents[2] / "shared" / "data" / "nyu_taskonomy"
 
-# The command lines of the documentation, with fewer epochs and rounds.
+# The command lines of the documentation, with fewer epochs, rounds, clusters and clients.
 STAGES = (
     "extract_datapoints_for_experiments.py --client_file_name tiny.csv --data_path {data} "
     "--taskonomy_clients_to_include 3 --scene_class_file_name places_class_names.txt",
     "model_initialization.py --task {task}",
     "train_centralized_task_model.py --task {task} --n_epochs 1 --batch_size 16 --use_accelerator True "
     "--init_lr 1e-2 --data_path {data}",
-    "extract_embeddings.py --task {task} --n_clusters 10 --observe_performance True --from_checkpoint True "
+    "extract_embeddings.py --task {task} --n_clusters 4 --observe_performance True --from_checkpoint True "
     "--load_model_dir trained_models/",
-    "test_fed.py --alpha 0.1 --task {task} --n_rounds 1 --n_clusters 10 --type embedding_based --n_clients 25 "
+    "test_fed.py --alpha 0.1 --task {task} --n_rounds 1 --n_clusters 4 --type embedding_based --n_clients 4 "
     "--sgd_per_epoch 2 --init_lr 1e-1 --assignment_files_path assignments/ --method fedavg",
 )
-FEDERATED = STAGES[-1].replace("--n_rounds 1", "--n_rounds 2").replace("--n_clients 25", "--n_clients 4")
+SMALL = " --image_size 32"
+FEDERATED = STAGES[-1].replace("--n_rounds 1", "--n_rounds 2")
 
 
 @pytest.fixture
@@ -39,9 +40,13 @@ def data(own_copy: Path) -> Path:
 
 
 @pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic", "class_scene"])
-def test_the_documented_commands_run_in_order(data: Path, run_script: Callable, tmp_path: Path, task: str) -> None:
+def test_the_documented_commands_run_in_order(
+    data: Path, run_here: Callable, tmp_path: Path, task: str, request: pytest.FixtureRequest
+) -> None:
+    if task == "depth_euclidean":
+        request.getfixturevalue("figures")
     for stage in STAGES:
-        run_script(stage.format(task=task, data=data))
+        run_here(stage.format(task=task, data=data))
     run = tmp_path / "results/test_federated/fedavg" / task / "embedding_based/alpha0.1_seed42"
     metrics = pd.read_csv(run / "metrics.csv")
     assert metrics["round"].tolist() == [0, 1]
@@ -51,8 +56,8 @@ def test_the_documented_commands_run_in_order(data: Path, run_script: Callable, 
     for figure in ("loss.png", "distribution.png"):
         Image.open(run / "figures" / figure).verify()
     assignments = np.load(tmp_path / f"assignments/assignments_{task}.npy")
-    assert set(assignments) <= set(range(10))
-    assert len(np.load(tmp_path / f"assignments/centers_{task}.npy")) == 10
+    assert set(assignments) <= set(range(4))
+    assert len(np.load(tmp_path / f"assignments/centers_{task}.npy")) == 4
 
 
 @pytest.mark.parametrize("task", ["depth_euclidean", "segment_semantic"])
@@ -63,7 +68,7 @@ def test_published_quirks_go_from_the_initial_model_to_the_last_stage(
     run_here(first)
     losses = []
     for quirks in (False, True):
-        run_here(f"{stages[0]} --image_size 32 --published_quirks {quirks}")
+        run_here(f"{stages[0]}{SMALL} --published_quirks {quirks}")
         for stage in stages[1:]:
             run_here(stage)
         newest = max(tmp_path.glob("results/test_federated/**/metrics.csv"), key=lambda path: path.stat().st_mtime_ns)
@@ -101,7 +106,7 @@ def trained(rendered: Path, table: object, tmp_path_factory: pytest.TempPathFact
     data = Path(shutil.copytree(rendered, folder / "data"))
     shutil.copy(data / "rooms.csv", data / "tiny.csv")
     for stage in STAGES[:-1]:
-        run(folder, stage.format(task="normal", data=data))
+        run(folder, stage.format(task="normal", data=data) + SMALL * stage.startswith("model_init"))
     return folder
 
 
@@ -121,7 +126,9 @@ def test_federated_runs_repeat_spread_and_compare(trained: Path) -> None:
     first, second = (pd.read_csv(folder / f"embedding_based/alpha0.1_seed42{n}/metrics.csv") for n in ("", "_2"))
     assert first[columns].equals(second[columns])
 
-    assert run_in(trained, command, processes=2).returncode == 0  # through the launcher
+    for process in start_spread(trained, command, 2):
+        process.join()
+        assert process.exitcode == 0, (trained / "output.txt").read_text()[-3000:]
     spread = pd.read_csv(folder / "embedding_based/alpha0.1_seed42_3/metrics.csv")
     assert np.allclose(first[columns], spread[columns], rtol=1e-4)
     runs = (folder / f"embedding_based/alpha0.1_seed42{number}/heterogeneity.json" for number in ("", "_3"))
@@ -153,20 +160,10 @@ def test_federated_runs_repeat_spread_and_compare(trained: Path) -> None:
     assert written.loc[written["data"] == "held out", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [  # others are in test_bad_input.py; these two are started as a user starts them
-        ("test_fed.py --task normal --n_clusters 7", "--n_clusters 10"),
-        ("test_fed.py --task reshading", "model_initialization.py"),
-    ],
-)
-def test_mistakes_get_one_line_and_exit_code_2(trained: Path, command: str, text: str) -> None:
-    done = run_in(trained, command)
-    assert done.returncode == 2
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert text in lines[0]
+def test_a_mistake_gets_one_line_and_exit_code_2(trained: Path) -> None:
+    done = run_in(trained, "test_fed.py --task normal --n_clusters 7")  # as a user starts it
+    [line] = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and line.startswith("error: ") and "--n_clusters 4" in line
 
 
 @pytest.mark.skipif(not NYU.is_dir(), reason=f"the photographs of {NYU.name} are not here")

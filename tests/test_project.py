@@ -13,7 +13,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.conftest import ROOT
+from tests.conftest import MODULES, ROOT
 
 
 def requirements(name: str) -> list[Requirement]:
@@ -64,6 +64,28 @@ def test_workflow_calls_the_readmes_commands_on_what_the_project_supports() -> N
     assert (ROOT / job["env"]["PIP_CONSTRAINT"].split("'")[3]).is_file()
 
 
+def test_every_supported_python_runs_the_ends_of_the_requirements_once_a_week() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["ranges"]
+    pythons = job["strategy"]["matrix"]["python"]
+    assert job["steps"][-1]["run"] == "bash scripts/oldest.sh ${{ matrix.python }}" and "schedule" in job["if"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["classifiers"] == [f"Programming Language :: Python :: {python}" for python in pythons]
+    assert project["requires-python"] == f">={pythons[0]}"
+    said = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"Python {pythons[0]} to {pythons[-1]} and git" in said
+
+
+@pytest.mark.parametrize(
+    "system, machine, renders",
+    [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Darwin", "arm64", True)],
+)
+def test_only_the_rooms_renderer_depends_on_the_system(system: str, machine: str, renders: bool) -> None:
+    needed = {each.name: each.marker for each in requirements("requirements.txt") if each.marker}
+    assert needed.keys() == {"embreex"}
+    assert needed["embreex"].evaluate({"platform_system": system, "platform_machine": machine}) is renders
+
+
 # Folders whose modules the map speaks of together.
 TOGETHER = {
     "benchmarks", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources", "models/central",
@@ -82,7 +104,7 @@ def test_the_map_names_every_module_and_no_other() -> None:
         paths += (ROOT / folder).rglob("*.py")
     modules = [path.relative_to(ROOT) for path in paths if path.name != "__init__.py"]
     assert [str(m) for m in modules if str(m.parent) not in TOGETHER and m.name not in said] == []
-    assert said <= {path.name for path in ROOT.rglob("*.py")}
+    assert said <= {path.name for path in (*MODULES, *(ROOT / "tests").rglob("*.py"))}
     assert all(f"{Path(name).name}/" in text for name in TOGETHER - {"benchmarks/peer_processes"})
 
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,20 @@ def begin(prepared: Path, folder: Path) -> Path:
         if (prepared / name).is_dir():
             shutil.copytree(prepared / name, folder / name)
     return folder
+
+
+@pytest.fixture(scope="module")
+def whole(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, float, int]]:
+    """Run a command once and undisturbed: its folder, its seconds, and how often it changed a folder."""
+
+    @cache
+    def run(command: str) -> tuple[Path, float, int]:
+        folder = begin(prepared, tmp_path_factory.mktemp("whole") / "run")
+        start, count = time.monotonic(), folder.with_name("count")
+        finish(start_in(folder, command, partial(die_at, 0, count)), folder)
+        return folder, time.monotonic() - start, int(count.read_text())
+
+    return run
 
 
 def tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -147,13 +161,11 @@ def die_at(number: int, operations: Path | None = None) -> None:
 
 @pytest.mark.parametrize("name", ["central", *FEDERATIONS])
 def test_killed_at_any_moment_it_resumes_to_the_last_bit(
-    prepared: Path, tmp_path: Path, name: str, request: pytest.FixtureRequest
+    prepared: Path, whole: Callable, tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
     command = f"{FEDERATIONS.get(name, TRAIN)} --data_path {prepared / 'data'}"
-    whole, folder = begin(prepared, tmp_path / "whole"), begin(prepared, tmp_path / "killed")
-    start = time.monotonic()
-    finish(start_in(whole, command, partial(die_at, 0, tmp_path / "count")), whole)
-    seconds, n_operations = time.monotonic() - start, int((tmp_path / "count").read_text())
+    undisturbed, seconds, n_operations = whole(command)
+    folder = begin(prepared, tmp_path / "killed")
     chance = random.Random(name)
     kills = 0
     while kills < request.config.getoption("--soak"):
@@ -165,14 +177,14 @@ def test_killed_at_any_moment_it_resumes_to_the_last_bit(
         process.kill()
         process.join()
         if process.exitcode == 0:  # it was too quick: once more from the start
-            assert_same(folder, whole)
+            assert_same(folder, undisturbed)
             shutil.rmtree(folder)
             begin(prepared, folder)
         else:
             assert process.exitcode == -signal.SIGKILL, (folder / "output.txt").read_text()[-3000:]
         kills += 1
     finish(start_in(folder, command + (RESUME if has_checkpoint(folder) else "")), folder)
-    assert_same(folder, whole)
+    assert_same(folder, undisturbed)
 
 
 def wait_for(what: Callable[[], bool], process: Any) -> None:
@@ -235,15 +247,14 @@ def _interrupt_in_step(step: int, number: signal.Signals) -> None:
     ids=["central", "ditto", "fedamp"],
 )
 def test_an_interrupted_training_says_how_to_go_on(
-    prepared: Path, tmp_path: Path, command: str, step: int, number: signal.Signals
+    prepared: Path, whole: Callable, tmp_path: Path, command: str, step: int, number: signal.Signals
 ) -> None:
     command += f" --data_path {prepared / 'data'}"
-    whole, folder = begin(prepared, tmp_path / "whole"), begin(prepared, tmp_path / "stopped")
+    folder = begin(prepared, tmp_path / "stopped")
     output = finish(start_in(folder, command, partial(_interrupt_in_step, step, number)), folder, 130)
     assert has_checkpoint(folder)
     resumed(folder, output)
-    finish(start_in(whole, command), whole)
-    assert_same(folder, whole)
+    assert_same(folder, whole(command)[0])
 
 
 def test_one_of_two_processes_is_interrupted_and_both_stop(prepared: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import re
 import shlex
 import sys
 import textwrap
@@ -68,6 +69,7 @@ def _boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"{text!r} is neither True nor False")
 
 
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\Z", re.IGNORECASE)
 _FLAG: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True, "metavar": "True|False"}
 
 
@@ -89,6 +91,7 @@ class Parser(_Flags, argparse.ArgumentParser):
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, allow_abbrev=False, formatter_class=_Formatter)
         self._words: list[str] = []
+        self._negative_number_matcher = _NEGATIVE  # argparse's own takes -1e9 for an argument's name
         self._before_help: list[Callable[[Sequence[str]], None]] = []
         self._headings = {title: Group(self, title) for title in _HEADINGS}
         self._action_groups += self._headings.values()  # groups that stay empty are not shown

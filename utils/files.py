@@ -189,15 +189,25 @@ def write_json(path: Path, content: Any) -> None:
 
 def json_in(path: Path) -> Any:
     """The JSON in `path`; OSError where it cannot be read, ValueError where it is none, or of endless brackets."""
-    return json_of(path.read_text(encoding="utf-8"))
+    return json_of(path.read_text(encoding="utf-8-sig"))
 
 
 def json_of(text: str) -> Any:
-    """The JSON that a text is; ValueError where it is none, or of endless brackets."""
+    """The JSON that a text is; ValueError where it is none, of endless brackets, or with a name twice in one object."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object_of)
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a name that stands there twice, Python would keep the last value alone."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands there twice in one object")
+    return found
 
 
 def read_json(path: Path, made_by: str) -> Any:

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 # `tests/test_golden.py` finds out whether they do.
 ENGINE = {
     "train_centralized_task_model": 1,
-    "extract_embeddings": 1,
-    "extract_diffusion_features": 1,
+    "extract_embeddings": 2,
+    "extract_diffusion_features": 2,
     "test_fed": 2,
 }
 _SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root

@@ -64,7 +64,8 @@ class Paced(TrainingProcessCallback):
 
 def main() -> None:
     """Rounds as the benchmark asks for them."""
-    federation, pace = Federation.of_text(sys.argv[1]), Pace()
+    federation = Federation.of_text(sys.argv[1])
+    pace = Pace(federation)
     network = WithLoss(federation.initial_model())
     server = torch.optim.SGD(network.parameters(), lr=1.0)  # a step of 1 along the mean update: FedAvg
     model = PyTorchModel(network, partial(torch.optim.SGD, fused=True), server)

@@ -55,7 +55,8 @@ class Federation:
 
     In a round a client goes once over its images, in batches of `batch_size` in their order, by SGD without momentum.
     `cores` processes compute at once, with a thread each. `at_once` is how many clients ours trains side by side, None
-    for the number that it measures to be the fastest.
+    for the number that it measures to be the fastest. A round's seconds are the clock's or, with `processor_time`,
+    those that the processor spent on all threads of the process, in which other programs do not count.
     """
 
     model: str
@@ -65,6 +66,7 @@ class Federation:
     lr: float
     cores: int = 1
     at_once: int | None = None
+    processor_time: bool = False
     seed: int = 0
 
     @classmethod
@@ -76,6 +78,11 @@ class Federation:
     def text(self) -> str:
         """The inverse of `of_text`."""
         return json.dumps(asdict(self))
+
+    @property
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.process_time() if self.processor_time else time.perf_counter()
 
     @property
     def images_a_client(self) -> int:
@@ -133,7 +140,8 @@ class Pace:
     system with several processes in a `torch.distributed` group, the first one talks to the benchmark.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
         self._spread = dist.is_initialized() and dist.get_world_size() > 1
         self._talk = None
         if not (self._spread and dist.get_rank()):
@@ -149,12 +157,12 @@ class Pace:
         more = torch.tensor(self._left)
         if self._spread:
             dist.broadcast(more, 0)
-        self._start = time.perf_counter()
+        self._start = self._federation.now
         return bool(more)
 
     def done(self, seconds: float | None = None) -> None:
         """The round is over; it took so long, by default since `go`."""
-        self._seconds.append(time.perf_counter() - self._start if seconds is None else seconds)
+        self._seconds.append(self._federation.now - self._start if seconds is None else seconds)
         self._left -= 1
         if self._talk and not self._left:
             print(json.dumps(self._seconds), file=self._talk)

@@ -23,7 +23,8 @@ RAY = {"include_dashboard": False, "object_store_memory": 200 << 20}
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Rounds as the benchmark asks for them."""
-    federation, pace = Federation.of_text(sys.argv[1]), Pace()
+    federation = Federation.of_text(sys.argv[1])
+    pace = Pace(federation)
     strategy, round = FedAvg(fraction_evaluate=0.0), 0
     grid.pull_interval = 1e-3
     arrays = ArrayRecord(federation.initial_model().state_dict())

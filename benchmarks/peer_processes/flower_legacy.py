@@ -40,7 +40,8 @@ class Paced(FedAvg):
 
 def main() -> None:
     """Rounds as the benchmark asks for them."""
-    federation, pace = Federation.of_text(sys.argv[1]), Pace()
+    federation = Federation.of_text(sys.argv[1])
+    pace = Pace(federation)
     os.environ[SPECIFICATION] = sys.argv[1]
     strategy = Paced(pace, arrays_of(federation.initial_model()), federation.n_clients)
     start_simulation(

@@ -90,7 +90,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         simulation, round = simulation_of(federation, Path(folder)), 0
         simulation.settle_pace()
-        pace = Pace()  # behind the simulation, which has joined the processes
+        pace = Pace(federation)  # behind the simulation, which has joined the processes
         while pace.go():
             simulation._train_round(round)
             round += 1

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,8 @@ def make_sample_rooms(
 ) -> Path:
     """Render the data set into `data_path`, unless the same one is there; returns the building list's path.
 
-    The folder appears whole or not at all. `n_workers` (default: one per core) does not change the files. `draw` is
+    UserError for arguments out of range, another folder's content, and without the package that casts the rays. The
+    folder appears whole or not at all. `n_workers` (default: one per core) does not change the files. `draw` is
     called with the folder when all views are in it, to add a picture of them.
     """
     data_path = Path(data_path).resolve()
@@ -88,6 +90,11 @@ def make_sample_rooms(
     if _is_there(data_path, {**arguments, "version": VERSION}):
         print(f"{data_path}: the sample rooms are there")
         return data_path / BUILDING_LIST
+    if find_spec("embreex") is None:
+        raise UserError(
+            "rooms are rendered by embreex, which is not installed: python -m pip install embreex; where it has no "
+            f"package, as on Linux on Arm, copy {data_path} from another machine, or take other images (--data)"
+        )
     try:
         data_path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".sample_rooms_", dir=data_path.parent) as folder:

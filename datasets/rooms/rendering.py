@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import trimesh
-from trimesh.ray.ray_pyembree import RayMeshIntersector
 
 from datasets.captures import Capture
 from datasets.classes import INSTANCES_OF_A_CLASS
@@ -62,6 +61,8 @@ class RayCaster:
     """A scene made ready for rays."""
 
     def __init__(self, scene: Scene) -> None:
+        from trimesh.ray.ray_pyembree import RayMeshIntersector  # needs embreex, which not every system has
+
         self.scene = scene
         corners = scene.vertices[scene.faces]
         normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

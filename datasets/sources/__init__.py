@@ -13,6 +13,7 @@ from datasets.sources.coco import Coco
 from datasets.sources.csv import Csv
 from datasets.sources.digits import Digits
 from datasets.sources.folder import Folder
+from datasets.sources.in_frames import in_frames
 from datasets.sources.inaturalist import INaturalist
 from datasets.sources.landmarks import Landmarks
 from datasets.sources.maps import Maps
@@ -45,9 +46,14 @@ SOURCES: dict[str, type[Source]] = {
 
 def find_images(args: Namespace) -> Found:
     """The images that the arguments of stage 1 ask for, each with its part."""
-    found = SOURCES[args.source](args).find()
+    source = SOURCES[args.source](args)
+    found = source.find()
+    if not source.is_rendered:
+        found = in_frames(args.data_path, found)
     rows = make_table(found, args.test_fraction, args.rand_seed)
-    return replace(found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv])))
+    return replace(
+        found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=args.resize)
+    )
 
 
 def select_images(args: Namespace) -> Found:

@@ -13,9 +13,11 @@ import pandas as pd
 from PIL import Image
 
 from datasets.classes import VOID, ClassSet
+from datasets.frame import turned_boxes
+from datasets.left_out import main_fault
 from datasets.sources.labels import class_of_image
-from datasets.sources.outlines import inside, map_of, paint, write_map
-from datasets.stored import SIDEWAYS, photograph_frame
+from datasets.sources.outlines import all_can_be_read, inside, map_of, paint, polygon_of, write_map
+from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
 from utils import progress
@@ -29,13 +31,25 @@ _SLACK = 0.01  # by which a box reaches out of its image by rounding, as a share
 Box = tuple[int, float, float, float, float]
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """An object's category, its outline, and its left, top, right and bottom, in the unit of these.
+
+    Without a category it counts nowhere, without an outline nobody knows its pixels, and without sides its place.
+    """
+
+    category: int | None
+    outline: Any
+    sides: tuple[float, float, float, float] | None
+
+
 @dataclass
 class Photograph:
     """A photograph's cell and part (empty where there are no parts), and its boxes as its annotations give them.
 
     `size` is the width and height that the boxes refer to, in their unit; None where the annotations do not say, so
     that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names. `outlines` are
-    those of the objects, with their category, in the unit of the boxes, and those of what counts nowhere, with None.
+    those of the objects, in the unit of the boxes, and of what counts nowhere.
     """
 
     cell: str
@@ -43,15 +57,21 @@ class Photograph:
     size: tuple[float, float] | None = None
     boxes: list[Box] = field(default_factory=list)
     place: str = ""
-    outlines: list[tuple[int | None, Any]] = field(default_factory=list)
+    outlines: list[Drawn] = field(default_factory=list)
 
 
 def held_against_files(data_path: Path, found: Sequence[Photograph], faults: list[str]) -> list[Photograph]:
     """The photographs that are there and as large as their annotations say, with boxes as shares of their sides.
 
     A photograph may be annotated at another scale, and as it is stored, before its EXIF entry turns it. Those that are
-    missing, unreadable or of another shape are left out and added to the faults.
+    missing, unreadable or of another shape are left out and added to the faults. UserError where no box reaches beyond
+    the first pixel, as none does whose sides are shares already.
     """
+    farthest = [max(map(abs, sides)) for each in found if each.size != SHARES for _, *sides in each.boxes]
+    if farthest and max(farthest) <= 1:
+        raise UserError(
+            "no box reaches beyond the first pixel: its sides are to be in pixels, not shares of the image's"
+        )
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _in_shares(data_path, each), found)
         settled = list(progress.bar(answers, total=len(found), desc="sizes of photographs", unit="photograph"))
@@ -59,8 +79,8 @@ def held_against_files(data_path: Path, found: Sequence[Photograph], faults: lis
     kept = [answer for answer in settled if not isinstance(answer, str)]
     if unclear := sum(is_unclear for _, is_unclear in kept):
         print(
-            f"{counted(unclear, 'photograph')} whose EXIF entry turns them without changing their size: boxes "
-            "are taken for those of the upright picture"
+            f"{counted(unclear, 'photograph')} turned by an EXIF entry, and no size tells whether before or after the "
+            "boxes were drawn: they are taken for those of the upright picture"
         )
     return [photograph for photograph, _ in kept]
 
@@ -69,47 +89,38 @@ def _in_shares(data_path: Path, photograph: Photograph) -> tuple[Photograph, boo
     """The photograph with boxes in shares, and whether they could be of the picture before its turn; or its fault."""
     if not (data_path / photograph.cell).is_file():
         return f"{photograph.cell}: there is no such photograph"
-    if photograph.size == SHARES:
-        return photograph, False
     try:
-        (height, width), turn = photograph_frame(data_path, photograph.cell)
+        frame = photograph_frame(data_path, photograph.cell)
     except ValueError as error:
         return f"{photograph.cell}: {error}"
-    across, down = photograph.size or (width, height)
+    if photograph.size == SHARES:
+        return photograph, frame.turn is not None
+    across, down = photograph.size or (frame.width, frame.height)
+    try:
+        turn = frame.turn_of(across, down)
+    except ValueError:
+        return (
+            f"{photograph.cell}: it is {frame.width} x {frame.height} pixels, and {across:g} x {down:g} in its "
+            "annotations"
+        )
     shares = np.array([sides for _, *sides in photograph.boxes]).reshape(-1, 4) / (across, down, across, down)
-    is_upright, is_stored = _alike(across, down, width, height), _alike(across, down, height, width)
-    if not is_upright and is_stored and turn in SIDEWAYS:
-        shares = _turned(shares, *SIDEWAYS[turn])
-    elif not is_upright:
-        return f"{photograph.cell}: it is {width} x {height} pixels, and {across:g} x {down:g} in its annotations"
+    shares = shares if turn is None else turned_boxes(shares, turn)
     boxes = [(category, *sides) for (category, *_), sides in zip(photograph.boxes, shares.tolist(), strict=True)]
-    return replace(photograph, boxes=boxes), turn is not None and (is_stored or turn not in SIDEWAYS)
-
-
-def _alike(width: float, height: float, other_width: float, other_height: float) -> bool:
-    """Whether two pictures have the same shape, but for a pixel."""
-    return abs(width * other_height - height * other_width) <= max(width, height, other_width, other_height)
-
-
-def _turned(boxes: np.ndarray, mirror_x: bool, mirror_y: bool) -> np.ndarray:
-    """Boxes (n, 4) in shares after x and y have changed places, and then run the other way or not."""
-    turned = boxes[:, [1, 0, 3, 2]]
-    for is_mirrored, sides in ((mirror_x, [0, 2]), (mirror_y, [1, 3])):
-        if is_mirrored:
-            turned[:, sides] = 1 - turned[:, sides[::-1]]
-    return turned
+    is_unclear = frame.leaves_open(across, down) if photograph.size else frame.turn is not None
+    return replace(photograph, boxes=boxes), is_unclear
 
 
 def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[str], hint: str) -> pd.DataFrame:
     """The boxes in shares of their images that have an area there and a known class: columns `BOX_COLUMNS`.
 
     Boxes are cut at the border. Those of an unknown category, without area or wholly outside are left out and added to
-    the faults. UserError, which ends with the hint, where none is left.
+    the faults, and one that stands there again is counted. UserError, which ends with the hint, where none is left.
     """
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)))}
-    rows, n_cut = [], 0
+    rows, n_cut, n_again = [], 0, 0
     for photograph in found:
-        for category, *sides in photograph.boxes:
+        n_again += len(photograph.boxes) - len({*photograph.boxes})
+        for category, *sides in dict.fromkeys(photograph.boxes):
             left, top, right, bottom = (min(max(side, 0.0), 1.0) for side in sides)
             where = f"{photograph.cell}: box {' '.join(f'{side:.3f}' for side in sides)}"
             if category not in number_of:
@@ -122,8 +133,9 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
                 rows.append((photograph.cell, number_of[category], left, top, right, bottom))
                 n_cut += min(sides) < -_SLACK or max(sides) > 1 + _SLACK
     if not rows:
-        first = f"; the first fault is: {faults[0]}" if faults else ""
-        raise UserError(f"no valid box in {counted(len(found), 'photograph')}{first}; see {hint}")
+        raise UserError(f"no valid box in {counted(len(found), 'photograph')}{main_fault(faults)}; see {hint}")
+    if n_again:
+        print(f"left out {counted(n_again, 'box')} that their photographs have already, of the same class and sides")
     if n_cut:
         print(f"cut {counted(n_cut, 'box')} that {'reaches' if n_cut == 1 else 'reach'} over the border of the image")
     return pd.DataFrame(rows, columns=BOX_COLUMNS)
@@ -132,8 +144,8 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
 def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, faults: list[str]) -> None:
     """Write the maps of the photographs' objects, from their outlines.
 
-    What has no outline that can be read, or an unknown category, counts nowhere; the former is added to the faults.
-    UserError where no outline is left.
+    What has no outline that can be read, or an unknown category, counts nowhere: its box, or where it has none, all
+    that is no other object. The former is added to the faults. UserError where no outline is left.
     """
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)), start=1)}
     with ThreadPoolExecutor() as pool:
@@ -146,20 +158,35 @@ def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, 
 
 def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, int]) -> tuple[int, list[str]]:
     """Write the map of a photograph; returns how many objects it has, and the faults of outlines."""
-    (height, width), turn = photograph_frame(data_path, photograph.cell)
-    across, down = photograph.size or (width, height)
-    is_turned = photograph.size not in (None, SHARES) and not _alike(across, down, width, height)
-    size = (width, height) if is_turned else (height, width)
+    frame = photograph_frame(data_path, photograph.cell)
+    size = frame.height, frame.width
+    across, down = photograph.size or size[::-1]
+    turn = None if photograph.size == SHARES else frame.turn_of(across, down)
+    size = size if turn is None else size[::-1]
     regions, faults = [], []
-    for category, outline in photograph.outlines:
+
+    def pixels_of(drawn: Drawn) -> np.ndarray:
+        """Where an object may be as far as its outline does not tell: in its box, or else anywhere."""
         try:
-            pixels = inside(outline, (across, down), size)
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            faults.append(f"{photograph.cell}: an object without an outline that can be read ({error})")
-        else:
-            regions.append((VOID if category is None else number_of.get(category, VOID), pixels))
+            return inside(polygon_of(*drawn.sides or ()), (across, down), size)
+        except (ValueError, TypeError):
+            return np.ones(size, bool)
+
+    for drawn in photograph.outlines:
+        if drawn.outline is None:
+            regions.append((VOID, pixels_of(drawn)))
+            continue
+        try:
+            pixels, is_whole = inside(drawn.outline, (across, down), size), all_can_be_read(drawn.outline)
+            regions.append((VOID if drawn.category is None else number_of.get(drawn.category, VOID), pixels))
+            error = "" if is_whole else "a ring that is not of numbers"
+        except ValueError as unreadable:
+            error = str(unreadable)
+        if error:
+            regions.append((VOID, pixels_of(drawn)))
+            faults.append(f"{photograph.cell}: an object whose outline cannot be read: {error}")
     picture = paint(regions, size)
-    if is_turned and turn is not None:
+    if turn is not None:
         picture = np.asarray(Image.fromarray(picture).transpose(turn))
     write_map(data_path / map_of(photograph.cell), picture)
     return sum(label != VOID for label, _ in regions), faults

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from datasets.sources.listing import number_classes, read_names
+from datasets.left_out import main_fault
+from datasets.sources.listing import number_classes
+from datasets.sources.names import read_names
 from datasets.sources.npz import find_in_arrays
 from datasets.sources.source import Source
 from datasets.table import PART, Found
@@ -21,7 +23,7 @@ class Arrays(Source):
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
-        "class_names": Argument(None, "text file in the data folder: line k, from 0 on, is the name of class k")
+        "class_names": Argument(None, "file of the classes' names in the data folder: line k, from 0 on, names class k")
     }
     class_names: str | None
 
@@ -29,9 +31,10 @@ class Arrays(Source):
         """All images, of which only the labels and groups are read."""
         rows, faults = find_in_arrays(self.data_path)
         if not len(rows):
-            why = f"; {faults[0]}" if faults else ""
-            raise UserError(f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){why}")
-        names = read_names(self.data_path / self.class_names, "--class_names") if self.class_names else ()
+            raise UserError(
+                f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){main_fault(faults)}"
+            )
+        names = read_names(self.data_path / self.class_names, "--class_names") if self.class_names else None
         labels, classes = number_classes(rows[CLASS].tolist(), names)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, CLASS, PART))
         about = self.about(domains=(RGB.domain,), groups=groups, classes=classes)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import ClassSet
-from datasets.sources.listing import read_names
+from datasets.sources.names import read_names
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, USER, read_split
 from datasets.table import PART, Found
@@ -54,7 +54,8 @@ class Cifar10(Source):
         """All images, or with `--long_tail` those that are drawn for the training part, and the whole test part."""
         folder = self.data_path / self.subfolder
         folder = folder if folder.is_dir() else self.data_path
-        names = {column: read_names(folder / file, f"--source {self._name}") for column, file in self.names.items()}
+        read = {column: read_names(folder / file, f"--source {self._name}") for column, file in self.names.items()}
+        names = {column: tuple(found.values()) for column, found in read.items()}
         rows = pd.concat([self._read(folder / file, names) for file in self.records], ignore_index=True)
         if self.long_tail:
             train = np.flatnonzero(rows[PART] == "train")

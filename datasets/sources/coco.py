@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from datasets.classes import ClassSet
+from datasets.left_out import main_fault
 from datasets.sources.annotated import (
     SHARES,
-    Box,
     Photograph,
     held_against_files,
     rows_of_images,
     table_of_boxes,
     write_maps,
 )
+from datasets.sources.id_masks import count_ids, named_classes, say_unnamed
+from datasets.sources.instances_file import read_instances
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
     MASK_CLASSES,
     class_set,
     groups_of_names,
-    read_categories,
 )
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import mask_of
 from datasets.sources.named_folders import PLACE
-from datasets.sources.outlines import Outline, map_of, polygon_of
+from datasets.sources.names import alike, read_names
+from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
+from datasets.sources.yolo import read_labels
 from datasets.stored import is_inside
 from datasets.table import BOXES, PARTS, Found
 from datasets.tasks import CLASS, INSTANCES, MASK, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
-from utils.files import json_in
+from utils.words import counted, some
 
 
 class Coco(Source):
@@ -56,6 +60,9 @@ class Coco(Source):
         "label_folder": Argument("labels/{part}", "of YOLO's .txt files, where there is no instances file"),
         "categories": Argument(None, "file of the categories' names for YOLO's ids, like --mask_classes"),
         "mask_folder": Argument(None, "of id masks with the photographs' names, e.g. masks/{part}; default: none"),
+        "crowds": Argument(
+            "leave_out", "annotations marked as crowds: leave_out, or keep as objects", choices=("leave_out", "keep")
+        ),
         "objects": Argument(
             "boxes", "what is read of objects: boxes, or outlines, too", choices=("boxes", "outlines")
         ),
@@ -65,6 +72,7 @@ class Coco(Source):
     label_folder: str
     categories: str | None
     mask_folder: str | None
+    crowds: str
     objects: str
     mask_classes: str | None
     void_ids: Sequence[int]
@@ -76,6 +84,7 @@ class Coco(Source):
         names: dict[int, str] = {}
         faults: list[str] = []
         annotated: list[Photograph] = []
+        self._n_crowds = 0
         for name, part in self._parts():
             instances = self.data_path / self.annotations.replace(PLACE, name)
             if instances.is_file():
@@ -84,10 +93,17 @@ class Coco(Source):
                 annotated += self._from_yolo(name, part, faults)
         found = held_against_files(self.data_path, annotated, faults)
         if not found:
-            why = f"; the first: {faults[0]}" if faults else "; without {part} it may be one flat folder"
+            why = main_fault(faults) or "; without {part} it may be one flat folder"
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder{why}")
+        for line in alike(names):
+            print(f"{self.annotations}: categories {line.removeprefix('ids ')}, and are taken for different classes")
         if self.categories is not None:
-            names |= read_categories(self.data_path / self.categories)
+            for number, called in read_names(self.data_path / self.categories, "--categories").items():
+                if names.setdefault(number, called) != called:
+                    raise UserError(
+                        f"{self.data_path / self.categories}: category {number} is {called!r}, and {names[number]!r} "
+                        "in --annotations; omit one"
+                    )
         if not names:
             raise UserError("--categories: name the file of the categories' names, which lies in the data folder")
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
@@ -95,11 +111,14 @@ class Coco(Source):
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
         if self.mask_folder is not None:
             found = self._with_masks(found, self.mask_folder, faults)
-            known |= {MASK: self._classes_of_masks(names)}
-        boxes = table_of_boxes(found, classes, faults, "--annotations and --label_folder")
+        hint = "--annotations and --label_folder"
+        if self._n_crowds > len(faults):
+            hint = f"--crowds: {counted(self._n_crowds, 'annotation')} marked as crowds (iscrowd 1) are left out"
+        boxes = table_of_boxes(found, classes, faults, hint)
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
             rows[MASK] = [self._mask(each, self.mask_folder) for each in found]
+            known |= {MASK: self._classes_of_masks(names, rows[MASK].tolist())}
         if self.objects == "outlines":
             write_maps(self.data_path, found, classes, faults)
             domains = (*domains, INSTANCES)
@@ -108,10 +127,14 @@ class Coco(Source):
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
-    def _classes_of_masks(self, of_boxes: dict[int, str]) -> ClassSet:
+    def _classes_of_masks(self, of_boxes: dict[int, str], cells: Sequence[str]) -> ClassSet:
         """The masks' own categories, or else the boxes'; pixels of no category count nowhere."""
-        own = self.mask_classes
-        return class_set(of_boxes if own is None else read_categories(self.data_path / own), self.void_ids)
+        seen = count_ids(self.data_path, cells)
+        if self.mask_classes is not None:
+            return named_classes(self.data_path / self.mask_classes, self.void_ids, seen)
+        classes = class_set(of_boxes, self.void_ids)
+        say_unnamed(seen, classes)
+        return classes
 
     def _parts(self) -> Iterator[tuple[str, str]]:
         """The names that `{part}` takes in the photographs' folder, and the part that each is; one name without it."""
@@ -142,65 +165,44 @@ class Coco(Source):
 
     def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        root = self.data_path / folder
-        for path in sorted(root.iterdir()) if root.is_dir() else ():
-            if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith("."):
-                continue
+        found = [path for path in _files(self.data_path / folder) if path.suffix.lower() in IMAGE_ENDINGS]
+        for path in found:
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
-            lines = self.data_path / labels / f"{path.stem}.txt"
-            if self.objects == "outlines" and not lines.is_file():
-                faults.append(f"{photograph.cell}: no {labels / lines.name} says which objects it shows")
+            label = (labels / f"{path.stem}.txt").as_posix()
+            if (self.data_path / label).is_file():
+                faults += read_labels(self.data_path / label, label, photograph)
+            elif self.objects == "outlines":
+                faults.append(f"{photograph.cell}: no {label} says which objects it shows")
                 continue
-            text = lines.read_text(encoding="utf-8", errors="replace") if lines.is_file() else ""
-            for number, line in enumerate(text.splitlines(), 1):
-                try:
-                    box, outline = _read_line(line)
-                except ValueError:
-                    faults.append(
-                        f"{labels / lines.name}, line {number}: not id, centre, width and height, nor id and polygon"
-                    )
-                else:
-                    photograph.boxes.append(box)
-                    photograph.outlines.append(outline)
             yield photograph
+        stems = Counter(path.stem for path in found)
+        if shared := [stem for stem, n in stems.items() if n > 1]:
+            print(f"{counted(len(shared), 'label file')} for several photographs: {labels / shared[0]}.txt")
+        texts = [path for path in _files(self.data_path / labels) if path.suffix == ".txt"]
+        if alone := [path.name for path in texts if path.stem not in stems and path.stem != "classes"]:
+            print(f"left out {counted(len(alone), 'label file')} of no photograph in {folder}: {some(alone, 3)}")
 
     def _from_instances(
         self, path: Path, name: str, part: str, names: dict[int, str], faults: list[str]
-    ) -> Iterator[Photograph]:
+    ) -> list[Photograph]:
         """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
-        found: dict[Any, Photograph] = {}
-        try:
-            content: dict[str, Any] = json_in(path)
-            for each in content["categories"]:
-                number, called = int(each["id"]), str(each["name"])
-                if names.setdefault(number, called) != called:
-                    raise ValueError(f"category {number} is {called!r} here and {names[number]!r} in another part")
-            for each in content["images"]:
-                size = float(each.get("width") or 0), float(each.get("height") or 0)
-                cell = self._cell(name, str(each["file_name"]))
-                found[each["id"]] = Photograph(cell, part, size if min(size) > 0 else None, place=name)
-            for each in content["annotations"]:
-                if each.get("iscrowd"):
-                    if crowded := found.get(each.get("image_id")):
-                        crowded.outlines.append((None, each.get("segmentation")))
-                    continue
-                where = f"{path.name}, annotation {each.get('id')}"
-                try:
-                    category, (x, y, width, height) = int(each["category_id"]), map(float, each["bbox"])
-                except (KeyError, ValueError, TypeError):
-                    faults.append(f"{where}: without a category, or a bbox of four numbers")
-                    continue
-                if (photograph := found.get(each.get("image_id"))) is None:
-                    faults.append(f"{where}: of no photograph")
-                else:
-                    photograph.boxes.append((category, x, y, x + width, y + height))
-                    outline = each.get("segmentation")
-                    photograph.outlines.append(
-                        (category, outline) if outline else (None, polygon_of(x, y, x + width, y + height))
-                    )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(f"{path}: not a COCO instances file ({error!r}); see --annotations") from error
-        yield from found.values()
+        read = read_instances(path, lambda file: Photograph(self._cell(name, file), part, place=name),
+                              self.crowds == "keep")  # fmt: skip
+        for number, called in read.names.items():
+            if names.setdefault(number, called) != called:
+                raise UserError(f"{path}: category {number} is {called!r} here and {names[number]!r} in another part")
+        faults += read.faults
+        if read.n_crowds:
+            self._n_crowds += read.n_crowds
+            print(
+                f"left out {read.n_crowds} of {counted(read.n_annotations, 'annotation')} in {path.name} marked as "
+                "crowds (iscrowd 1); --crowds keep takes them for objects"
+            )
+        known = {photograph.cell for photograph in read.photographs}
+        there = [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
+        if others := [each.name for each in there if (self._images(name) / each.name).as_posix() not in known]:
+            print(f"left out {counted(len(others), 'photograph')} that {path.name} does not name: {some(others, 3)}")
+        return read.photographs
 
     def _cell(self, name: str, file_name: str) -> str:
         """A photograph by its name in an instances file: in a sub-folder, or else right in the folder of its part."""
@@ -210,18 +212,6 @@ class Coco(Source):
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
 
 
-def _read_line(line: str) -> tuple[Box, tuple[int | None, Outline]]:
-    """The box and the outline of a line of a label file, in shares of the sides; ValueError where it has neither.
-
-    Four numbers are the centre and the sides of a box without an outline, more are the points of a polygon.
-    """
-    category, *texts = line.split()
-    numbers = [float(text) for text in texts]
-    if len(numbers) == 4:
-        x, y, width, height = numbers
-        sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
-        return (int(category), *sides), (None, polygon_of(*sides))
-    if len(numbers) < 6 or len(numbers) % 2:
-        raise ValueError("no polygon")
-    across, down = numbers[::2], numbers[1::2]
-    return (int(category), min(across), min(down), max(across), max(down)), (int(category), [numbers])
+def _files(folder: Path) -> list[Path]:
+    """What a folder contains and is not hidden, sorted; nothing where there is none."""
+    return sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []

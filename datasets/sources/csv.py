@@ -12,7 +12,8 @@ import pandas as pd
 
 from datasets.classes import ClassSet
 from datasets.places import MAX_CELL, named_cells
-from datasets.sources.labels import MASK_CLASSES, class_set, read_categories
+from datasets.sources.id_masks import count_ids, named_classes
+from datasets.sources.labels import MASK_CLASSES
 from datasets.sources.listing import file_fault, number_classes, part_named
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH, depth_limit
@@ -61,7 +62,8 @@ class Csv(Source):
         rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)
         labels, classes = number_classes(_whole(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
         masks = [name for name in targets if _ENCODINGS[name].categorical]
-        classes |= dict.fromkeys(masks, self._mask_classes(masks)) if masks else {}
+        for name in masks:
+            classes[name] = self._mask_classes(name, rows[name].tolist())
         rows = rows.rename(columns={_IMAGE: RGB.domain, _SPLIT: PART}).assign(**{CLASS: labels})
         rows = self._in_cells(path, rows)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
@@ -119,10 +121,10 @@ class Csv(Source):
                 seen.add(row[_IMAGE])
         return rows.drop(index=list(faults)), list(faults.values())
 
-    def _mask_classes(self, masks: list[str]) -> ClassSet:
+    def _mask_classes(self, column: str, cells: Sequence[str]) -> ClassSet:
         if self.mask_classes is None:
-            raise UserError(f"the column {masks[0]} holds ids of classes: give --mask_classes a file with their names")
-        return class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+            raise UserError(f"the column {column} holds ids of classes: give --mask_classes a file with their names")
+        return named_classes(self.data_path / self.mask_classes, self.void_ids, count_ids(self.data_path, cells))
 
 
 def _check_header(path: Path, names: Sequence[str]) -> None:

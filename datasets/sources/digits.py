@@ -16,7 +16,7 @@ from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
 
-_DIGITS = tuple("0123456789")
+_DIGITS = dict(enumerate("0123456789"))
 _IMAGES = "images?idx3-ubyte"  # a hyphen, or a point
 _IMAGES_HEADER, _LABELS_HEADER = 16, 8  # bytes
 

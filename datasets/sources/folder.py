@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
+from datasets.left_out import main_fault
 from datasets.sources.listing import DOMAIN, list_images, number_classes, part_named
 from datasets.sources.source import Source
 from datasets.table import PART, Found
@@ -26,8 +27,7 @@ class Folder(Source):
         """The images that have a class; empty files and images in no class are left out and named."""
         rows, faults = find_in_folders(self.data_path)
         if not len(rows):
-            why = f"; the first file left out is {faults[0]}" if faults else ""
-            raise UserError(f"{self.data_path}: no image in the layout {_LAYOUT}{why}")
+            raise UserError(f"{self.data_path}: no image in the layout {_LAYOUT}{main_fault(faults)}")
         labels, classes = number_classes(rows[CLASS].tolist())
         groups = tuple(name for name in rows.columns if name == DOMAIN)
         about = self.about(domains=(RGB.domain,), groups=groups, classes=classes)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from datasets.classes import ClassSet
 from datasets.places import MAX_CELL, named_cells
+from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
 from datasets.table import PART, Found
@@ -20,6 +21,7 @@ from utils.args import POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
 from utils.files import json_in
+from utils.words import counted
 
 _LOCATION = ["user_id", "lat", "lon"]
 _YEARS_PARTS = (("train", "train"), ("val", "test"))  # of the competition's files, and what they are here
@@ -67,7 +69,9 @@ class INaturalist(Source):
     def _of_metadata(self) -> Found:
         rows = pd.concat([self._read(name, part) for name, part in _YEARS_PARTS], ignore_index=True)
         if self.images_per_class:
-            rows = rows.loc[balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)]
+            kept = balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)
+            print(f"left out {counted(len(rows) - len(kept), 'image')} that --images_per_class does not keep")
+            rows = rows.loc[kept]
         names = sorted(set(rows["name"]))
         rows = rows.assign(**{CLASS: rows["name"].map({name: i for i, name in enumerate(names)})})
         groups = ["supercategory", *(column for column in _LOCATION if column in rows)]
@@ -86,7 +90,11 @@ class INaturalist(Source):
     def _of_split(self, split_file: str) -> Found:
         rows = read_splits(self.data_path, split_file, self.test_file, self.client_column)
         photographs = self._walk()
-        stems = {Path(cell).stem: cell for cell in photographs}
+        wanted = set(rows["image_id"])
+        try:
+            stems = by_key(((Path(cell).stem, cell) for cell in photographs if Path(cell).stem in wanted), "photograph")
+        except ValueError as error:
+            raise UserError(f"{self.data_path / self.image_folder}: {error}; take one out") from error
         folders = {stem: Path(cell).parent.name for stem, cell in stems.items()}
         names, classes = numbered(check_classes(rows, folders, split_file), rows[CLASS])
         cells = rows["image_id"].map(stems).fillna("missing: " + rows["image_id"])
@@ -116,11 +124,13 @@ class INaturalist(Source):
             labels = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
             categories = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
             rows = images.merge(labels, left_on="id", right_on="image_id", validate="one_to_one")
-            rows = rows.merge(categories, left_on="category_id", right_on="id", suffixes=("", "_of_category"))
+            rows = rows.merge(
+                categories, left_on="category_id", right_on="id", suffixes=("", "_of_category"), validate="many_to_one"
+            )
             rows[RGB.domain] = rows["file_name"]
             locations = self.data_path / f"{name}{self.year}_locations.json"
             if locations.is_file():
-                known = {each["id"]: each for each in _json(locations)}
+                known = by_key(((each["id"], each) for each in _json(locations)), f"{locations.name}: id")
                 for column in _LOCATION:
                     values = (known.get(identity, {}).get(column) for identity in rows["id"].tolist())
                     rows[column] = ["" if value is None else str(value) for value in values]

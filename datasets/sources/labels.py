@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from datasets.classes import VOID, ClassSet
 from utils.args import number
@@ -24,11 +23,12 @@ CLASS_OF_IMAGE = {
     )
 }
 MASK_CLASSES = {
-    "mask_classes": Argument(None, "file of the masks' categories: a name per line, `id: name` lines, or a .yaml"),
+    "mask_classes": Argument(
+        None, "file of the masks' categories: a name per line, `id: name` lines, a table, or a .yaml"
+    ),
     "void_ids": Argument((), "ids of the masks that count nowhere", number(int, least=0, most=65535), nargs="+"),
 }
 BACKGROUND = "background"
-_NUMBERED = re.compile(r"(\d{1,5})\s*[:,;\t ]\s*(\S.*)")
 
 
 def regular_expression(text: str) -> str:
@@ -64,26 +64,6 @@ def groups_of_names(cells: Iterable[str], pattern: str | None, taken: Collection
     return pd.DataFrame(
         [match.groupdict("") if match else {} for match in found], columns=[*expression.groupindex]
     ).fillna("")
-
-
-def read_categories(path: Path) -> dict[int, str]:
-    """Category names by id: a name per line (ids from 0), `id: name` lines, or the `names` of a `.yaml` file."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix in (".yaml", ".yml"):
-            content = yaml.safe_load(text)
-            names = content["names"] if "names" in content else content["classes"]
-            pairs: Iterable = names.items() if isinstance(names, Mapping) else enumerate(names)
-        else:
-            lines = [line.strip() for line in text.splitlines() if line.strip()]
-            numbered = [_NUMBERED.fullmatch(line) for line in lines]
-            pairs = [m.groups() for m in numbered if m] if all(numbered) else enumerate(lines)
-        categories = {int(number): str(name).strip() for number, name in pairs}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path}: cannot read the names of the categories ({' '.join(str(error).split())})") from error
-    if not categories:
-        raise UserError(f"{path}: names no category")
-    return dict(sorted(categories.items()))
 
 
 def class_set(categories: Mapping[int, str], void: Iterable[int] = ()) -> ClassSet:

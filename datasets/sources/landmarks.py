@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,12 +11,14 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import ClassSet
+from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.words import counted
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _LANDMARK, _USER = (30, 10), (30, 5)  # least numbers: a landmark's images and users, a user's images and landmarks
@@ -60,7 +63,8 @@ class Landmarks(Source):
             rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(each) for each in landmark_of.values()]})
             rows["user_id"] = rows["image_id"].map(self._authors()).fillna("")
             if self.filtering != "none":
-                rows = self._filtered(rows)
+                n_before, rows = len(rows), self._filtered(rows)
+                print(f"left out {counted(n_before - len(rows), 'image')} by --filtering {self.filtering}")
             names = {number: str(number) for number in set(rows[CLASS])}
         else:
             rows = read_splits(self.data_path, self.split_file, self.test_file, self.client_column)
@@ -99,12 +103,19 @@ class Landmarks(Source):
         if not rows["landmark_id"].str.fullmatch(r"\d{1,9}").all():
             raise UserError(f"{self.data_path / self.clean_file}: landmark_id must be a whole number")
         pairs = zip(rows["landmark_id"], rows["images"], strict=True)
-        return {identity: landmark for landmark, images in pairs for identity in images.split()}
+        of_images = ((identity, landmark) for landmark, images in pairs for identity in images.split())
+        return self._by_image(of_images, self.clean_file)
 
     def _authors(self) -> dict[str, str]:
         """The author of each image."""
         rows = self._csv(self.attribution_file, ["id", "author"])
-        return dict(zip(rows["id"], rows["author"], strict=True))
+        return self._by_image(zip(rows["id"], rows["author"], strict=True), self.attribution_file)
+
+    def _by_image(self, pairs: Iterable[tuple[str, str]], name: str) -> dict[str, str]:
+        try:
+            return by_key(pairs, "image")
+        except ValueError as error:
+            raise UserError(f"{self.data_path / name}: {error}; take one out") from error
 
     def _csv(self, name: str, columns: list[str]) -> pd.DataFrame:
         path: Path = self.data_path / name

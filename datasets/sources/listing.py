@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from datasets.classes import ClassSet
+from datasets.sources.names import alike
 from datasets.stored import file_of, is_inside
 from datasets.tasks import CLASS
 from utils.errors import UserError
+from utils.words import some
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -108,48 +109,39 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def number_classes(texts: Sequence[str], names: Sequence[str] = ()) -> tuple[np.ndarray, dict[str, ClassSet]]:
+def number_classes(
+    texts: Sequence[str], names: Mapping[int, str] | None = None
+) -> tuple[np.ndarray, dict[str, ClassSet]]:
     """The images' classes as numbers, (N,) int64, -1 where the text is empty, and what `About.classes` says of them.
 
     The classes are the texts that occur, sorted, as numbers where all are whole numbers. With `names`, the texts are
-    numbers already, and class k is called `names[k]`. `UserError` where one has no name, or is a negative number among
-    numbers. Classes that differ only in capitals, spaces or the coding of accents are reported.
+    ids already, and these the names by id. `UserError` where one has no name, or is a negative number among numbers.
+    Classes that differ only in capitals, spaces or the coding of accents are reported.
     """
     found = set(texts) - {""}
     if all(map(_NUMBER.fullmatch, found)) and (negative := sorted(text for text in found if text.startswith("-"))):
         raise UserError(f"class {negative[0]!r}: classes are numbered from 0 on, and no class is no text")
     if names:
-        order = [str(number) for number in range(len(names))]
+        order = [str(number) for number in names]
         if strange := sorted(found - set(order)):
-            raise UserError(f"class {strange[0]!r} is not one of 0..{len(names) - 1}, which have names")
+            is_row = list(names) == list(range(len(names)))
+            known = f"0..{len(names) - 1}" if is_row else some(order, 12)
+            raise UserError(f"class {strange[0]!r} is not one of {known}, which have names")
     else:
         order = sorted(found, key=lambda text: (int(text), text)) if all(map(_is_number, found)) else sorted(found)
+        _say_lookalikes(order)
     if not order:
         return np.full(len(texts), -1), {}
-    _say_lookalikes(names or order)
     numbers = {"": -1, **{text: number for number, text in enumerate(order)}}
-    return np.array([numbers[text] for text in texts], np.int64), {CLASS: ClassSet(tuple(names or order))}
+    called = tuple(names.values()) if names else tuple(order)
+    return np.array([numbers[text] for text in texts], np.int64), {CLASS: ClassSet(called)}
 
 
 def _say_lookalikes(names: Sequence[str]) -> None:
     """Print the classes that are told apart by capitals, spaces or the coding of accents alone."""
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(unicodedata.normalize("NFC", " ".join(name.split())).casefold(), []).append(name)
-    if several := [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]:
+    if several := [text.partition("called ")[2] for text in alike(dict(enumerate(names)))]:
         print(f"{', '.join(several)} are taken for different classes; if they are one, write them alike")
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
-
-
-def read_names(path: Path, argument: str) -> tuple[str, ...]:
-    """The names in a text file, one per line; `UserError` names the argument where there are none."""
-    try:
-        names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot read the names, one per line ({error}); see {argument}") from error
-    if not any(names):
-        raise UserError(f"{path}: no name in it, where each line should have one; see {argument}")
-    return tuple(name for name in names if name)

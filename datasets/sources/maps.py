@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
 from datasets.sources.named_folders import InFolder, beside, filled, photographs, rows_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
-from datasets.stored import photograph_size
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, MAPS, RGB, Encoding, Scale
 from utils import progress
@@ -22,7 +22,6 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 _ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".PNG")
-_OTHER_SHAPE = 0.02  # by which the ratio of sides may differ: a camera's depth sensor is not exactly as wide
 _SEE = "see --unit, --invalid and --max_median_depth"
 
 
@@ -71,7 +70,7 @@ class Maps(Source):
     max_median_depth: float
 
     def find(self) -> Found:
-        """All photographs that have every map, whole and of the photograph's shape; the others are named."""
+        """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
         found = list(photographs(self.data_path, self.image_folder, self.image_suffix))
         if not found:
@@ -91,7 +90,7 @@ class Maps(Source):
             faults = list(progress.bar(answers, total=len(rows), desc="reading maps", unit="image"))
         named = [fault for fault in faults if fault]
         if len(named) == len(rows):
-            raise UserError(f"none of {len(rows)} photographs has its maps; the first fault is: {named[0]}")
+            raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
         rows = rows[[fault is None for fault in faults]].reset_index(drop=True)
         about = self.about(
             domains=(RGB.domain, *(each.encoding.domain for each in targets)), groups=groups, together=self.together,
@@ -147,7 +146,6 @@ class Maps(Source):
                 return f"{cell}: there is no such map"
             try:
                 values = read_map(self.data_path, cell, encoding, target.scale)
-                self._check_shape(row[RGB.domain], values.shape[1:])
             except ValueError as error:
                 return f"{cell}: {error}"
             try:
@@ -155,9 +153,3 @@ class Maps(Source):
             except ValueError as error:
                 return f"{cell}: {error} {_SEE}"
         return None
-
-    def _check_shape(self, photograph: str, shape: tuple[int, ...]) -> None:
-        """ValueError where a map cannot be of the photograph, as the ratio of its sides is another."""
-        (height, width), (of_map, across) = photograph_size(self.data_path, photograph), shape
-        if abs(across * height / (of_map * width) - 1) > _OTHER_SHAPE:
-            raise ValueError(f"{across} x {of_map} pixels, another shape than its photograph's {width} x {height}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import VOID, ClassSet
+from datasets.left_out import main_fault
+from datasets.sources.id_masks import STORED, count_ids, named_classes, say_unnamed
 from datasets.sources.labels import (
     BACKGROUND,
     CLASS_OF_IMAGE,
@@ -19,25 +22,26 @@ from datasets.sources.labels import (
     class_of_image,
     class_set,
     groups_of_names,
-    read_categories,
 )
-from datasets.sources.listing import names_in
+from datasets.sources.listing import IMAGE_ENDINGS, names_in
 from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
-from datasets.sources.outlines import boxes_in, combine, map_of, read_objects, write_map
+from datasets.sources.names import read_names
+from datasets.sources.outlines import Numbering, boxes_in, combine, map_of, numbering_of, read_objects, write_map
 from datasets.sources.source import Source
+from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART, Found
-from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB, Encoding
+from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils import progress
 from utils.args import number
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_STORED = Encoding(MASK, "uint8", 1, categorical=True)
 VOC_NAMES = (
     "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 _ENDINGS = (".png", ".PNG")
+_MOST_ASKED = 1000  # images that are looked at for how their objects are numbered
 _VOC_LISTS = Path("ImageSets", "Segmentation")
 
 
@@ -69,6 +73,9 @@ class Masks(Source):
         "instance_folder": Argument(
             None, "of maps in which each object has a number or colour of its own, and 0 is none; default: none"
         ),
+        "instance_suffix": Argument(
+            None, "end of these maps' names in place of --mask_suffix, such as _gtFine_instanceIds.png"
+        ),
         "instance_classes": Argument(
             None, "file of those of the masks' categories whose objects are told apart; default: all but background"
         ),
@@ -81,6 +88,7 @@ class Masks(Source):
     image_suffix: str | None
     mask_suffix: str | None
     instance_folder: str | None
+    instance_suffix: str | None
     instance_classes: str | None
     crowd_ids: Sequence[int]
     mask_classes: str | None
@@ -90,7 +98,7 @@ class Masks(Source):
 
     def find(self) -> Found:
         """All photographs that have a mask with a known id; the others are named."""
-        is_voc = (self.data_path / _VOC_LISTS).is_dir() and (self.data_path / "JPEGImages").is_dir()
+        is_voc = self._is_voc()
         pairs = pd.DataFrame(self._voc(), columns=[RGB.domain, MASK, PART]) if is_voc else self._folders()
         if pairs.empty:
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
@@ -99,13 +107,15 @@ class Masks(Source):
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
         faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
-            raise UserError(f"none of {len(there)} photographs has a mask; {faults[0]}; see --mask_folder")
+            raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
-        seen = self._amounts(pairs[MASK].tolist())
-        if is_voc:
+        seen = count_ids(self.data_path, pairs[MASK].tolist())
+        if self.mask_classes is not None:
+            void = [*self.void_ids, *[VOID] * is_voc]
+            classes = named_classes(self.data_path / self.mask_classes, void, seen)
+        elif is_voc:
             classes = class_set(dict(enumerate(VOC_NAMES)), {VOID, *self.void_ids})
-        elif self.mask_classes is not None:
-            classes = class_set(read_categories(self.data_path / self.mask_classes), self.void_ids)
+            say_unnamed(seen, classes)
         else:
             classes = class_set({i: f"class {i}" for i in sorted(set().union(*seen))}, self.void_ids)
         rows = pairs.assign(**{CLASS: [self._class(amounts, classes) for amounts in seen]})
@@ -124,7 +134,7 @@ class Masks(Source):
         named = {number: name for number, name in zip(ids, classes.names, strict=True) if name.lower() != BACKGROUND}
         if self.instance_classes is not None:
             path = self.data_path / self.instance_classes
-            named = read_categories(path)
+            named = read_names(path, "--instance_classes")
             if strange := sorted(named.keys() - set(ids)):
                 raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
         return class_set(named)
@@ -138,23 +148,41 @@ class Masks(Source):
         """
         ids = list(classes.ids or range(len(classes.names)))
         thing_of = {ids.index(identity): number for number, identity in enumerate(things.ids)}
+        cells = dict(zip(rows[MASK], map(self._objects_of, rows[MASK]), strict=True))
+        if same := [mask for mask, cell in cells.items() if _is_one_file(self.data_path, mask, cell)]:
+            raise UserError(
+                f"--instance_folder: {cells[same[0]]} is the mask itself, in which objects of a class are one; see "
+                "--instance_suffix"
+            )
+
+        def read(row: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
+            """The map of objects (C, H, W) and the mask (H, W) of an image; ValueError where one cannot be read."""
+            frame = photograph_frame(self.data_path, row[RGB.domain])
+            [mask] = frame.upright(read_image(self.data_path, row[MASK], STORED))
+            return frame.upright(read_objects(self.data_path, cells[row[MASK]])), mask
+
+        def form(row: dict[str, str]) -> Numbering | None:
+            """How the objects of an image are numbered, None where its files cannot be read."""
+            try:
+                return numbering_of(*read(row))
+            except ValueError:
+                return None
 
         def write(row: dict[str, str]) -> list[tuple] | str:
             """The boxes of the objects of an image, or what is wrong with its map."""
-            cell = self._objects_of(row[MASK])
             try:
-                [mask] = read_image(self.data_path, row[MASK], _STORED)
-                objects = read_objects(self.data_path, cell)
-                picture = combine(objects, mask, classes, thing_of, self.crowd_ids)
+                picture = combine(*read(row), classes, thing_of, self.crowd_ids, has_groups)
             except ValueError as error:
-                return f"{cell}: {error}"
+                return f"{cells[row[MASK]]}: {error}"
             write_map(self.data_path / map_of(row[RGB.domain]), picture)
             return [(row[RGB.domain], *box) for box in boxes_in(picture)]
 
         from datasets.packed import read_image
 
         with ThreadPoolExecutor() as pool:
-            answers = pool.map(write, rows.to_dict("records"))
+            records = rows.to_dict("records")
+            has_groups = self._has_groups(form(row) for row in records)
+            answers = pool.map(write, records)
             settled = list(progress.bar(answers, total=len(rows), desc="maps of objects", unit="image"))
         wrong = [answer for answer in settled if isinstance(answer, str)]
         faults += wrong
@@ -162,25 +190,63 @@ class Masks(Source):
             [box for answer in settled if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
         )
         if boxes.empty:
-            first = f"; the first fault is: {wrong[0]}" if wrong else ""
-            raise UserError(f"no object in the maps of {len(rows)} images{first}; see --instance_folder")
+            raise UserError(f"no object in the maps of {len(rows)} images{main_fault(wrong)}; see --instance_folder")
         rows = rows[[not isinstance(answer, str) for answer in settled]].reset_index(drop=True)
         return rows.assign(**{INSTANCES: [map_of(cell) for cell in rows[RGB.domain]]}), boxes
+
+    @staticmethod
+    def _has_groups(forms: Iterator[Numbering | None]) -> bool:
+        """Whether maps of objects are numbered as Cityscapes' are: the first that tells them from masks decides."""
+        n_equal = 0
+        for form in islice(filter(None, forms), _MOST_ASKED):
+            if form is Numbering.OWN:
+                return False
+            if form is Numbering.BY_CLASS:
+                print("objects are numbered as in Cityscapes: numbers below 1000 are groups, which count nowhere")
+                return True
+            n_equal += 1
+        if n_equal:
+            print("the maps of objects are equal to the masks: objects of one class in an image are one")
+        return False
 
     def _objects_of(self, mask: str) -> str:
         """The cell of the map of objects that belongs to a mask: in the folder of the same words."""
         path = Path(mask)
         words = words_in(self.mask_folder, path.parent.as_posix())
-        return mask_of(self.data_path, Path(filled(str(self.instance_folder), words)), path.stem)
+        folder = filled(str(self.instance_folder), words)
+        if self.instance_suffix is None:
+            return mask_of(self.data_path, Path(folder), path.stem)
+        stem = path.name.removesuffix(self.mask_suffix) if self.mask_suffix else path.stem
+        return beside(self.data_path, folder, stem, [self.instance_suffix])
+
+    def _is_voc(self) -> bool:
+        """Whether the lists of PASCAL VOC's layout say the parts: folders with words in braces say these themselves."""
+        image_folder, mask_folder = self._folders_of_voc()
+        there = all((self.data_path / folder).is_dir() for folder in (_VOC_LISTS, image_folder))
+        return there and "{" not in image_folder + mask_folder
+
+    def _folders_of_voc(self) -> tuple[str, str]:
+        """The folders of photographs and masks in PASCAL VOC's layout, where they are not given."""
+        given = (
+            (self.image_folder, "image_folder", "JPEGImages"),
+            (self.mask_folder, "mask_folder", "SegmentationClass"),
+        )
+        image_folder, mask_folder = (
+            own if folder == Masks.arguments[name].default else folder for folder, name, own in given
+        )
+        return image_folder, mask_folder
 
     def _voc(self) -> Iterator[tuple[str, str, str]]:
         """Photograph, mask and part of each line of the lists; those of `trainaug.txt` for added annotations."""
-        folder = self.mask_folder if self.mask_folder != Masks.arguments["mask_folder"].default else "SegmentationClass"
-        train = "trainaug" if folder.endswith("Aug") else "train"
+        image_folder, mask_folder = self._folders_of_voc()
+        endings = [self.image_suffix] if self.image_suffix else IMAGE_ENDINGS
+        of_masks = [self.mask_suffix] if self.mask_suffix else _ENDINGS
+        train = "trainaug" if mask_folder.endswith("Aug") else "train"
         for name, part in ((train, "train"), ("val", "val"), ("test", "test")):
             for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"):
                 stem = Path(listed).name
-                yield f"JPEGImages/{stem}.jpg", f"{folder}/{stem}.png", part
+                photograph = beside(self.data_path, image_folder, stem, endings)
+                yield photograph, beside(self.data_path, mask_folder, stem, of_masks), part
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
@@ -190,22 +256,6 @@ class Masks(Source):
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows
-
-    def _amounts(self, cells: list[str]) -> list[dict[int, int]]:
-        """The pixels of each id in each mask; empty for masks that cannot be read, which packing names."""
-
-        from datasets.packed import read_image
-
-        def count(cell: str) -> dict[int, int]:
-            """The pixels of each id in one mask."""
-            try:
-                ids = read_image(self.data_path, cell, _STORED)
-            except ValueError:
-                return {}
-            return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
-
-        with ThreadPoolExecutor() as pool:
-            return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
 
     def _class(self, amounts: dict[int, int], classes: ClassSet) -> int:
         from datasets.packed import class_numbers
@@ -219,3 +269,9 @@ class Masks(Source):
             return -1
         of_class = np.bincount(numbers, list(amounts.values()), VOID + 1)[: len(classes.names)]
         return class_of_image(of_class, classes.names, self.class_of_image)
+
+
+def _is_one_file(data_path: Path, cell: str, other: str) -> bool:
+    """Whether two cells name one file, be it by a link."""
+    path, another = data_path / cell, data_path / other
+    return cell == other or (path.exists() and another.exists() and path.samefile(another))

@@ -55,6 +55,7 @@ class Nyu(Source):
     arguments: ClassVar[dict[str, Argument]] = {
         "mat_file": Argument("nyu_depth_v2_labeled.mat", "the labelled NYUv2 file, in the data folder"),
     }
+    is_rendered: ClassVar[bool] = True
     mat_file: str
 
     def find(self) -> Found:

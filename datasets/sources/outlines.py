@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from datasets.classes import VOID, ClassSet
+from datasets.classes import INSTANCES_OF_A_CLASS, VOID, ClassSet
 from datasets.stored import read_values
 from utils.files import write_atomically
 
@@ -49,22 +50,66 @@ def inside(outline: Any, frame: tuple[float, float], size: tuple[int, int]) -> n
     from faster_coco_eval.core import mask as coco
 
     polygons = []
-    for each in outline:
-        points = np.asarray(each, np.float64).reshape(-1, 2)
-        if len(points) < 3 or not np.isfinite(points).all():
-            raise ValueError("a polygon of less than three points, or not of numbers")
+    for points in _rings(outline):
         scaled = points * (width, height) / frame
         polygons.append(scaled.clip(0, (width, height)).ravel().tolist())
-    if not polygons:
-        raise ValueError("no polygon")
     return coco.decode(coco.merge(coco.frPyObjects(polygons, height, width))).astype(bool)
 
 
+def bounds(outline: Any) -> tuple[float, float, float, float] | None:
+    """The left, top, right and bottom of an outline, in its unit; None where it cannot be read, or is empty."""
+    try:
+        if not isinstance(outline, Mapping):
+            points = np.concatenate(_rings(outline))
+            return (*points.min(0).tolist(), *points.max(0).tolist())
+        mask = _run_lengths(outline)
+    except ValueError:
+        return None
+    y, x = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    return (float(x[0]), float(y[0]), float(x[-1] + 1), float(y[-1] + 1)) if len(x) else None
+
+
+def all_can_be_read(outline: Any) -> bool:
+    """Whether all rings of polygons are of points, be they too few for an area."""
+    return isinstance(outline, Mapping) or all(_points(ring) is not None for ring in _nested(outline))
+
+
+def _rings(outline: Any) -> list[np.ndarray]:
+    """The rings (n, 2) of polygons that have an area, without what is none; ValueError where there is none."""
+    rings = [points for ring in _nested(outline) if (points := _points(ring)) is not None and len(points) > 2]
+    if not rings:
+        raise ValueError("no polygon of three points or more")
+    return rings
+
+
+def _nested(outline: Any) -> Sequence[Any]:
+    """The rings of polygons, of which one may stand without the list of all; ValueError where there is no list."""
+    if not isinstance(outline, Sequence) or isinstance(outline, str):
+        raise ValueError("neither polygons nor run lengths")
+    is_ring = len(outline) > 0 and all(isinstance(each, int | float) for each in outline)
+    return [outline] if is_ring else outline
+
+
+def _points(ring: Any) -> np.ndarray | None:
+    """The points (n, 2) of a ring; None where it is not of pairs of finite numbers."""
+    try:
+        points = np.asarray(ring, np.float64).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return points if np.isfinite(points).all() else None
+
+
 def _run_lengths(outline: Mapping[str, Any]) -> np.ndarray:
-    """The mask (height, width) of COCO's run lengths, which go down the columns and begin with what is outside."""
-    height, width = map(int, outline["size"])
-    counts = outline["counts"]
-    lengths = np.array(_numbers_in(counts) if isinstance(counts, str) else counts, np.int64).ravel()
+    """The mask (height, width) of COCO's run lengths, which go down the columns and begin with what is outside.
+
+    ValueError where they are not those of a picture.
+    """
+    try:
+        height, width = map(int, outline["size"])
+        counts = outline["counts"]
+        lengths = np.array(_numbers_in(counts) if isinstance(counts, str) else counts, np.int64).ravel()
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
+        raise ValueError("run lengths without a size of two numbers and counts") from error
     if (lengths < 0).any() or lengths.sum() != height * width or min(height, width) < 1:
         raise ValueError(f"run lengths that are not those of {width} x {height} pixels")
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(width, height).T
@@ -98,14 +143,42 @@ def paint(regions: Sequence[tuple[int, np.ndarray]], size: tuple[int, int]) -> n
     return picture
 
 
+class Numbering(Enum):
+    """How the objects of a map are numbered beside the ids of its mask."""
+
+    AS_MASK = auto()  # each pixel has its id: there is no object
+    BY_CLASS = (
+        auto()
+    )  # an object's number is 1000 times its id and a count; other pixels have their id, as in Cityscapes
+    OWN = auto()
+
+
+def numbering_of(objects: np.ndarray, ids: np.ndarray) -> Numbering:
+    """How a map of objects (C, H, W) is numbered beside its mask's ids (H, W); ValueError where the sizes differ."""
+    if objects.shape[1:] != ids.shape:
+        raise ValueError("its size differs from that of its mask")
+    if len(objects) > 1:
+        return Numbering.OWN
+    numbers, is_id = objects[0].astype(np.int64), objects[0] == ids
+    if is_id.all():
+        return Numbering.AS_MASK
+    return Numbering.BY_CLASS if (is_id | (numbers // INSTANCES_OF_A_CLASS == ids)).all() else Numbering.OWN
+
+
 def combine(
-    objects: np.ndarray, ids: np.ndarray, classes: ClassSet, things: Mapping[int, int], crowds: Collection[int]
+    objects: np.ndarray,
+    ids: np.ndarray,
+    classes: ClassSet,
+    things: Mapping[int, int],
+    crowds: Collection[int],
+    has_groups: bool = False,
 ) -> np.ndarray:
     """A map (H, W, 3) from one of objects (C, H, W), each with a number or colour of its own, and one of classes.
 
     An object's class is that of most of its pixels in `ids` (H, W), the ids of `classes`. Objects of classes that are
     not among `things`, which maps the numbers of these to those of the things, are background, as 0 is. Pixels of no
-    class and of `crowds`, numbers of objects, count nowhere. ValueError where the maps do not fit.
+    class and of `crowds`, numbers of objects, count nowhere, and, where there are groups, objects numbered below 1000,
+    which are of several things. ValueError where the maps do not fit.
     """
     from datasets.packed import class_numbers
 
@@ -117,11 +190,13 @@ def combine(
     votes = np.bincount(which.ravel() * (VOID + 1) + numbers.ravel(), minlength=len(found) * (VOID + 1))
     votes = votes.reshape(len(found), VOID + 1)[:, :VOID]
     labels = np.array([things.get(each, -1) + 1 for each in votes.argmax(1).tolist()]) * votes.any(1)
-    shown = labels * (found != 0) * ~np.isin(found, list(crowds))
+    groups = (found < INSTANCES_OF_A_CLASS) & (labels > 0) & has_groups
+    nobody = groups | np.isin(found, list(crowds))
+    shown = labels * (found != 0) * ~nobody
     which = which.reshape(ids.shape)
     regions = [(int(label), which == k) for k, label in enumerate(shown) if label]
     picture = paint(regions, ids.shape)
-    nowhere = np.isin(values, list(crowds)) | (numbers == VOID)
+    nowhere = nobody[which] | (numbers == VOID)
     picture[nowhere] = (VOID, 0, 0)
     return picture
 

@@ -16,10 +16,12 @@ class Source(ABC):
     """One kind of data set, in the folder `data_path`.
 
     `arguments` are the source's own; each becomes an attribute. To add a source, write a module with a subclass and
-    name it in `datasets/sources/__init__.py`.
+    name it in `datasets/sources/__init__.py`. Targets that are rendered with their photographs, or cut with them, lie
+    in their frames: they are held against these when they are packed, and not before.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {}
+    is_rendered: ClassVar[bool] = False
 
     def __init__(self, args: Namespace) -> None:
         self.data_path: Path = args.data_path

@@ -12,6 +12,7 @@ from datasets.table import PART
 from datasets.tasks import CLASS
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.words import counted
 
 USER = "user_id"
 # TensorFlow Federated's one file of all iNaturalist splits, a column each, writes this for images of no client.
@@ -50,7 +51,10 @@ def read_splits(data_path: Path, split_file: str, test_file: str | None, client_
     if test_file is None:
         return train.drop(columns=PART)
     test = read_split(data_path / test_file, "test")
-    return pd.concat([train, test[~test["image_id"].isin(train["image_id"])]], ignore_index=True)
+    both = test["image_id"].isin(train["image_id"])
+    if both.any():
+        print(f"left out {counted(int(both.sum()), 'test image')} that {split_file} trains on")
+    return pd.concat([train, test[~both]], ignore_index=True)
 
 
 def check_classes(rows: pd.DataFrame, known: Mapping[str, str], split_file: str) -> dict[int, str]:

@@ -27,10 +27,14 @@ def lines_about(data_path: Path, found: Found) -> Iterator[str]:
     yield f"domains: {', '.join(about.domains)}"
     if CLASS in about.classes:
         names = about.classes[CLASS].names
+        # Where an image's class is chosen among those of its objects or pixels, others are in the image, too.
+        chosen = any(each == about.classes[CLASS] for name, each in about.classes.items() if name != CLASS)
+        unless = ", as --class_of_image chooses, though they may be in some" if chosen else ""
         for part, called in (("train", "training"), ("test", "held-out")):
             present = set(rows[CLASS][rows[PART] == part])
             if lacking := [name for number, name in enumerate(names) if number not in present]:
-                yield f"no {called} image of {counted(len(lacking), 'class')}: {some(lacking, _MOST_NAMED)}"
+                named = some(lacking, _MOST_NAMED)
+                yield f"no {called} image of {counted(len(lacking), 'class')}{unless}: {named}"
         if len(names) == 1:
             yield f"{names[0]} is the only class: classification has nothing to learn"
     files = list(dict.fromkeys(file_of(cell) for domain in about.domains for cell in rows[domain]))

@@ -19,6 +19,8 @@ import pandas as pd
 
 from datasets.classes import INSTANCES_OF_A_CLASS, ClassSet
 from datasets.decoding import DEPTH_METRE
+from datasets.left_out import main_fault
+from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.stored import open_array, read_values
 from datasets.table import BOX_COLUMNS, Found
@@ -27,6 +29,7 @@ from utils import progress
 from utils.args import POSITIVE, POSITIVE_INT
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.words import counted
 
 N_PLACES = 365
 CLASS_NAMES = "places_class_names.txt"
@@ -118,6 +121,7 @@ class Taskonomy(Source):
             None, "tasks whose files each image must have; default: all that are there", task_name, nargs="+"
         ),
     } | MEDIAN_DEPTH  # fmt: skip
+    is_rendered: ClassVar[bool] = True
     client_file_name: str | None
     taskonomy_clients_to_include: int
     scene_class_file_name: str
@@ -194,10 +198,9 @@ def find_views(data_path: Path, buildings: Sequence[str], domains: Sequence[str]
     for building in buildings:
         classes, unreadable = scene_classes(data_path, building)
         if not classes:
-            why = f"; the first file is unreadable: {unreadable[0]}" if unreadable else ""
             raise UserError(
                 f"building {building!r} has no scene classes under {data_path / 'class_scene' / 'taskonomy'}; "
-                f"download its class_scene domain or take it out of the building list{why}"
+                f"download its class_scene domain or take it out of the building list{main_fault(unreadable)}"
             )
         missing += unreadable
         for view in sorted(classes):
@@ -207,7 +210,7 @@ def find_views(data_path: Path, buildings: Sequence[str], domains: Sequence[str]
             if len(cells) == len(domains):
                 rows.append((*cells, classes[view], building, f"{building}/{view.point}"))
     if not rows:
-        raise UserError(f"no image has all of {', '.join(domains)}; the first missing file is {missing[0]}")
+        raise UserError(f"no image has all of {', '.join(domains)}{main_fault(missing)}")
     return pd.DataFrame(rows, columns=[*domains, "place", "building", "point"]), missing
 
 
@@ -216,6 +219,9 @@ def commonest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[int]]:
     counts = rows.groupby("place").size().reset_index(name="n")
     places = counts.sort_values(["n", "place"], ascending=[False, True])["place"][:N_SCENE_CLASSES].tolist()
     kept = rows[rows["place"].isin(places)].reset_index(drop=True)
+    if n_others := len(rows) - len(kept):
+        others = counted(counts["place"].nunique() - len(places), "scene class")
+        print(f"left out {counted(n_others, 'image')} of {others} beyond the {N_SCENE_CLASSES} commonest")
     return kept.assign(**{CLASS: kept["place"].map({place: label for label, place in enumerate(places)})}), places
 
 
@@ -248,7 +254,10 @@ def scene_classes(data_path: Path, building: str) -> tuple[dict[View, int], list
         raise UserError(f"{listing}: needs the columns filepath and class_idx ({error})") from error
     if strange or not all(place < N_PLACES for place in classes):
         raise UserError(f"{listing}: class_idx must be whole numbers in 0..{N_PLACES - 1}")
-    return dict(zip(views, classes, strict=True)), []
+    try:
+        return by_key(zip(views, classes, strict=True), "view"), []
+    except ValueError as error:
+        raise UserError(f"{listing}: {error}; take one out") from error
 
 
 def _classes_from_logits(data_path: Path, building: str) -> tuple[dict[View, int], list[str]]:

@@ -15,6 +15,7 @@ from losses import LOSSES
 from models.central.metrics import image_statistics, summarise, widths
 from models.detection.output import mean_detections
 from models.instances.output import mean_output
+from models.networks.parts import set_eval
 from utils.errors import UserError
 
 _CHUNK = 64
@@ -26,7 +27,7 @@ def evaluate(model: nn.Module, data: TaskData, positions: np.ndarray, accelerato
     The images are taken in fixed chunks, which are spread over the processes, so that the numbers do not depend on how
     many processes there are. With None for an accelerator this process takes all, for a model that the others lack.
     """
-    model.eval()
+    set_eval(model)
     return _statistics(data, positions, lambda batch: model(batch.images).output, accelerator)
 
 

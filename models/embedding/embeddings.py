@@ -79,7 +79,7 @@ def check_n_clusters(images: Table | TaskData, n_clusters: int, compared: Sequen
 
 def cluster(
     reduced: np.ndarray, data: TaskData, n_clusters: int, threshold: float, seed: int
-) -> tuple[np.ndarray, KMeans]:
+) -> tuple[np.ndarray, Clusters]:
     """K-means (k-means++, the best of ten starts) on the training images, and every image's nearest centre.
 
     Returns assignments (N,) int64, -1 for unreadable images and for clusters with a smaller share of the training
@@ -96,15 +96,40 @@ def cluster(
     return assignments, kmeans
 
 
-def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int, run: int | str = 0) -> KMeans | MiniBatchKMeans:
+class Clusters:
+    """K-means of points (n, D), and the nearest centres of others; attributes have scikit-learn's names.
+
+    It computes around the points' mean, which is taken off in double precision: scikit-learn does not in batches, nor
+    where it predicts, and distances far from the origin have no digits left in single precision.
+
+    Args:
+        kmeans: scikit-learn's, to be fitted.
+        points: what it is fitted to.
+    """
+
+    def __init__(self, kmeans: KMeans | MiniBatchKMeans, points: np.ndarray) -> None:
+        self._mean = points.mean(axis=0, dtype=np.float64)
+        self._kmeans = kmeans.fit(self._around_mean(points))
+        self.labels_, self.inertia_ = kmeans.labels_, kmeans.inertia_
+        self.cluster_centers_ = kmeans.cluster_centers_ + self._mean
+
+    def predict(self, points: np.ndarray) -> np.ndarray:
+        """The nearest centre of each of these points, (n,)."""
+        return self._kmeans.predict(self._around_mean(points))
+
+    def _around_mean(self, points: np.ndarray) -> np.ndarray:
+        return (points - self._mean).astype(np.float32)
+
+
+def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int, run: int | str = 0) -> Clusters:
     """K-means on points (n, D): k-means++ and the best of ten starts, or in batches where there are many points.
 
     Runs of different number or name draw different starts.
     """
     random_state = derived_seed("kmeans", seed, run)
     if len(points) <= _MANY_ROWS:
-        return KMeans(n_clusters, n_init=10, random_state=random_state).fit(points)
-    return MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=random_state).fit(points)
+        return Clusters(KMeans(n_clusters, n_init=10, random_state=random_state), points)
+    return Clusters(MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=random_state), points)
 
 
 def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -119,7 +144,7 @@ def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np
 
 
 def project_rows(embeddings: np.ndarray, seed: int) -> np.ndarray:
-    """The principal components (N, at most 64) float32 of embeddings (N, D), which may be memory-mapped.
+    """Embeddings (N, D) as `reduce_dimension` projects them, (N, at most 64) float32; they may be memory-mapped.
 
     Raises `UserError` if there are values that are not finite.
     """
@@ -128,7 +153,7 @@ def project_rows(embeddings: np.ndarray, seed: int) -> np.ndarray:
             raise UserError(f"embeddings {rows[0]} to {rows[-1]} have values that are not finite; mend the file")
     rng = generator("pca", seed)
     fit_on = np.sort(rng.choice(len(embeddings), min(len(embeddings), _MANY_ROWS), replace=False))
-    return reduce_dimension(embeddings, fit_on)[0].astype(np.float32, copy=False)
+    return reduce_dimension(embeddings, fit_on)[0]
 
 
 def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) -> list[dict[str, float]]:
@@ -148,7 +173,7 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
     n_sampled = int(_SHARE * len(points))
     rng = generator("stability", seed)
     samples = [rng.choice(len(points), n_sampled, replace=False) for _ in range(_RUNS)]
-    total = np.square(points - points.mean(axis=0)).sum()
+    total = np.square(points - points.mean(axis=0, dtype=np.float64)).sum()
     rows = []
     for number in progress.bar(numbers, desc="numbers of clusters", unit="number"):
         found = fit_kmeans(points, number, seed)
@@ -172,10 +197,9 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
     return rows
 
 
-def centres(kmeans: KMeans, projection: Projection | None) -> np.ndarray:
+def centres(kmeans: Clusters, projection: Projection) -> np.ndarray:
     """The cluster centres in the space of the embeddings, (K, E * S * S) float32."""
-    found = kmeans.cluster_centers_
-    return (found if projection is None else projection.inverse_transform(found)).astype(np.float32)
+    return projection.inverse_transform(kmeans.cluster_centers_).astype(np.float32)
 
 
 def tsne(reduced: np.ndarray, seed: int) -> np.ndarray:

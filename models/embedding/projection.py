@@ -23,7 +23,7 @@ _RESIDUAL, _ITERATIONS = 1e-5, 20
 
 @dataclass(frozen=True)
 class Projection:
-    """Onto `components` (k, D), orthonormal rows, around `mean` (D,)."""
+    """Onto `components` (k, D), orthonormal rows, around `mean` (D,), in double precision where all D are kept."""
 
     mean: np.ndarray
     components: np.ndarray
@@ -37,22 +37,26 @@ class Projection:
         return reduced @ self.components + self.mean
 
 
-def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.ndarray, Projection | None, float]:
-    """Project onto the leading principal components of the rows `fit_on`, if that makes the dimension smaller.
+def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.ndarray, Projection, float]:
+    """Project onto the leading principal components of the rows `fit_on`, or only around their mean.
+
+    The latter is where the dimension is small already. The mean is taken off before anything is rounded to single
+    precision: far from the origin, as places in metres are, that would leave no digits to tell rows apart.
 
     Args:
         embeddings: (N, D), which may be a memory map: it is read in blocks.
         fit_on: the rows that count, in increasing order.
 
     Returns:
-        The coordinates of all rows (N, at most 64) float32; the projection, None if the dimension was small already;
-        and the share of the variance of the rows `fit_on` that their coordinates have.
+        The coordinates of all rows (N, at most 64) float32; the projection; and the share of the variance of the rows
+        `fit_on` that their coordinates have.
     """
-    n_components = min(PCA_COMPONENTS, len(fit_on))
-    if embeddings.shape[1] <= n_components:
-        return np.asarray(embeddings), None, 1.0
-    projection, total = _fit(embeddings, fit_on, n_components)
-    parts = [projection.transform(embeddings[rows]) for rows in _slices(len(embeddings), embeddings.shape[1])]
+    n_components, dimension = min(PCA_COMPONENTS, len(fit_on)), embeddings.shape[1]
+    if dimension <= n_components:
+        projection, total = Projection(_mean(embeddings, fit_on), np.eye(dimension)), 0.0
+    else:
+        projection, total = _fit(embeddings, fit_on, n_components)
+    parts = [projection.transform(embeddings[rows]) for rows in _slices(len(embeddings), dimension)]
     reduced = np.concatenate(parts).astype(np.float32, copy=False)
     kept = reduced[fit_on].var(axis=0, dtype=np.float64).sum() * len(fit_on)
     return reduced, projection, float(kept / total) if total > 0 else 1.0
@@ -62,8 +66,7 @@ def _fit(embeddings: np.ndarray, fit_on: np.ndarray, n_components: int) -> tuple
     """The leading principal components of some rows, and the sum of their squared distances to their mean."""
     n, dimension = len(fit_on), embeddings.shape[1]
     dtype = np.result_type(embeddings.dtype, np.float32)
-    sums = (embeddings[fit_on[rows]].sum(axis=0, dtype=np.float64) for rows in _slices(n, dimension))
-    mean = (sum(sums) / n).astype(dtype)
+    mean = _mean(embeddings, fit_on).astype(dtype)
 
     def blocks() -> Iterator[np.ndarray]:
         """The centred rows a block at a time, (smaller side, width)."""
@@ -81,6 +84,12 @@ def _fit(embeddings: np.ndarray, fit_on: np.ndarray, n_components: int) -> tuple
     largest = np.abs(components).argmax(axis=1)
     components *= np.sign(components[np.arange(n_components), largest])[:, None]
     return Projection(mean, components.astype(dtype, copy=False)), total
+
+
+def _mean(embeddings: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The mean (D,) float64 of these rows."""
+    blocks = _slices(len(rows), embeddings.shape[1])
+    return sum(embeddings[rows[block]].sum(axis=0, dtype=np.float64) for block in blocks) / len(rows)
 
 
 def _eigenvectors(blocks: Callable[[], Iterable[np.ndarray]], side: int, n_vectors: int, total: float) -> np.ndarray:

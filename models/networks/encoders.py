@@ -8,6 +8,7 @@ another encoder needs; `timm:<name>` is any network of timm.
 from __future__ import annotations
 
 import logging
+import math
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -294,8 +295,50 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
         encoder.serve_maps(wanted.most_stride)
     if wanted.norm == "group":
         with_group_norms(encoder)
+        _check_no_batch_norm(encoder, name)
     if wanted.weights:
         if not wanted.weights.was_put:
             wanted.weights.put_into(encoder)  # one without published names, or a file with ours
         wanted.weights.check(encoder, f"--encoder {name}")
     return encoder
+
+
+def _check_no_batch_norm(encoder: Encoder, name: str) -> None:
+    """UserError where batch norms are left: those over vectors, for which there is no group norm."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    left = sum(isinstance(module, _BatchNorm) for module in encoder.modules())
+    if left:
+        raise UserError(
+            f"group norm does not suit --encoder {name}: {left} of its batch norms are not over maps; "
+            "give --norm batch, and no --batch_norm group"
+        )
+
+
+def check_pixels(size: int, seen: Tensor, network: nn.Module, wanted: str) -> str:
+    """What to say of an image's pixels (S, S) bool that a network sees; empty where these are all.
+
+    UserError, with the nearest sizes, where the network cuts images into patches and some do not fit: `wanted` is the
+    argument that names it.
+    """
+    share = 1 - float(seen.double().mean())
+    if not share:
+        return ""
+    step = math.lcm(next(filter(None, map(_patch, network.modules())), 1), 16)
+    if step > 16 or size % step:
+        below, above = size // step * step, -(-size // step) * step
+        sizes = " or ".join(str(each) for each in (below, above) if each)
+        raise UserError(
+            f"{wanted} sees images in patches, and at {size} pixels {share:.0%} of the pixels lie in none; "
+            f"give --image_size {sizes}"
+        )
+    return f"{wanted} never sees {share:.1%} of the pixels, at the borders"
+
+
+def _patch(module: nn.Module) -> int:
+    """The side of the patches of an image that a layer takes each by itself; 0 for other layers."""
+    from torch import nn
+
+    if not isinstance(module, nn.Conv2d) or module.in_channels != 3:
+        return 0
+    return module.kernel_size[0] if module.kernel_size == module.stride != (1, 1) else 0

@@ -42,9 +42,18 @@ def lr_factor(name: str, of_encoder: float) -> float:
     return of_encoder if name.startswith(_ENCODER) else 1.0
 
 
+def set_eval(model: nn.Module) -> nn.Module:
+    """The model in eval mode, with nothing kept from weights that it had before.
+
+    Modules that keep there what they make of their weights, as attention biases in timm before 1.0.30, drop it where
+    they are set to training mode.
+    """
+    return model.train().eval()
+
+
 def train_part(model: nn.Module, part: str) -> None:
     """Training mode for the module at this path, eval mode for the rest; so for an encoder with adapters, too."""
-    model.eval()
+    set_eval(model)
     model.get_submodule("decoder" if part == LORA else part).train()
 
 

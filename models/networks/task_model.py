@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -18,14 +19,16 @@ from torch import Tensor, nn
 from datasets.tasks import Task, get_task
 from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS, Decoder, decoder_entry, with_decoder
-from models.networks.encoders import ENCODERS, Wanted, build_encoder, weights_for
+from models.networks.encoders import ENCODERS, Wanted, build_encoder, check_pixels, weights_for
 from models.networks.kept_outputs import whole
 from models.networks.lora import merged
+from models.networks.parts import set_eval
 from models.networks.weights import EncoderWeights
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
 from utils.versions import tensors_digest
+from utils.words import some
 
 _SCALE = 16  # of the smallest map that most networks come to
 _VERSIONS = "code_version"  # beside the settings in a file: those of encoder and decoder
@@ -144,26 +147,51 @@ def make_initial_model(
     pretrained, weights = weights_for(config.encoder, pretrained, weights_file)
     torch.manual_seed(derived_seed("initial_model", seed))
     model = TaskModel(config, pretrained, weights)
-    _try_size(model.eval())
+    said = _try(model)
     save_model(model, path, versions_of(model.config))
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     origin = weights.path.name if weights else "pretrained" if pretrained else "random"
     about = f"{config.encoder} ({origin}) at {config.image_size} px"
     made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
-    return f"{weights.line}\n{made}" if weights else made
+    return "\n".join(filter(None, (weights.line if weights else "", said, made)))
 
 
-@torch.no_grad()
-def _try_size(model: TaskModel) -> None:
-    """UserError where a model in eval mode cannot take an image of its size: some of timm are built for one alone."""
-    size = model.config.image_size
+def _try(model: TaskModel) -> str:
+    """What there is to say of a new model after a step's forward and backward pass; empty if nothing.
+
+    UserError where it cannot take images of its size, as some networks are built for one alone; where its output is
+    not as large as the image, as with maps that do not halve exactly; where layers share a weight, which has several
+    names in what clients send; and where an encoder cuts images into patches that leave out pixels.
+    """
+    config, size = model.config, model.config.image_size
+    called = f"--encoder {config.encoder}"
+    names = [[name for name, _ in model.named_parameters(remove_duplicate=each)] for each in (False, True)]
+    if shared := sorted(set(names[0]) - set(names[1])):
+        raise UserError(f"{called} has layers that share weights ({some(shared, 2)}), which clients cannot train; "
+                        "give another")  # fmt: skip
+    trial, generator = copy.deepcopy(model), torch.Generator().manual_seed(0)
+    images = torch.rand(2, 3, size, size, generator=generator).requires_grad_()
     try:
-        model(torch.zeros(1, 3, size, size))
-    except (RuntimeError, AssertionError) as error:
+        with torch.random.fork_rng(devices=()):
+            outputs = trial.train()(images)
+            sum(each.square().sum() for each in outputs).backward()
+            set_eval(trial)
+            vectors, maps = trial.encoder(seen := images.detach().requires_grad_())
+            torch.autograd.backward(sum(each.square().sum() for each in (vectors, *maps)))
+    except Exception as error:  # whatever a network raises whose shapes do not fit
+        reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"--encoder {model.config.encoder} cannot take images of {size} pixels ({' '.join(str(error).split())}); "
-            "give another --image_size or --encoder"
+            f"{called} with --decoder {config.decoder} cannot be trained on images of {size} pixels ({reason}); "
+            "give another --image_size, --encoder or --decoder"
         ) from error
+    if model.task.dense and outputs.output.shape[-2:] != (size, size):
+        width = outputs.output.shape[-1]
+        raise UserError(
+            f"{called} with --decoder {config.decoder} makes maps of {width} instead of {size} pixels; "
+            "give another --image_size, --encoder or --decoder"
+        )
+    assert seen.grad is not None
+    return check_pixels(size, seen.grad.ne(0).any(dim=1).any(dim=0), model.encoder, called)
 
 
 def fingerprint(model: TaskModel) -> str:

@@ -76,9 +76,13 @@ class Diffusion:
         return self._parts.vae.encode(scaled).latent_dist.mode() * self._parts.vae.config.scaling_factor
 
     def noisy(self, latents: Tensor, noise: Tensor, timestep: int) -> Tensor:
-        """sqrt(abar_t) z + sqrt(1 - abar_t) noise, equation 2 of FedDifRC in closed form."""
+        """sqrt(abar_t) z + sqrt(1 - abar_t) noise, equation 2 of FedDifRC in closed form; in the latents' precision.
+
+        Half precision rounds sqrt(abar_t) of the first timesteps to 1, and the noise away: only the sum is rounded.
+        """
         at = torch.full((len(latents),), timestep, device=self.device)
-        return self._parts.scheduler.add_noise(latents, noise.to(latents), at)
+        sums = self._parts.scheduler.add_noise(latents.float(), noise.to(self.device, torch.float32), at)
+        return sums.to(latents.dtype)
 
     @torch.no_grad()
     def maps(self, latents: Tensor, timesteps: Tensor, texts: Tensor) -> list[Tensor]:

@@ -94,7 +94,7 @@ class WeightedSum:
 
         if not self._shapes:
             self._lay_out({name: tensor.shape for name, tensor in upload.items()})
-        for pieces, factor in zip(self._pieces(), (weight, 1.0), strict=True):
+        for pieces, factor in zip(self._pieces, (weight, 1.0), strict=True):
             if pieces:
                 torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=factor)
 
@@ -113,7 +113,7 @@ class WeightedSum:
                 self._lay_out(shapes)
             self._known = True
         total(self._sum, self._accelerator)
-        averaged, summed = self._pieces()
+        averaged, summed = self._pieces
         torch._foreach_div_(list(averaged.values()), whole)
         return averaged | summed
 
@@ -122,14 +122,11 @@ class WeightedSum:
 
         device, size = self._accelerator.device, sum(shape.numel() for shape in shapes.values())
         self._shapes, self._sum = shapes, torch.zeros(size, dtype=sum_type(device), device=device)
-
-    def _pieces(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors that lie in the vector, by name: those that are averaged, and those that are summed."""
-        pieces: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
-        flat = self._sum.split([shape.numel() for shape in self._shapes.values()])
-        for (name, shape), piece in zip(self._shapes.items(), flat, strict=True):
-            pieces[self._is_summed(name)][name] = piece.view(shape)
-        return pieces
+        # The tensors that lie in the vector, by name: those that are averaged, and those that are summed.
+        self._pieces: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        flat = self._sum.split([shape.numel() for shape in shapes.values()])
+        for (name, shape), piece in zip(shapes.items(), flat, strict=True):
+            self._pieces[self._is_summed(name)][name] = piece.view(shape)
 
 
 def sum_type(device: torch.device) -> torch.dtype:

@@ -120,6 +120,10 @@ class FedAvg:
                 f"{args.batch_size}; give a multiple"
             )
 
+    def overrides(self, hook: str) -> bool:
+        """Whether the method has a hook of this name of its own, instead of FedAvg's."""
+        return getattr(type(self), hook) is not getattr(FedAvg, hook)
+
     def check_clients(self, n_clients: int) -> None:
         """Raise UserError if the arguments do not fit a federation of this many clients."""
         if (self.clients_per_round or 0) > n_clients:

@@ -19,8 +19,10 @@ from network.partition.nested import Natural
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import SplitSettings
 from network.partition.unseen import set_aside
+from utils.args import count_of
 from utils.arguments import Argument
 from utils.errors import UserError
+from utils.words import counted
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
@@ -45,11 +47,16 @@ def partition_of(asked: SplitSettings, data: TaskData) -> tuple[Partition, Split
 
     Its groups are of all images. The settings are those asked for, with the features that clusters are of or, of a
     saved partition, its own. Unseen clients are set aside; a saved partition that has some keeps them. UserError if it
-    is of other images, or deals some that are held out or cannot be read.
+    is of other images, deals some that are held out or cannot be read, or has another number of unseen clients.
     """
     partition, settings = _dealt(asked, data) if asked.partition_file is None else _saved(asked, data)
     if asked.unseen_clients and not partition.n_unseen:
         partition = set_aside(partition, asked.unseen_clients, asked.deal.rand_seed)
+    elif asked.unseen_clients and count_of(asked.unseen_clients, partition.n_clients) != partition.n_unseen:
+        raise UserError(
+            f"{asked.partition_file} has {counted(partition.n_unseen, 'unseen client')}, which stay as they are; "
+            f"omit --unseen_clients {asked.unseen_clients:g}, or give a partition that has none"
+        )
     return partition, replace(settings, unseen_clients=partition.n_unseen or None)
 
 

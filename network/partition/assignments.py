@@ -107,6 +107,11 @@ def read_assignments(
     return assignments.astype(np.int64)
 
 
+def are_of(task: str, table: Table, folder: Path) -> bool:
+    """Whether a task's clusters in a folder were made from this table of images."""
+    return _read_origin(task, folder).get(TABLE_FILE) == table.fingerprint
+
+
 def features_of_assignments(task: str, folder: Path) -> str:
     """The features that a task's clusters in a folder were made from, see `models/embedding/features.py`."""
     return str(_read_origin(task, folder).get("features", "model"))

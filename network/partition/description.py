@@ -46,6 +46,18 @@ def dealt_names(partition: Partition, split: str, table: Table) -> Sequence[str]
     return np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
 
 
+def client_names(partition: Partition, split: str, table: Table) -> Sequence[str]:
+    """The clients' names, those of natural groups where each client has one of its own; else none."""
+    column = dealt_as(split, table)
+    if split in (EMBEDDING, RANDOM) or column == CLASS or column not in table.groups or partition.origin.get("within"):
+        return ()
+    dealt = partition.client_of >= 0
+    pairs = np.unique(np.stack([partition.client_of[dealt], partition.groups[dealt]]), axis=1)
+    names = dealt_names(partition, split, table)
+    alone = len(np.unique(pairs[1])) == pairs.shape[1] == partition.n_clients
+    return [str(names[group]) for group in pairs[1]] if alone else ()
+
+
 def shown_by(partition: Partition, split: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
     """The same for a figure of what clients have, which shows objects where objects are dealt, and not the classes."""
     if split == OBJECTS and BOXES in table.about.classes and not partition.origin.get("within"):

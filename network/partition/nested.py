@@ -145,7 +145,7 @@ def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_c
     if without := int((natural.numbers < 0).sum()):
         yield f"{counted(without, 'image')} of no {natural.column}: not dealt"
     if n_clusters is not None:
-        found = [len(np.unique(pairs[images])) for _, images in natural.members(client_of >= 0)]
+        found = [len(np.unique(pairs[images])) for _, images in natural.members(pairs >= 0)]  # dealt or not
         if few := sum(number < n_clusters for number in found):
             yield f"fewer than {n_clusters} clusters in {counted(few, 'group')}, {min(found)} at least: too few images"
 

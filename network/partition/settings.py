@@ -131,6 +131,15 @@ class SplitSettings:
         said = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
         return said | {"unseen_clients": self.unseen_clients} | self.deal.said()
 
+    def instead_of(self, asked: SplitSettings) -> list[str]:
+        """A line where these, which are a saved partition's, are others than those that were asked for."""
+        others = asked.said()
+        own = {name: value for name, value in self.said().items() if others.get(name) not in (None, value)}
+        if asked.partition_file is None or not own:
+            return []
+        words = ", ".join(f"--{name} {value}" for name, value in own.items())
+        return [f"{asked.partition_file} was dealt with {words}: these are taken, whatever the arguments are"]
+
     @property
     def title(self) -> str:
         """The split in titles, such as "class-based split, α = 0.1, seed 42"."""

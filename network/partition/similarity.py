@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from datasets.table import Table
-from network.partition.assignments import read_assignments
+from network.partition.assignments import are_of, read_assignments
 
 
 def transport_distance(first: np.ndarray, second: np.ndarray) -> float:
@@ -35,14 +35,17 @@ def transport_distance(first: np.ndarray, second: np.ndarray) -> float:
     return max(0.0, float(linprog(cost.ravel(), A_eq=marginals, b_eq=weights, method="highs").fun))
 
 
-def read_clusterings(folder: Path, table: Table) -> dict[str, np.ndarray]:
+def read_clusterings(folder: Path, table: Table) -> tuple[dict[str, np.ndarray], list[str]]:
     """The clusters (N,) of every task in a folder of assignments, by task, and the classes, if there are any.
 
-    Empty without assignments; UserError if some are broken or of other images.
+    Empty without assignments; UserError if some are broken. With them come the tasks that have clusters of other images
+    there, as earlier runs leave them.
     """
     tasks = sorted(path.stem.removeprefix("assignments_") for path in folder.glob("assignments_*.npy"))
-    clusterings = {task: read_assignments(task, table, folder) for task in tasks}
-    return clusterings | ({"classes": table.labels} if table.class_names else {}) if clusterings else {}
+    of_others = [task for task in tasks if not are_of(task, table, folder)]
+    clusterings = {task: read_assignments(task, table, folder) for task in tasks if task not in of_others}
+    classes = {"classes": table.labels} if clusterings and table.class_names else {}
+    return clusterings | classes, of_others
 
 
 def similarity_tables(clusterings: Mapping[str, np.ndarray]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from textwrap import fill
 
@@ -10,40 +11,52 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reports.figures.style import IMAGES, mark_cut, palette, save
-from reports.labels import task_label
-from reports.statistics import interval
+from reports.labels import is_share, task_label
+from reports.statistics import interval, share_interval
 
 _PANEL = (4.2, 3.2)  # inches
 _LETTERS_AN_INCH = 14  # at least, in a legend
-_AXES = {"round": "round", "batches": "batches of the rounds' largest clients"}
+_NARROW, _LOW = 2.3, 2.1  # of a panel among several
+_AXES = {"round": "round", "batches": "batches, largest clients"}
+_CENTRAL = "central training"
 
 
 def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
-    """The metric by round (left) and by batch (right), one row of panels per task; `progress` is from `read_progress`.
+    """The metric by round and, below, by batch: a column of panels per split; `progress` is from `read_progress`.
 
-    There is a line per setting and alpha: the mean over seeds, with its 95 % t interval as a band. A dashed line shows
-    central training's value.
+    There is a line per method and setting: the mean over seeds, with its 95 % interval as a band, which of a share
+    stays between 0 and 1. A dashed line shows central training's value. The panels of a task share their scale.
     """
     tasks = list(dict.fromkeys(progress["task"]))
-    figure = Figure((2 * _PANEL[0], _PANEL[1] * len(tasks) + 0.8), layout="constrained")
-    axes = figure.subplots(len(tasks), 2, squeeze=False, sharey="row")
-    lines = {}
-    colours = _colours(progress, ["setting", "alpha"])
-    for row, task in enumerate(tasks):
+    splits = progress[["split", "alpha"]].drop_duplicates().sort_values(["split", "alpha"], kind="stable")
+    columns = [*splits.itertuples(index=False, name=None)]
+    size = (max(_NARROW * len(columns) + 0.9, 5.0), 2 * _LOW * len(tasks) + 1.0)
+    figure = Figure(size, layout="constrained")
+    axes = figure.subplots(2 * len(tasks), len(columns), squeeze=False)
+    names = list(dict.fromkeys(progress["line"]))
+    colours, lines = dict(zip(names, palette(len(names)), strict=True)), {}
+    band = share_interval if is_share(metric) else interval
+    for row, (task, (unit, label)) in enumerate(product(tasks, _AXES.items())):
         of_task = progress[progress["task"] == task]
-        for column, (unit, label) in enumerate(_AXES.items()):
-            axis = axes[row, column]
-            axis.axhline(of_task["central"].mean(), color="#555555", ls="--", lw=1.0)
-            for key, part in of_task.groupby(["setting", "alpha"], sort=False, dropna=False):
+        for axis, (split, alpha) in zip(axes[row], columns, strict=True):
+            axis.sharey(axes[row - row % 2, 0])
+            axis.axhline(of_task["central"].mean(), color="#555555", ls="--", lw=1.0, label=_CENTRAL)
+            same = of_task["alpha"].isna() if np.isnan(alpha) else of_task["alpha"] == alpha
+            for name, part in of_task[same & (of_task["split"] == split)].groupby("line", sort=False):
                 # The batches of a round differ between seeds; the line goes through the means of both coordinates.
                 by_round = part.groupby("round")
                 at, mean = by_round[unit].mean(), by_round["value"].mean()
-                low, high = zip(*by_round["value"].agg(interval), strict=True)
-                name = _name(*key)
-                axis.fill_between(at, low, high, color=colours[name], alpha=0.2, lw=0)
-                lines[name] = axis.plot(at, mean, color=colours[name], lw=1.3, label=name)[0]
-            axis.set(xlabel=label, ylabel=f"{task_label(task)}\n{metric}, {IMAGES['test']}" if column == 0 else "")
+                low, high = zip(*by_round["value"].agg(band), strict=True)
+                axis.fill_between(at, low, high, color=colours[name], alpha=0.15, lw=0)
+                lines[name] = axis.plot(at, mean, ".-", color=colours[name], lw=1.3, ms=4, label=name)[0]
+            title = split if np.isnan(alpha) else f"{split}\nα = {alpha:g}"
+            axis.set(title=title if row == 0 else "", xlabel=label)
             axis.grid(alpha=0.3)
+            axis.tick_params(labelsize="small", labelleft=axis is axes[row, 0])
+        axes[row, 0].set_ylabel(f"{task_label(task)}\n{metric}")
+    figure.suptitle(f"{metric} on {IMAGES['test']}")
+    if progress["central"].notna().any():
+        lines[_CENTRAL] = axes[0, 0].lines[0]
     _legend(figure, list(lines.values()), list(lines))
     return save(figure, path)
 
@@ -57,7 +70,8 @@ def against_emd(last: pd.DataFrame, metric: str, path: Path) -> Path:
     tasks = list(dict.fromkeys(last["task"]))
     column = "relative" if last["relative"].notna().all() else "value"
     figure = Figure((_PANEL[0] * len(tasks) + 0.6, _PANEL[1] + 1.0), layout="constrained")
-    colours, lines = _colours(last, ["setting"]), {}
+    names = list(dict.fromkeys(last["setting"]))
+    colours, lines = dict(zip(names, palette(len(names)), strict=True)), {}
     for axis, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
         reached: list[tuple[float, float, float]] = []
         for setting, part in last[last["task"] == task].groupby("setting", sort=False):
@@ -97,14 +111,3 @@ def _legend(figure: Figure, handles: list, labels: list[str]) -> None:
     n_columns = 2 if max(map(len, labels)) < letters // 2 - 8 else 1
     wrapped = [fill(label, letters) for label in labels]
     figure.legend(handles, wrapped, loc="outside lower center", ncols=n_columns, fontsize="x-small")
-
-
-def _name(setting: str, alpha: float) -> str:
-    return setting if np.isnan(alpha) else f"{setting}, α = {alpha:g}"
-
-
-def _colours(table: pd.DataFrame, columns: list[str]) -> dict[str, tuple[float, float, float, float]]:
-    """A colour for each line, by its name."""
-    keys = table[columns].drop_duplicates().itertuples(index=False, name=None)
-    names = [_name(*key) if len(key) > 1 else key[0] for key in keys]
-    return dict(zip(names, palette(len(names)), strict=True))

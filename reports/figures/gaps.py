@@ -48,7 +48,8 @@ def adaptation(
         mean, std = (np.array([row[f"{part}_loss_{what}"] for row in rows]) for what in ("mean", "std"))
         if np.isfinite(mean).any():
             axes.plot(at, mean, style, color=colour, label=f"unseen clients, {name}")
-            axes.fill_between(at, mean - std, mean + std, color=colour, alpha=0.15, lw=0)
+            low = np.where(mean >= 0, np.maximum(mean - std, 0), mean - std)  # no client's loss is below 0
+            axes.fill_between(at, low, mean + std, color=colour, alpha=0.15, lw=0)
     whose = "personal_" if "personal_local_test_loss_mean" in last else ""
     axes.axhline(
         last[f"{whose}local_test_loss_mean"], color="black", ls="--", lw=1, label="participants' held-out images"
@@ -57,7 +58,7 @@ def adaptation(
     axes.axhline(guess, color="gray", ls=":", label="trivial predictor, unseen clients' held-out images")
     axes.set_xticks(at, [f"{row['steps']:g}" for row in rows])  # evenly spaced: few steps count as much as many
     axes.set(xlabel="steps of adaptation", ylabel=measure)
-    figure.suptitle(f"Unseen clients that adapt\n{title}", fontsize="medium")
+    figure.suptitle(f"Unseen clients that adapt: mean ± standard deviation over clients\n{title}", fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     return save(figure, path)
 

@@ -14,6 +14,7 @@ from utils.files import write_atomically
 
 # Of the palette that Okabe and Ito chose for the colour-blind.
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
+INTERVAL = "95 % t interval over seeds"
 _NO_GLYPH = re.compile(r"Glyph (\d+) ")  # how matplotlib's warning of a character that a font lacks begins
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures.
 IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",
@@ -22,7 +23,12 @@ IMAGES = {"train": "clients' own training images", "local_test": "clients' held-
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path."""
+    """Save a figure as PNG, and as PDF for print beside it; returns the PNG's path.
+
+    A title that is wider than the figure has several lines.
+    """
+    if title := figure.get_suptitle():
+        figure.suptitle(title, fontsize=figure._suptitle.get_fontsize(), wrap=True)  # type: ignore[attr-defined]
     with warnings.catch_warnings(record=True) as said:
         warnings.filterwarnings("always", _NO_GLYPH.pattern)
         for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file

@@ -5,7 +5,7 @@ Error bars and bands always show the 95 % interval of the mean over seeds, by St
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from textwrap import fill
@@ -23,10 +23,9 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from network.partition.groups import EMBEDDING, split_label
 from reports.curves import Dealt
 from reports.figures.partitions import stack
-from reports.figures.style import COLOURS, IMAGES, mark_cut, palette, save
+from reports.figures.style import COLOURS, IMAGES, INTERVAL, palette, save
 from reports.labels import in_order, method_label, task_label
-from reports.statistics import change_interval, interval, mean_change
-from reports.tables import in_words, increase, setting, telling
+from reports.statistics import interval
 from utils.errors import UserError
 
 # By split: label, colour, line style and marker.
@@ -36,8 +35,7 @@ _LOOKS = {
     "embedding_based": ("embedding-based split", COLOURS["embedding"], "-", "^"),
 }
 _TRIVIAL = ("trivial predictor", "#555555", ":")
-_INTERVAL = "95 % t interval over seeds"
-_BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=_INTERVAL)
+_BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=INTERVAL)
 _PANEL = (2.5, 1.9)  # inches
 _CATEGORY = 0.24  # inches between categories under an axis, at least
 _LETTERS_AN_INCH = 10  # at least, in a title
@@ -312,79 +310,10 @@ def _legend(table: pd.DataFrame, band: bool = False) -> list[Artist]:
     label, colour, style = _TRIVIAL
     handles.append(Line2D([], [], color=colour, ls=style, label=label))
     if table["rand_seed"].nunique() > 1:
-        handles.append(Patch(color="black", alpha=0.2, lw=0, label=_INTERVAL) if band else _BAR)
+        handles.append(Patch(color="black", alpha=0.2, lw=0, label=INTERVAL) if band else _BAR)
     return handles
 
 
 def _seeds(table: pd.DataFrame) -> str:
     n = table["rand_seed"].nunique()
     return f"{n} seed{'s' * (n > 1)}"
-
-
-def comparison(table: pd.DataFrame, path: Path) -> Path:
-    """Relative loss increase over the IID split by task, method, alpha, other settings and part of the data.
-
-    A panel per task (rows) and part of the data (columns), with a bar for the class-based and one for the
-    embedding-based split for each setting, a dot per seed, and the interval of the mean. Settings without IID runs are
-    left out, unless none has some. The panels of a task share their axis, which shows all its seeds, and no other's:
-    one may rise twenty times as far as another. Intervals that reach further are cut off and end in an arrow head.
-    `table` comes from `reports.tables.compare`.
-    """
-    tasks, parts = in_order(table["task"]), [name for name in IMAGES if name in set(table["images"])]
-    with_iid = [np.isfinite(losses).any() for losses in table["iid"]]
-    table = table[with_iid] if any(with_iid) else table
-    names = _setting_names(table)
-    settings = list(dict.fromkeys(names))
-    table = table.assign(y=[settings.index(name) for name in names])
-    height = max(1.5, max(0.34, 0.17 * (1 + max(name.count("\n") for name in names))) * len(settings) + 0.5)
-    width = max(2.4 * len(parts) + 2.4, 6.6)  # what title and legend take
-    figure = Figure((width, height * len(tasks) + 1.0), layout="constrained")
-    axes = figure.subplots(len(tasks), len(parts), squeeze=False, sharey=True, sharex="row")
-    for row, task in enumerate(tasks):
-        seen, intervals = [0.0], []
-        for axis, images in zip(axes[row], parts, strict=True):
-            for record in table[(table["images"] == images) & (table["task"] == task)].to_dict("records"):
-                for place, values, (low, high) in _increase_bars(axis, record["y"], record):
-                    seen.extend(values)
-                    intervals.append((axis, place, low, high))
-            axis.axvline(0, color="black", lw=0.8)
-            axis.set_yticks(range(len(settings)), settings)
-            axis.set(ylim=(len(settings) - 0.4, -0.6), title=fill(IMAGES[images], 20) if row == 0 else "")
-            axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
-            axis.grid(axis="x", alpha=0.25, lw=0.6)
-            axis.set_axisbelow(True)
-        margin = 0.06 * (max(seen) - min(seen)) or 1.0
-        axes[row, 0].set(xlim=(min(seen) - margin, max(seen) + margin), ylabel=fill(task_label(task), 18))
-        for axis, place, low, high in intervals:
-            mark_cut(axis, "x", place, low, high)
-    n_seeds = max(map(len, table["iid"]))
-    figure.suptitle(f"Increase of the loss over the IID split, mean over {n_seeds} seed{'s' * (n_seeds > 1)}")
-    handles: list[Artist] = [Patch(color=colour, label=f"{split}-based split") for split, colour in COLOURS.items()]
-    handles += [
-        Line2D([], [], color="black", ls="", marker=".", label="one seed"),
-        Line2D([], [], color="black", marker="|", ms=8, label=_INTERVAL),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
-    return save(figure, path)
-
-
-def _setting_names(table: pd.DataFrame) -> list[str]:
-    """The method, alpha and what else differs of each row of `compare`, in lines that leave room for the bars."""
-    shown = [name for name in telling(table, [*setting(table.iloc[0].to_dict())]) if name not in {"task", "method"}]
-    settings = [in_words({name: record[name] for name in shown}) for record in table.to_dict("records")]
-    return [fill(f"{method_label(name)}, {said}", 30) for name, said in zip(table["method"], settings, strict=True)]
-
-
-def _increase_bars(
-    axis: Any, y: float, record: Mapping[str, Any]
-) -> Iterator[tuple[float, np.ndarray, tuple[float, float]]]:
-    """Draw the two bars of one setting around height `y`; yields the place of each, the seeds' values and interval."""
-    for offset, (split, colour) in zip((-0.18, 0.18), COLOURS.items(), strict=True):
-        values = increase(record[split], record["iid"])
-        values = values[np.isfinite(values)]  # without seeds that have no IID run
-        if len(values):
-            mean, (low, high) = mean_change(values), change_interval(values)
-            error = np.nan_to_num([[mean - low], [high - mean]])
-            axis.barh(y + offset, mean, 0.34, xerr=error, capsize=2, color=colour, error_kw={"lw": 1})
-            axis.plot(values, np.full(len(values), y + offset), ".", color="black", ms=3)
-            yield y + offset, values, (low, high)

@@ -16,6 +16,7 @@ from reports.console import wrapped
 from reports.figures import charts
 from reports.figures.images import cluster_samples
 from reports.figures.partitions import cluster_numbers
+from reports.learnt import beats_trivial
 
 # Clusters that explain less than this share of the ceiling say little about the task.
 ENOUGH = 0.5
@@ -61,6 +62,18 @@ def report_clusters(title: str, embeddings: np.ndarray, reduced: np.ndarray, kep
     components = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
     print(f"{title}: {embeddings.shape[1]} numbers per image; {components}")
     print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(found[found >= 0])))}"))
+
+
+def report_central(task: str, loss: float, trivial: float) -> None:
+    """Name a central model whose held-out loss is not below the trivial predictor's: what its clusters are of."""
+    if beats_trivial([loss], [trivial]) is False:
+        print(
+            wrapped(
+                f"The central model of {task} has not learnt its task: its held-out loss, {loss:.4f}, is not clearly "
+                f"below the trivial predictor's, {trivial:.4f}, and clusters of its embeddings say little of the task. "
+                "Train it longer or at another rate, or cluster --features target."
+            )
+        )
 
 
 def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:

@@ -14,7 +14,7 @@ from network.importance import CLUSTER
 from network.partition.assignments import know_unseen
 from network.partition.client_images import ClientImages
 from network.partition.dealing import Partition
-from network.partition.description import dealt_names, described_by, shown_by
+from network.partition.description import client_names, dealt_names, described_by, shown_by
 from network.partition.groups import EMBEDDING, dealt_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
@@ -73,7 +73,8 @@ def report_partition(
         groups, name, names = shown_by(partition, split, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
-        distribution(counts, title, name, run.figures / "distribution.png", names, within)
+        clients, figure = client_names(partition, split, data.table), run.figures / "distribution.png"
+        distribution(counts, title, name, figure, names, within, clients, partition.n_unseen)
 
 
 def report_unseen(partition: Partition, split: SplitSettings, method: FedAvg, args: Namespace) -> None:
@@ -149,12 +150,17 @@ def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -
     whose = "personal_" if "personal_participation_gap" in last else ""
     if f"{whose}participation_gap" not in last:
         return []
+    own = " with their personal models" if whose else ""
     lines = [
         f"out-of-sample gap, clients' held-out over their own images: {last[f'{whose}out_of_sample_gap']:+.4f}; "
-        f"participation gap, unseen over known clients: {last[f'{whose}participation_gap']:+.4f}"
+        f"participation gap, unseen over known clients{own}: {last[f'{whose}participation_gap']:+.4f}"
     ]
     after = [
         f"{row[f'{whose}participation_gap']:+.4f} after {counted(int(row['steps']), 'step')}" for row in adapted[1:]
     ]
-    lines += [f"participation gap of unseen clients that adapt: {', '.join(after)}"] if after else []
+    lines += (
+        [f"participation gap of unseen clients that adapt, over known clients{own}: {', '.join(after)}"]
+        if after
+        else []
+    )
     return [wrapped(line) for line in lines]

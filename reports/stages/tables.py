@@ -1,4 +1,4 @@
-"""Tables of federated runs beside those of what splits cost."""
+"""Tables and figures of runs: what has been learnt, what splits cost, and what else runs tell."""
 
 from __future__ import annotations
 
@@ -7,18 +7,39 @@ from pathlib import Path
 
 import pandas as pd
 
+from datasets.tasks import TASKS
 from reports.baselines import report_baselines
-from reports.console import narrow
+from reports.console import narrow, wrapped
 from reports.equal_skew import equal_skew
+from reports.figures.comparison import comparison as draw
 from reports.files import write_table
+from reports.gaps import report_gaps
 from reports.predictors import predictors, split_costs
 from reports.privacy import noise_costs
+from reports.splits import increases, methods, splits_over_iid, splits_table
+from reports.tables import COMPARED, compare, in_short, readable
+from reports.trivial import central_not_learnt, learnt_table, not_learnt
+from reports.verdicts import WORDS, alpha_slopes, headlines, verdicts
+
+
+def report_learnt(central: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> None:
+    """Write the IID runs beside the trivial predictor, and print what they, and central models, have not learnt.
+
+    The tables come from `read_central` and `read_runs`; either may be empty.
+    """
+    lines = central_not_learnt(central)
+    if not runs.empty and not (table := learnt_table(runs)).empty:
+        write_table(table, folder / "learnt")
+        lines += not_learnt(table)
+    if lines:
+        print("not learnt:", *map(wrapped, lines), "", sep="\n")
 
 
 def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
-    """Write and print what predicts costs, and costs at equal skew, of privacy and over `baselines` that runs tell.
+    """Write and print what runs tell of splits, of what predicts their costs, of privacy, methods and unseen clients.
 
-    `runs` comes from `reports.tables.read_runs`.
+    `baselines` are names and values of arguments, whose runs others are held against. `runs` comes from
+    `reports.tables.read_runs`.
     """
     tables = {
         "predictors": ("which measure of a partition predicts its cost", predictors(split_costs(runs)), 1),
@@ -30,3 +51,39 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
             write_table(table, folder / name)
             print(f"{heading}\n{narrow(table, list(table)[:n_keys])}\n")
     report_baselines(runs, baselines, folder)
+    report_splits(runs, folder)
+    report_gaps(runs, folder)
+
+
+def report_splits(runs: pd.DataFrame, folder: Path) -> None:
+    """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
+    splits, compared = splits_over_iid(runs), compare(runs)
+    if splits.empty:
+        return
+    text = splits_table(splits)
+    write_table(text, folder / "splits")
+    write_table(increases(splits), folder / "increases")
+    if not (by_method := methods(splits)).empty:
+        write_table(by_method, folder / "methods")
+    judged = _report_comparison(compared, folder)
+    others = text if compared.empty else text[~text["split"].isin(COMPARED)]
+    if not others.empty:
+        print(f"what splits cost over IID\n{narrow(others, list(others)[: list(others).index('seeds')])}\n")
+    print(f"figure in {draw(splits, folder / 'comparison.png')}\n")
+    for heading, lines in headlines(judged, text).items():
+        print(f"{heading}:", *map(wrapped, lines), "", sep="\n")
+
+
+def _report_comparison(compared: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Write the rows of `compare` and their verdicts, print the former in short; returns the verdicts."""
+    if compared.empty:
+        return compared
+    judged = verdicts(compared, [task.name for task in TASKS.values() if task.dense])
+    write_table(readable(compared), folder / "comparison")
+    write_table(judged, folder / "verdicts")
+    if not (slopes := alpha_slopes(compared)).empty:
+        write_table(slopes, folder / "alpha_slopes")
+    for heading, table in in_short(compared):
+        print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
+    print(f"({wrapped(WORDS)})\n")
+    return judged

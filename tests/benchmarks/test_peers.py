@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,12 +39,33 @@ def by_hand(federation: Federation, n_rounds: int) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in zip(model.state_dict(), server, strict=True)}
 
 
-@pytest.mark.parametrize(("system", "package"), [("pfl", "pfl"), ("Flower", "ray"), ("Flower, legacy", "ray")])
-def test_peers_compute_what_the_plain_loop_does(system: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("system", "package"), [("pfl", "pfl"), ("BlazeFL", "blazefl"), ("Flower", "ray"), ("Flower, legacy", "ray")]
+)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_peers_compute_what_the_plain_loop_does(system: str, package: str, cores: int) -> None:
     pytest.importorskip(package)
-    seconds, weights = peers.run(SMALL, ["bare steps", system], repeats=2, rounds=1)
+    federation = replace(SMALL, cores=cores, processor_time=cores == 1)
+    seconds, weights = peers.run(federation, ["bare steps", system], repeats=2, rounds=1)
     assert all(taken.shape == (2,) and (taken > 0).all() for taken in seconds.values())
-    peers.check(SMALL, weights)
+    peers.check(federation, weights)
+
+
+def test_blazefl_runs_by_the_python_that_has_it_and_the_others_by_this_one(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho this is another Python: $1\nexit 1\n")
+    other.chmod(0o755)
+    with pytest.raises(UserError, match=r"BlazeFL does not answer: this is another Python: .*/blaze_fl\.py"):
+        peers.run(SMALL, ["BlazeFL"], repeats=1, rounds=1, blazefl_python=str(other))
+
+
+@pytest.mark.parametrize("more", [["--cores", "1", "2"], ["--cores", "1", "--systems", "Flower"]])
+def test_processor_time_is_refused_where_others_work_for_a_system(
+    more: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["peers", "--processor_time", *more])
+    with pytest.raises(UserError, match="--cores 1, and --systems without Flower"):
+        peers.main()
 
 
 @pytest.mark.parametrize("cores", [1, 2])

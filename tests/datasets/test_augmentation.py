@@ -64,6 +64,11 @@ def test_flips_and_crops_are_torchvisions(kind: str, name: str) -> None:
     assert moved.images.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_crops_are_shifted_by_up_to_the_four_pixels_that_are_usual_for_cifar() -> None:
+    shifts = AUGMENTS["crop_flip"](2000, 32, np.random.default_rng(0))[:, :2]
+    assert set(shifts[:, 0]) == set(shifts[:, 1]) == {*range(-4, 5)}
+
+
 def test_resized_crops_are_torchvisions_away_from_the_border() -> None:
     batch, frames = batch_of("normal"), drawn("resized_crop")
     # A smooth picture: beyond the frame torchvision knows no pixels, and here there are some.

@@ -63,6 +63,14 @@ def test_several_invalid_values_and_what_is_not_finite(tmp_path: Path) -> None:
     assert values[0].tolist() == [[NOTHING, 2.0], [NOTHING, NOTHING], [NOTHING, 4.0]]
 
 
+def test_negative_distances_are_refused_unless_they_are_invalid(tmp_path: Path) -> None:
+    path = write(tmp_path / "depth.npy", np.array([[2.0, -1.0, 3.0]]))
+    with pytest.raises(ValueError, match=r"1 of 3 distances are negative, the least -0\.001; see --invalid"):
+        read(path)
+    assert read(path, scale=Scale(1.0, (-1.0,)))[0].tolist() == [[2.0, NOTHING, 3.0]]
+    assert read(path, "regression", Scale())[0].tolist() == [[2.0, -1.0, 3.0]]
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_invalid_values_are_as_exact_as_the_file(tmp_path: Path, dtype: type) -> None:
     least = -3.4028235e38  # no measurement, in many a GeoTIFF

@@ -78,7 +78,7 @@ def nearest(position: int, size: int, side: int) -> list[int]:
 @given(masked_images())
 def test_resizing_takes_valid_pixels_only(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
     values, valid, size = drawn
-    resized, mask = resize(values, valid, size, categorical=False)
+    resized, mask = resize(values, valid, size, nearest=False)
     assert resized.shape == (2, size, size) and resized.dtype == np.uint16
     lines = [nearest(i, size, len(valid)) for i in range(size)]
     around = [[valid[np.ix_(rows, columns)] for columns in lines] for rows in lines]
@@ -94,7 +94,7 @@ def test_resizing_takes_valid_pixels_only(drawn: tuple[np.ndarray, np.ndarray, i
 @given(masked_images())
 def test_ids_are_never_averaged(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
     values, valid, size = drawn
-    resized, mask = resize(values, valid, size, categorical=True)
+    resized, mask = resize(values, valid, size, nearest=True)
     for channel, source in zip(resized, values, strict=True):
         assert set(np.unique(channel)) <= set(np.unique(source))
         assert set(np.unique(channel[mask])) <= set(np.unique(source[valid]))
@@ -109,7 +109,7 @@ def test_resizing_is_the_mean_of_pillow_over_valid_pixels(side: int, size: int) 
     def smooth(array: np.ndarray) -> np.ndarray:
         return np.asarray(Image.fromarray(array.astype(np.float32)).resize((size, size), Image.Resampling.BILINEAR))
 
-    resized, mask = resize(values, valid, size, categorical=False)
+    resized, mask = resize(values, valid, size, nearest=False)
     expected = smooth(values[0] * valid) / np.maximum(smooth(valid), 1e-9)
     assert mask.mean() > 0.5
     np.testing.assert_allclose(resized[0][mask].astype(float), expected[mask], atol=0.6)  # rounded
@@ -145,7 +145,7 @@ def test_stretching_leaves_the_shape_to_the_resizing() -> None:
     stretched, inside = square(values, "stretch")
     np.testing.assert_array_equal(stretched, values)
     assert inside.all()
-    resized, _ = resize(stretched, inside, 2, categorical=True)
+    resized, _ = resize(stretched, inside, 2, nearest=True)
     assert resized.tolist() == [[[7, 10], [19, 22]]]  # the nearest to the middles of 2 by 3 pixels each
 
 
@@ -168,6 +168,34 @@ def test_photographs_and_masks_are_fitted_alike(tmp_path: Path, fit: str) -> Non
     assert (shown[..., :7] == 50).all() and (shown[..., 9:] == 150).all()
     if fit == "pad":
         assert (batch.images[:, :, [0, 1, 2, 13, 14, 15]] == 0).all()
+
+
+def test_photographs_end_where_what_counts_ends(tmp_path: Path) -> None:
+    """Of 7 by 16 pixels, at a size that does not divide them: no pixel of the margin has any of the photograph."""
+    table = table_of(tmp_path, 2, ["rgb", "mask"], fit="pad", classes={"mask": ClassSet(("all",))})
+    write_all(table, "mask", np.zeros((7, 16), np.uint8))
+    write_all(table, "rgb", np.full((7, 16, 3), 200, np.uint8))
+    for size in (SIZE, 32, 48):
+        task = table.bind(TASKS["segmentation"])
+        batch = TaskData(table, task, size, CPU).batch(torch.arange(2))
+        shown = (batch.images > 0).all(1)
+        assert torch.equal(shown, batch.valid) and 0 < shown.float().mean() < 1
+
+
+def test_depth_by_the_nearest_pixel_has_no_value_between_objects(tmp_path: Path) -> None:
+    """A near object before a far wall; the means are of both along its border. Neither is taken for the other."""
+    depth = np.full((64, 64), 8000, np.uint16)
+    depth[10:41, 13:38] = 1000
+    packed = {}
+    for way in ("mean", "nearest", "mean"):
+        table = table_of(tmp_path, 2, ["rgb", "depth_euclidean"], resize=way)
+        write_all(table, "rgb", np.zeros((64, 64, 3), np.uint8))
+        if not packed:
+            write_all(table, "depth_euclidean", depth)
+        data = data_of(table, "depth_euclidean")
+        packed[way] = np.asarray(data._stored).astype(np.uint16), data.version
+    assert {*packed["nearest"][0].flat} == {1000, 8000} < {*packed["mean"][0].flat}
+    assert packed["nearest"][1] != packed["mean"][1]
 
 
 # Those of maps of objects are tested with these, in test_instances.py.

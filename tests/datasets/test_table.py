@@ -130,10 +130,11 @@ def test_the_same_table_written_again_can_be_read_meanwhile_and_another_is_never
     "about",
     [
         replace(ABOUT, fit="crop"), replace(ABOUT, limits={}), replace(ABOUT, together=None),
+        replace(ABOUT, resize="nearest"),
         replace(ABOUT, classes={**ABOUT.classes, CLASS: ClassSet(("dog", "cat"))}), replace(ABOUT, source="folder"),
         replace(ABOUT, scales={MASK: Scale(0.5)}),
     ],
-    ids=["fit", "limits", "together", "classes", "source", "scales"],
+    ids=["fit", "limits", "together", "resize", "classes", "source", "scales"],
 )  # fmt: skip
 def test_fingerprint_is_of_all_that_bears_on_the_images(written: Path, about: About) -> None:
     before = read_table(written).fingerprint
@@ -369,7 +370,16 @@ def test_parts_follow_from_the_seed() -> None:
         ({"part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
         ({"part": ["val", "val"]}, "0 training and 2 held-out images"),
         ({"part": ["val", "test"]}, "0 training and 1 held-out images"),
-        ({"point": ["a", "a", "a"]}, "3 training and 0 held-out images; .* or another --test_fraction"),
+        (
+            {"point": ["a", "a", "a"]},
+            "3 training and 0 held-out images, because the images of one point stay together, and there is 1; "
+            "give more of point, or another --test_fraction",
+        ),
+        (
+            {"point": ["a", "a", "b", "b"]},
+            "4 training and 0 held-out images, because .* there are 2; give more of point",
+        ),
+        ({"point": ["a", "b"], "part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
         ({"rgb": ["a.png"]}, "1 training and 0 held-out images"),
     ],
 )
@@ -383,7 +393,7 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
     nothing = replace(nothing, rows=nothing.rows[:0])
     with pytest.raises(UserError, match=r"^no image is left$"):
         parts_of(nothing)
-    with pytest.raises(UserError, match=r"no image is left; the first file left out is b\.png: too short"):
+    with pytest.raises(UserError, match=r"no image is left; the the commonest fault, 1 of 1: b\.png: too short"):
         parts_of(replace(nothing, faults=["b.png: too short", "c.png"]))
 
 

@@ -46,7 +46,7 @@ from utils.files import json_in
 from utils.runs import load_checkpoint, previous
 
 LIMIT = 600.0  # seconds to wait for any condition: a machine may be busy
-METHODS = ("fedavg", "scaffold", "fedrep")
+METHODS = ("fedavg", "scaffold")  # all that can be deployed: `test_server.py`, in one process
 ROUNDS = 2
 
 
@@ -204,7 +204,7 @@ class Recorded(Simulation):
 
 
 def simulated(shares: Shares, folder: Path) -> dict[str, Simulation]:
-    """The three federations, simulated."""
+    """The federations, simulated."""
     runs = {}
     for method in METHODS:
         words = f"--method {method} --n_rounds {ROUNDS}"
@@ -253,7 +253,7 @@ def test_a_node_without_a_key_that_is_registered_is_refused(federation: Federati
 
 
 def test_the_same_numbers_on_machines_of_their_own(federation: Federation, tmp_path: Path) -> None:
-    """Three runs at once; a client and a server are killed, and go on: the same weights, states and metrics."""
+    """Two runs at once; a client and a server are killed, and go on: the same weights, states and metrics."""
     seen: dict[str, dict[int, dict[str, Tensor]]] = {method: {} for method in METHODS}
 
     def rounds_of(method: str) -> int:

@@ -230,6 +230,59 @@ def test_a_client_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPa
     assert [kind for _, kind in grid.sent if kind == "train"] == ["train"]
 
 
+class Clock:
+    """Time that passes in pauses alone, a second in each."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 1.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def test_a_client_without_a_node_is_waited_for_as_long_as_patience_says(clock: Clock) -> None:
+    def go_down(what: str, about: set[str]) -> None:
+        if clock.now >= 10:
+            grid.up.clear()
+
+    def answer(node: int, message: Message) -> RecordDict | None:
+        return write(described(0)) if message.metadata.message_type == "query" else None
+
+    grid = FakeGrid({5: "now"}, answer, go_down)
+    nodes = nodes_of(grid, 1, patience=30.0)
+    nodes.gather()
+    assert nodes.ask("train", {0: write({})}, "1") == {} and clock.now == 41  # the first second after 10 + 30
+
+
+def test_a_node_that_is_silent_is_asked_for_a_sign_after_a_minute_and_ever_less_often(clock: Clock) -> None:
+    asked_at: list[float] = []
+
+    def answer(node: int, message: Message) -> RecordDict | None:
+        if message.metadata.message_type == "query.sign":
+            asked_at.append(clock.now)
+        return write(described(0)) if message.metadata.message_type == "query" else None
+
+    def go_down(what: str, about: set[str]) -> None:
+        if clock.now >= 600:
+            grid.up.clear()
+
+    grid = FakeGrid({5: "now"}, answer, go_down)
+    nodes = nodes_of(grid, 1)
+    nodes.gather()
+    asked = clock.now
+    nodes.ask("train", {0: write({})}, "1")
+    assert [at - asked for at in asked_at] == [61, 121, 241, 481]
+
+
 @pytest.mark.parametrize("error", [FAILED, ObjectPushError("a", 1, "b")])
 def test_what_the_superlink_fails_to_take_or_to_say_is_asked_again(error: Exception) -> None:
     failing = {"nodes": 1, "push": 2, "pull": 3}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,9 +20,10 @@ from torch import Tensor
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
+from datasets.tasks import get_task
 from deploy.messages import read, write
 from deploy.participant import RUNS, STAGE, Participant, join, participant
-from deploy.server import Deployment, plan_of
+from deploy.server import Deployment, _check_values, plan_of
 from deploy.settings import check_method, parse
 from models.networks.task_model import TaskModel
 from network.algorithms import ALGORITHMS
@@ -28,7 +31,7 @@ from network.provenance import code_version
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import VersionLog
-from tests.deploy.conftest import WORDS, Shares
+from tests.deploy.conftest import TASK, WORDS, Shares
 from utils.arguments import said_by
 from utils.errors import UserError
 from utils.runs import Run, load_checkpoint, previous
@@ -46,6 +49,7 @@ class Here:
         self.n_clients, self.name, self.tamper = 3, name, tamper
         self.described: dict[int, dict] = {}
         self.asked: list[tuple[str, int]] = []
+        self.personal: bool | None = None  # of whose models values are wanted
 
     def greet(self, greeting: RecordDict) -> None:
         for client, folder in enumerate(self.folders):
@@ -55,6 +59,7 @@ class Here:
         answers: dict[int, RecordDict | str] = {}
         for client, content in reversed(contents.items()):  # the order in which they answer is of no consequence
             self.asked.append((kind, client))
+            self.personal = read(content)[0].get("personal")
             work: Callable = {"train": Participant.train, "evaluate": Participant.evaluate}[kind]
             said, tensors = work(participant(self.folders[client], self.name, False), *read(content))
             changed = self.tamper(kind, client, said, dict(tensors))
@@ -218,14 +223,77 @@ def test_an_upload_of_a_loss_that_is_not_finite_is_checked_as_well(
         run.train()
 
 
-def test_an_infinite_loss_is_told_with_its_client(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
+@pytest.mark.parametrize(("method", "whose"), [("fedavg", ""), ("ditto", "personal_")])
+def test_a_client_that_lies_about_its_values_is_refused_by_name(
+    method: str, whose: str, shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
-        if kind == "evaluate" and client == 2 and len(run.rows) == 2:
-            tensors["values"][0, 0] = torch.inf
+        if kind == "evaluate" and client == 1 and run.nodes.personal == bool(whose):
+            tensors["values"][0, 1] = torch.nan
         return said, tensors
 
-    run = deployment(shares, tmp_path / "run", accelerator, tamper=tamper)
-    with pytest.raises(UserError, match="client 2 in round 2: its values are refused: its loss is infinite"):
+    run = deployment(shares, tmp_path / "run", accelerator, f"--method {method}", tamper=tamper)
+    with pytest.raises(UserError, match=f"client 1 in round 0: its values are refused: {whose}local_test_loss is nan"):
+        run.train()
+
+
+LIES = {  # where, what is sent in its place, and what the line says
+    "no loss": ((0, 0), np.nan, "train_loss is nan"),
+    "no held-out loss": ((0, 1), np.nan, "local_test_loss is nan"),
+    "no error": ((1, 0), np.nan, "train_mae is nan"),
+    "infinite": ((0, 0), np.inf, "train_loss is inf"),
+    "held out infinite": ((0, 1), np.inf, "local_test_loss is inf"),
+    "infinite where nothing counts": ((2, 1), np.inf, "local_test_rmse is inf"),
+    "negative": ((0, 1), -1e30, "local_test_loss is -1e\\+30"),
+    "negative error": ((1, 0), -0.1, "train_mae is -0.1"),
+    "score": ((4, 1), 1e30, "local_test_delta1 is 1e\\+30"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_values_that_no_model_has_are_refused(lie: str) -> None:
+    place, value, line = LIES[lie]
+    task = get_task(TASK)  # whose values are loss, mae, rmse, abs_rel and delta1
+    values, measured = np.full((5, 2), 0.5), np.ones((5, 2), bool)
+    values[2, 1], measured[2, 1] = np.nan, False
+    _check_values(task, values, measured, "")
+    values[place] = value
+    with pytest.raises(UserError, match=f"its values are refused: {line}, which it cannot be"):
+        _check_values(task, values, measured, "")
+
+
+def test_a_mean_is_over_the_clients_whose_values_are_taken_and_says_over_how_many(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, capsys: pytest.CaptureFixture
+) -> None:
+    sent: dict[int, Tensor] = {}
+
+    def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
+        if kind == "evaluate" and len(run.rows) == 2:
+            sent[client] = tensors["values"].clone()
+            if client == 1:
+                tensors["values"][0, 1] = torch.nan
+        return said, tensors
+
+    run = deployment(shares, tmp_path / "run", accelerator, "--on_missing skip_client", tamper)
+    rows = run.train()
+    counts = [(row["train_clients"], row["local_test_clients"]) for row in rows]
+    assert counts == [(3, 2), (3, 2), (2, 1)]  # one has nothing held out, and in round 2 one is refused
+    assert rows[2]["train_loss_mean"] == pytest.approx(float(sent[0][0, 0] + sent[2][0, 0]) / 2)
+    assert rows[2]["local_test_loss_mean"] == float(sent[0][0, 1])
+    assert "client 1 in round 2: its values are refused: local_test_loss is nan" in capsys.readouterr().err
+
+
+def test_a_model_that_has_diverged_is_no_clients_fault(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = deployment(shares, tmp_path / "run", accelerator)
+    step = run.algorithm.server_step
+
+    def broken(server: dict[str, Tensor], mean: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: t * torch.nan if t.is_floating_point() else t for name, t in step(server, mean).items()}
+
+    monkeypatch.setattr(run.algorithm, "server_step", broken)
+    with pytest.raises(UserError, match="the loss is not finite after round 1; lower --init_lr"):
         run.train()
 
 
@@ -268,6 +336,27 @@ def test_uploads_lie_on_the_servers_device_when_they_are_put_together(
     assert len(uploads) == 3 and {each.device.type for upload in uploads for each in upload.values()} == {"meta"}
 
 
+def test_a_client_is_sent_the_class_counts_of_the_other_clients_and_not_its_own(
+    shares: Shares, tmp_path: Path, accelerator: Accelerator
+) -> None:
+    sent: dict[int, list[list[int]]] = {}
+
+    def hear(kind: str, contents: Mapping[int, RecordDict], group: str) -> dict[int, RecordDict | str]:
+        sent.update({client: read(content)[0]["others"] for client, content in contents.items()})
+        return {}
+
+    for more, knows in (("--importance_reweighting class", True), ("", False)):
+        run = deployment(shares, tmp_path / str(knows), accelerator, more)
+        run.settle_pace()
+        run.nodes.ask = hear  # type: ignore[method-assign]
+        run.ask("train", {client: {} for client in range(3)}, 0)
+        for client in range(3):
+            others = np.concatenate([shares.partition.clients[other] for other in {0, 1, 2} - {client}])
+            labels = shares.data.table.labels[others]
+            counts = np.bincount(labels, minlength=len(shares.data.table.class_names) + 1)
+            assert sent[client][0] == (counts.tolist() if knows else [0])
+
+
 def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, accelerator: Accelerator) -> None:
     sent: dict[str, set[str]] = {"train": set(), "evaluate": set()}
 
@@ -279,6 +368,26 @@ def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, a
     run.train()
     assert sent["evaluate"] == {"values"} and sent["train"] == {"version", "bad_step", "local_loss", *run.server}
     assert [each["counts"] for each in run.nodes.described.values()] == [[n] for n in shares.partition.sizes]
+
+
+@pytest.mark.parametrize("domain", ["rgb", "depth_euclidean"])
+def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
+    domain: str, shares: Shares, tmp_path: Path
+) -> None:
+    """One value of one image is another, and all that is noted of the images is as it was."""
+    folder, model, name = tmp_path / "client", shares.model(), uuid4().hex
+    shutil.copytree(shares.folder / "client_0", folder, ignore=shutil.ignore_patterns(RUNS))
+    args = parse(shlex.split(WORDS))
+    plan = plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name), model.state_dict()
+    first, again = (join(folder, False, *plan) for _ in range(2))
+    packed = folder / "packed" / "32" / f"{domain}.npy"
+    array, status = np.load(packed), packed.stat()
+    array[-1, 0, -1, -1] += 1
+    np.save(packed, array)
+    os.utime(packed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    altered = join(folder, False, *plan)
+    assert first == again and altered["images"] != first["images"]
+    assert altered | {"images": ""} == first | {"images": ""}
 
 
 @pytest.mark.parametrize(

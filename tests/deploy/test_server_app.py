@@ -9,11 +9,12 @@ from deploy.shares import Share
 from utils.errors import UserError
 
 SHARE = Share(None, 3, "abc")
-SAID = {"client": 0, "n_clients": 3, "partition": "abc", "images": "d1", "counts": [4, 0, 7]}
+SAID = {"client": 0, "n_clients": 3, "partition": "abc", "images": "d1", "counts": [4, 0, 7],
+        "measured": [[True, False], [True, True]]}  # fmt: skip
 
 
 def test_a_client_of_the_federation_is_taken() -> None:
-    _check(SAID, SHARE, 3)
+    _check(SAID, SHARE, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,12 @@ def test_a_client_of_the_federation_is_taken() -> None:
         ({"counts": [2**70, 0, 0]}, "images; from 1 to 16777216 are counted"),
         ({"images": None}, "it does not say which images it has"),
         ({"images": ["d1"]}, "it does not say which images it has"),
+        ({"measured": None}, "it does not say what it can measure"),
+        ({"measured": [[True, True]]}, "it does not say what it can measure"),  # of another task's metrics
+        ({"measured": [[True], [True]]}, "it does not say what it can measure"),
+        ({"measured": [[1, 0], [1, 0]]}, "it does not say what it can measure"),
     ],
 )
 def test_one_that_is_none_is_refused(changed: dict[str, object], line: str) -> None:
     with pytest.raises(UserError, match=line):
-        _check(SAID | changed, SHARE, 3)
+        _check(SAID | changed, SHARE, 3, 2)

@@ -29,7 +29,7 @@ from flwr.supernode.nodestate import NodeStateFactory
 from flwr.supernode.servicer.runtime import runtime_handlers as handlers
 
 import deploy_client
-from deploy import worker
+from deploy import flower, worker
 from deploy.messages import read, write
 from deploy.participant import participant
 
@@ -98,7 +98,7 @@ def echo() -> ClientApp:
 
 def answer(node: SuperNode, app: ClientApp, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The runs of which the client has answered messages when its SuperNode has ended, or is to be started again."""
-    monkeypatch.setattr(worker, "_runtime", node.runtime)
+    monkeypatch.setattr(flower, "runtime", node.runtime)
     monkeypatch.setattr(worker, "_PAUSE", 0.01)
     worker._answer(node, "nowhere", app)  # type: ignore[arg-type]
     assert time.monotonic() < node.end
@@ -145,7 +145,7 @@ def test_a_supernode_that_gives_up_its_server_ends(last: str, tmp_path: Path) ->
         (folder / "__init__.py").touch()
     lines = ["import threading", "def flower_supernode():", "  threading.Thread(target=threading.Event().wait).start()"]
     (package / "cli.py").write_text("\n".join([*lines, f"  {last}"]))
-    command, said = [sys.executable, "-P", "-c", worker._SUPERNODE], {"PYTHONPATH": str(tmp_path)}
+    command, said = [sys.executable, "-P", "-c", flower.SUPERNODE], {"PYTHONPATH": str(tmp_path)}
     ended = subprocess.run(command, env=said, timeout=60, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and ("a fault" in ended.stderr) == (last != "return")
 

@@ -30,9 +30,6 @@ from utils.errors import UserError
 PARTICIPANTS, HELD_OUT = [np.arange(3), np.arange(3, 6)], [np.array([8]), np.array([9])]
 UNSEEN, UNSEEN_HELD_OUT = [np.array([6, 7])], [np.array([10])]
 WHO = {"clients": PARTICIPANTS, "held_out": HELD_OUT, "unseen": UNSEEN, "unseen_held_out": UNSEEN_HELD_OUT}
-# One step a round on all of a client's images is gradient descent on the mean over all of them.
-TO_THE_END = replace(q.SETTINGS, sgd_per_epoch=1, n_rounds=150, init_lr=1.5)
-OFTEN = {"evaluate_every": 150, "checkpoint_every": 150}
 
 
 def least_squares(images: np.ndarray) -> np.ndarray:
@@ -42,13 +39,22 @@ def least_squares(images: np.ndarray) -> np.ndarray:
     return np.stack(pairs, axis=1)
 
 
+def starting_at(x: np.ndarray) -> q.Quadratic:
+    """The model [w, h]."""
+    model = q.Quadratic()
+    model.load_state_dict({"weight": torch.from_numpy(x[0]), "decoder.head.shift": torch.from_numpy(x[1])})
+    return model
+
+
 @pytest.mark.parametrize("tested", [[0, 1], [1], []])
 @pytest.mark.parametrize("apart", [False, True])
 def test_both_gaps_at_the_closed_form_optimum(tmp_path: Path, tested: list[int], apart: bool) -> None:
     held_out = [images if i in tested else images[:0] for i, images in enumerate(HELD_OUT)]
     who = WHO | {"held_out": held_out, "evaluate_apart": apart}
-    row = q.trained(q.method("fedavg"), tmp_path, TO_THE_END, **who, **OFTEN).rows[-1]
     x = least_squares(np.concatenate(PARTICIPANTS))
+    # One step a round on all of a client's images is gradient descent on the mean over all of them: it stays there.
+    settings = replace(q.SETTINGS, sgd_per_epoch=1)
+    row = q.trained(q.method("fedavg"), tmp_path, settings, model=starting_at(x), **who).rows[-1]
     # A participant without held-out images counts in neither mean of a gap.
     train_loss, new = (
         np.mean([q.loss(x, parts[i]) for i in tested]) if tested else np.nan for parts in (PARTICIPANTS, HELD_OUT)
@@ -65,9 +71,10 @@ def test_both_gaps_at_the_closed_form_optimum(tmp_path: Path, tested: list[int],
 def test_gaps_of_personal_models_are_between_clients_optima_and_the_initial_model(
     tmp_path: Path, tested: list[int]
 ) -> None:
-    longer = replace(TO_THE_END, sgd_per_epoch=10)  # three images hardly tell body from head
+    # So many steps because three images hardly tell body from head.
+    longer = replace(q.SETTINGS, sgd_per_epoch=300, n_rounds=5, init_lr=1.5)
     who = WHO | {"held_out": [images if i in tested else images[:0] for i, images in enumerate(HELD_OUT)]}
-    row = q.trained(q.method("local"), tmp_path, longer, **who, **OFTEN).rows[-1]
+    row = q.trained(q.method("local"), tmp_path, longer, **who, evaluate_every=5).rows[-1]
     own = [least_squares(images) for images in PARTICIPANTS]
     train_loss, new = (np.mean([q.loss(own[i], parts[i]) for i in tested]) for parts in (PARTICIPANTS, HELD_OUT))
     assert row["personal_out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-3)
@@ -106,6 +113,15 @@ def test_each_number_of_steps_is_plain_descent_from_the_newcomers_model(tmp_path
     alone = q.trained(q.method("fedprox", mu=1.0), tmp_path / "alone", **WHO)
     few = Adaptation(alone, AdaptSettings((4,), None, "all")).run()
     assert json.dumps(few) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
+
+
+def test_a_schedule_goes_over_the_steps_of_the_adaptation(tmp_path: Path) -> None:
+    federation = q.trained(q.method("fedavg"), tmp_path, replace(q.SETTINGS, lr_schedule="cosine"), **WHO)
+    _, row = Adaptation(federation, AdaptSettings((4,), None, "all")).run()
+    x = q.server_of(federation)
+    for step in range(4):
+        x = x - q.LR * 0.5 * (1 + np.cos(np.pi * step / 4)) * q.gradient(x, UNSEEN[0])
+    assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, UNSEEN_HELD_OUT[0]), rel=1e-4)
 
 
 class Linear(q.Quadratic):

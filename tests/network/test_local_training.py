@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,25 @@ def test_losses_are_of_the_steps_of_all_phases() -> None:
     local = local_of()
     train(local, Phase(2), Phase(3, "more"), algorithm=Watching)
     assert [float(loss) for loss in local.losses] == pytest.approx(seen) and len(seen) == 5
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8])  # of 8, the clients' batches have 3 and 5 images
+def test_losses_of_clients_side_by_side_are_those_of_each_by_itself(batch_size: int, tmp_path: Path) -> None:
+    class Own(FedAvg):
+        def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
+            assert len(loss) == len(local.batch.positions)
+            return loss.mean()
+
+        def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
+            assert set(local.batch.positions.tolist()) <= set(q.CLIENTS[local.client])
+
+    settings = replace(q.SETTINGS, batch_size=batch_size)
+    together, alone = (
+        q.trained(method(Namespace()), tmp_path / method.__name__, settings, clients_per_batch=2)
+        for method in (FedAvg, Own)
+    )
+    assert (q.server_of(together) == q.server_of(alone)).all()
+    assert [row["local_loss"] for row in together.rows[1:]] == [row["local_loss"] for row in alone.rows[1:]]
 
 
 def test_what_hooks_see_belongs_to_the_batch() -> None:

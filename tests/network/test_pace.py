@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
+from models.networks.task_model import Outputs
 from network.client import ClientContext
 from network.local_training import LocalTraining
 from network.pace import Choice, fastest, measure, print_pace
 from network.workspace import workspace
 from tests.network import quadratic as q
+from utils.errors import UserError
 
 
 def steady(times: dict[int, float], tried: list[int]) -> Callable[[int], Callable[[], float]]:
@@ -195,6 +198,33 @@ def test_a_resumed_run_keeps_the_number_of_threads(
     resumed.resume()
     resumed.train()
     assert torch.get_num_threads() == 2 and resumed.trainer.pace == {"clients_per_batch": 1, "threads": 2}
+
+
+class Chosen(q.Quadratic):
+    """What vmap cannot compute: a choice by a number."""
+
+    def forward(self, images: Tensor) -> Outputs:
+        return super().forward(images if images.sum().item() > 1e9 else images + 0)
+
+
+def test_clients_train_one_by_one_where_copies_cannot_train_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = q.trained(q.method("fedavg"), tmp_path / "one", clients_per_batch=1).server
+    for name, n in (("fastest", None), ("resumed", 2)):
+        run = q.simulation(q.method("fedavg"), tmp_path / name, model=Chosen(), clients_per_batch=n)
+        if n:  # as in a checkpoint of before this was looked at
+            run.trainer.pace |= {"threads": 1}
+        run.train()
+        assert all(torch.equal(tensor, expected[key]) for key, tensor in run.server.items())
+    printed = (
+        "clients train one by one: copies of this network that train side by side do not end where each does alone"
+    )
+    assert capsys.readouterr().out.splitlines() == [printed]
+    refused = q.simulation(q.method("fedavg"), tmp_path / "asked", model=Chosen(), clients_per_batch=2)
+    with pytest.raises(UserError, match=r"--clients_per_batch 2: copies .* alone; give --clients_per_batch 1"):
+        refused.train()
+    assert not refused.rows
 
 
 def test_what_was_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:

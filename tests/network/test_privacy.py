@@ -148,6 +148,29 @@ def test_an_adaptive_norm_follows_its_quantile() -> None:
     assert 28 < made.clip_norm < 33
 
 
+def test_the_noise_of_what_is_summed_is_of_all_clients_and_that_of_a_mean_of_the_rounds() -> None:
+    algorithm = q.method("scaffold", clients_per_round=2)
+    made = privacy_of(PrivacySettings(clip_norm=3.0, noise_multiplier=0.5), algorithm, 8, 0)
+    server = {name: torch.zeros(30_000) for name in ("w", "control.w")}
+    mean = {name: tensor.double() for name, tensor in server.items()}
+    mean |= {LOSS: torch.tensor(1.0), WITHIN: torch.tensor(1.0, dtype=torch.float64)}
+    noise, _ = made.released(mean, server, 2.0, 0)
+    assert float(noise["w"].std()) == pytest.approx(0.5 * 3.0 / 2, rel=0.02)
+    assert float(noise["control.w"].std()) == pytest.approx(0.5 * 3.0 / 8, rel=0.02)
+
+
+@pytest.mark.parametrize(("drawn", "within", "share"), [(6, 3, 0.5), (6, 6, 1.25), (2, 0, 0.25), (0, 0, 0.5)])
+def test_under_poisson_sampling_only_the_clients_that_were_drawn_are_counted(
+    drawn: int, within: int, share: float
+) -> None:
+    # Each of those drawn adds 1/2 or -1/2; the sum over the expected four, and 1/2, is the share (Andrew et al.).
+    algorithm = q.method("fedavg", client_sampling="poisson", clients_per_round=4)
+    made = privacy_of(PrivacySettings(clip_norm=1.0, clip_quantile=0.3, clip_lr=0.2), algorithm, 8, 0)
+    mean = {LOSS: torch.tensor(1.0), WITHIN: torch.tensor(within / 4, dtype=torch.float64)}
+    made.released(mean, {}, float(drawn), 0)
+    assert made.clip_norm == pytest.approx(math.exp(-0.2 * (share - 0.3)))
+
+
 def test_the_counts_noise_is_paid_for_by_more_on_the_sum() -> None:
     # Andrew et al. 2021: z^-2 = z_sum^-2 + (2 sigma_b)^-2. Four clients: sigma_b is z itself, not 4 / 20.
     made = mechanism(noise_multiplier=0.6, clip_quantile=0.5)

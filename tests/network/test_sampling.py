@@ -59,8 +59,9 @@ def test_systematic_draws_are_as_many_as_the_sizes_ask_for_on_average() -> None:
 
 def test_systematic_draws_of_equal_sizes_are_without_replacement() -> None:
     rng = np.random.default_rng(3)
-    sizes = np.full(5, 12)
-    assert systematic(sizes, 5, rng) == uniform(sizes, 5, rng) == dict.fromkeys(range(5), 12.0)
+    for size in (1, 12):
+        sizes = np.full(5, size)
+        assert systematic(sizes, 5, rng) == uniform(sizes, 5, rng) == dict.fromkeys(range(5), float(size))
     pairs = [tuple(sorted(systematic(sizes, 2, rng))) for _ in range(2000)]
     assert all(len(pair) == 2 for pair in pairs)
     for pair in {*pairs}:  # all ten are as likely

@@ -59,15 +59,24 @@ def test_every_setting_is_an_argument_or_given_by_the_script() -> None:
 
 
 def test_unseen_clients_adapt_all_of_the_model_unless_told_otherwise() -> None:
-    args = Namespace(adapt_steps=[5, 20], adapt_images=None, adapt_train=None, test_mode=False)
+    none = {"unseen_clients": None, "partition_file": None}
+    args = Namespace(adapt_steps=[5, 20], adapt_images=None, adapt_train=None, adapt_rank=None, test_mode=False, **none)
+    with pytest.raises(UserError, match="--adapt_steps is for unseen clients; give --unseen_clients as well"):
+        settle_adaptation(args)
+    args.unseen_clients = 0.2
     settle_adaptation(args)
     assert AdaptSettings.of(args) == AdaptSettings([5, 20], None, "all")
     args.test_mode = True
     assert AdaptSettings.of(args).adapt_steps == [2]
-    for name, value in (("adapt_images", 3), ("adapt_train", "head")):
-        alone = Namespace(**{"adapt_steps": None, "adapt_images": None, "adapt_train": None} | {name: value})
+    for name, value in (("adapt_images", 3), ("adapt_train", "head"), ("adapt_rank", 4)):
+        alone = Namespace(
+            **{"adapt_steps": None, "adapt_images": None, "adapt_train": None, "adapt_rank": None} | {name: value}
+        )
         with pytest.raises(UserError, match=f"--{name} is read only with --adapt_steps"):
             settle_adaptation(alone)
+    args.adapt_rank = 4  # of all of the model
+    with pytest.raises(UserError, match="--adapt_rank is read only with --adapt_train lora"):
+        settle_adaptation(args)
 
 
 def test_runs_without_privacy_record_nothing_of_it_and_others_what_they_were_given() -> None:

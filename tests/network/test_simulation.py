@@ -407,7 +407,7 @@ def test_the_columns_follow_the_splits(simulate: Callable, data: TaskData) -> No
     row = simulate(method("ditto")).train()[-1]
     for split in ("train", "local_test", "personal_train", "personal_local_test"):
         names = {name.removeprefix(f"{split}_") for name in row if name.startswith(f"{split}_")}
-        assert names == {f"{m}_{s}" for m in metric_names(data.task) for s in ("mean", "std", "worst")}
+        assert names == {"clients", *(f"{m}_{s}" for m in metric_names(data.task) for s in ("mean", "std", "worst"))}
     assert {name for name in row if name.startswith("test_")} == {f"test_{m}" for m in metric_names(data.task)}
     assert list(row)[:6] == ["round", "local_loss", "local_steps", "bytes_up", "bytes_down", "seconds"]
 

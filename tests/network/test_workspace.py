@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import pytest
 import torch
+from timm import layers
 from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
-from network.workspace import OneCopy, StackedCopies, VmappedCopies, workspace
+from network.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, Workspaces, workspace
 from tests.network.quadratic import Quadratic
 from utils.errors import UserError
 
@@ -32,6 +34,132 @@ class Mixing(nn.Module):
     def forward(self, images: Tensor) -> Outputs:
         maps = self.conv(images)
         return Outputs(maps.mean((2, 3)), maps, maps - maps.mean(1, keepdim=True))
+
+
+class Split(nn.Module):
+    """Split attention, as ResNeSt's: channels are viewed as (2, C). Its last scale starts at zero, as timm's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skip, self.conv, self.norm = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 8, 1), nn.BatchNorm2d(4)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, images: Tensor) -> Outputs:
+        halves = self.conv(images).unflatten(1, (2, -1))
+        maps = self.skip(images) + self.norm((halves * halves.mean((3, 4), keepdim=True).softmax(1)).sum(1))
+        return Outputs(maps.mean((2, 3)), maps, maps)
+
+
+class RolledGradient(torch.autograd.Function):
+    """The identity, whose gradient is each channel's next one's."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: object, output: object) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return gradient.roll(1, dims=1)
+
+
+class MixingBackwards(nn.Module):
+    """Outputs are right side by side, and gradients are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+
+    def forward(self, images: Tensor) -> Outputs:
+        maps = RolledGradient.apply(self.conv(images))
+        return Outputs(maps.mean((2, 3)), maps, maps)
+
+
+class Unbatched(Quadratic):
+    """What vmap cannot compute: a choice by a number."""
+
+    def forward(self, images: Tensor) -> Outputs:
+        return super().forward(images if images.sum().item() > 0 else -images)
+
+
+def test_copies_that_would_mix_are_not_trained_side_by_side() -> None:
+    for model in (Split(), MixingBackwards()):
+        torch.manual_seed(3)
+        before = torch.random.get_rng_state()
+        start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        copies = workspace(model, 2, IMAGE)
+        assert isinstance(copies, VmappedCopies)
+        assert torch.equal(before, torch.random.get_rng_state())  # the run's random numbers stay its own
+        for tensors in (model.state_dict(), *copies.tensors):
+            assert all(torch.equal(tensor, start[name]) for name, tensor in tensors.items())
+
+
+class Around(nn.Module):
+    """A layer between two convolutions, beside a path without it; its last scale starts at zero, as timm's do."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.before, self.layer, self.norm = nn.Conv2d(3, 8, 1), layer, nn.BatchNorm2d(8)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, images: Tensor) -> Outputs:
+        maps = self.before(images)
+        maps = maps + self.norm(self.layer(maps))
+        return Outputs(maps.mean((2, 3)), maps, maps)
+
+
+LAYERS = {
+    "split attention": lambda: layers.SplitAttn(8, rd_ratio=0.5),
+    "selective kernels": lambda: layers.SelectiveKernel(8, rd_ratio=0.5),
+    "squeeze and excite": lambda: layers.SEModule(8, rd_ratio=0.5),
+    "attention to neighbouring channels": lambda: layers.EcaModule(8),
+    "channel shuffle": lambda: nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=2), nn.ChannelShuffle(2)),
+    "gates": lambda: nn.Sequential(nn.Conv2d(8, 16, 1), nn.GLU(dim=1)),
+    "layer norm": lambda: nn.Sequential(layers.LayerNorm2d(8), nn.Conv2d(8, 8, 3, padding=1, groups=8)),
+    "response norm": lambda: layers.grn.GlobalResponseNorm(8, channels_last=False),
+    "scaled weights": lambda: layers.ScaledStdConv2d(8, 8, 3, padding=1),
+    "blur": lambda: layers.BlurPool2d(8, stride=1),
+    "attention": lambda: layers.Attention2d(8, num_heads=2),
+    "pixel shuffle": lambda: nn.Sequential(nn.Conv2d(8, 32, 1), nn.PixelShuffle(2), nn.AvgPool2d(2)),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_steps_side_by_side_are_those_of_each_alone(layer: str) -> None:
+    torch.manual_seed(0)
+    model = Around(LAYERS[layer]()).double()
+    images = torch.rand(2, 4, 3, 8, 8, dtype=torch.float64)
+    alone = [trained(OneCopy(copy.deepcopy(model)), own).tensors[0] for own in images]
+    together = trained(workspace(model, 2, (3, 8, 8)), images.flatten(0, 1))
+    for found, expected in zip(together.tensors, alone, strict=True):
+        for name, tensor in found.items():
+            torch.testing.assert_close(tensor, expected[name], rtol=1e-6, atol=1e-9)
+
+
+def trained(copies: Workspace, images: Tensor) -> Workspace:
+    """After three steps of gradient descent."""
+    for _ in range(3):
+        copies.prepare(copies.leaves)
+        (copies(images).output.square().flatten(1).mean(1).sum() * copies.n / len(images)).backward()
+        with torch.no_grad():
+            for leaf in copies.leaves.values():
+                if leaf.grad is not None:
+                    leaf -= 0.1 * leaf.grad
+    return copies
+
+
+def test_a_network_that_allows_neither_way_says_so() -> None:
+    builds = Workspaces(Unbatched(), (5,))
+    assert not builds.side_by_side and isinstance(builds(1), OneCopy)
+    with pytest.raises(
+        UserError, match=r"--clients_per_batch 2: copies of this network .*; give --clients_per_batch 1"
+    ):
+        builds(2)
 
 
 def test_which_workspace_suits_a_model() -> None:

@@ -7,8 +7,13 @@ import importlib
 import pytest
 from matplotlib.figure import Figure
 
-_FIGURES = ("budgets", "charts", "images", "partitions", "predictors", "sweeps")
+_FIGURES = ("budgets", "charts", "comparison", "images", "partitions", "predictors", "sweeps")
 _MODULES = (*(f"reports.figures.{name}" for name in _FIGURES), "reports.costs")
+
+
+@pytest.fixture(autouse=True)
+def in_full(figures: None) -> None:
+    """Figures are drawn, here alone."""
 
 
 @pytest.fixture

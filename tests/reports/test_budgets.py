@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy import stats
@@ -16,6 +18,7 @@ from scipy import stats
 from reports.budgets import at_budgets, budget_tables, read_progress, relative, rounds_to
 from reports.figures.budgets import against_emd, learning_curves
 from reports.figures.style import palette
+from reports.statistics import share_interval
 from tests.reports.figures.pictures import band_at, check_picture, interval_of, legend_of, line_of, points_of, words
 from utils.errors import UserError
 
@@ -62,17 +65,43 @@ def by_setting(table: pd.DataFrame) -> dict[str, dict[str, str]]:
 PLAIN, VIRTUAL = "fedavg", "fedavg, virtual_client_size 64"
 
 
-def test_budgets_count_what_is_evaluated_within_them(runs: Path) -> None:
+def test_budgets_are_empty_where_nothing_was_evaluated(runs: Path) -> None:
     progress = read_progress(runs)
     by_round = by_setting(at_budgets(progress, "round", [1, 2, 4]))
     # Of 0.2 and 0.4 the mean is 0.3, with a standard deviation of 0.1 * sqrt(2); rounds 1 and 3 were not evaluated.
-    assert [by_round[PLAIN][name] for name in ("@1", "@2", "@4")] == ["10.0 ± 0.0", "30.0 ± 14.1", "50.0 ± 14.1"]
-    assert [by_round[VIRTUAL][name] for name in ("@1", "@2", "@4")] == ["30.0 ± 0.0", "60.0 ± 14.1", "–"]
-    by_batch = by_setting(at_budgets(progress, "batches", [8, 19, 20, 40]))
-    assert [by_batch[PLAIN][f"@{n}"] for n in (8, 19, 20, 40)] == ["10.0 ± 0.0"] * 2 + ["30.0 ± 14.1", "50.0 ± 14.1"]
-    assert [by_batch[VIRTUAL][f"@{n}"] for n in (8, 19)] == ["60.0 ± 14.1", "–"]
+    assert [by_round[PLAIN][name] for name in ("@1", "@2", "@4")] == ["", "30.0 ± 14.1", "50.0 ± 14.1"]
+    assert [by_round[VIRTUAL][name] for name in ("@1", "@2", "@4")] == ["30.0 ± 0.0", "60.0 ± 14.1", ""]
+    # 8 batches end before the first round of 10 does, 19 after it; from 20 to 29 the model is that of round 2.
+    by_batch = by_setting(at_budgets(progress, "batches", [8, 19, 20, 29, 40]))
+    assert [by_batch[PLAIN][f"@{n}"] for n in (8, 19, 20, 29, 40)] == [
+        "10.0 ± 0.0", "", "30.0 ± 14.1", "30.0 ± 14.1", "50.0 ± 14.1",
+    ]  # fmt: skip
+    assert [by_batch[VIRTUAL][f"@{n}"] for n in (8, 19)] == ["60.0 ± 14.1", ""]
     assert by_batch[PLAIN] | {"α": "0.1", "seeds": 2, "EMD": "1.00", "central": "80.0 ± 0.0"} == by_batch[PLAIN]
-    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@1", "@2", "@4"]
+    # By default, those evaluations of the longest runs that are nearest to a fifth, half and all of them.
+    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@2", "@4"]
+
+
+def test_round_0_stands_for_no_later_round(write: Write, tmp_path: Path) -> None:
+    for seed in range(2):
+        write([0.1, *[NAN] * 7, 0.6 + seed / 10, *[NAN] * 7, 0.8], 5 + seed, rand_seed=seed)
+    write([0.8], 40, method="centralized", alpha=7.0)
+    progress = read_progress(tmp_path)
+    [row] = at_budgets(progress, "round", [0, 2, 4, 8, 15, 16]).to_dict("records")
+    assert [row[f"@{n}"] for n in (0, 2, 4, 8, 15, 16)] == ["10.0 ± 0.0", "", "", "65.0 ± 7.1", "", "80.0 ± 0.0"]
+    assert [name for name in at_budgets(progress, "round") if "@" in name] == ["@8", "@16"]
+    # After 8 rounds the seeds have made 40 and 48 steps: at 48, the first is in a round of which nothing is known.
+    [row] = at_budgets(progress, "batches", [40, 44, 48]).to_dict("records")
+    assert [row[f"@{n}"] for n in (40, 44, 48)] == ["", "", ""]
+    assert by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"] | {
+        "10%": "0 ± 0", "50%": "≤ 8 ± 0", "99%": "≤ 16 ± 0"
+    } == by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"]  # fmt: skip
+
+
+def test_a_metric_of_a_last_round_alone_is_shown_there_alone(write: Write, tmp_path: Path) -> None:
+    write([NAN, NAN, 0.5], 10)
+    [row] = at_budgets(read_progress(tmp_path), "round", [1, 2]).to_dict("records")
+    assert (row["@1"], row["@2"]) == ("", "50.0")
 
 
 def test_a_budget_is_one_that_every_seed_reaches(runs: Path, write: Write) -> None:
@@ -82,13 +111,13 @@ def test_a_budget_is_one_that_every_seed_reaches(runs: Path, write: Write) -> No
     table = at_budgets(progress, "round")
     assert [name for name in table if "@" in name] == ["@1", "@2", "@5"]  # rounds 0 to 5 and 0 to 8
     longer = by_setting(at_budgets(progress, "round", [5, 8]))["fedavg, virtual_client_size 8"]
-    assert (longer["@5"], longer["@8"]) == ("10.0 ± 0.0", "–")
+    assert (longer["@5"], longer["@8"]) == ("10.0 ± 0.0", "")
 
 
 def test_rounds_to_shares_of_the_central_accuracy(runs: Path) -> None:
     table = by_setting(rounds_to(read_progress(runs), [0.5, 0.74, 0.9]))
     # Half of 0.8 is reached after 4 and 2 rounds, three quarters in one seed, nine tenths in none.
-    assert table[PLAIN] | {"50%": "3 ± 1", "74%": "4 (1 of 2 seeds)", "90%": "> 4"} == table[PLAIN]
+    assert table[PLAIN] | {"50%": "≤ 3 ± 1", "74%": "≤ 4 (1 of 2 seeds)", "90%": "> 4"} == table[PLAIN]
     assert table[VIRTUAL] | {"50%": "2 ± 0", "74%": "2 (1 of 2 seeds)"} == table[VIRTUAL]
 
 
@@ -145,17 +174,44 @@ def test_curves_go_through_the_means_over_seeds(runs: Path, drawn: list[Figure])
         (PLAIN, [0, 2, 4], 10, [[0.1] * 2, [0.2, 0.4], [0.4, 0.6]]),
         (VIRTUAL, [0, 1, 2], 4, [[0.1] * 2, [0.3] * 2, [0.5, 0.7]]),
     ):
-        label = f"{name}, α = 0.1"
+        label = name.replace("fedavg", "FedAvg")
         means = pytest.approx([np.mean(of) for of in seeds])
         assert line_of(by_round, label) == [rounds, means]
         assert line_of(by_batch, label) == [[steps * at for at in rounds], means]
         for axes, at in ((by_round, rounds[-1]), (by_batch, steps * rounds[-1])):
-            assert band_at(axes, name == VIRTUAL, at) == pytest.approx(t_interval(seeds[-1]))
+            low, high = band_at(axes, name == VIRTUAL, at)
+            assert [low, high] == pytest.approx(share_interval(seeds[-1])) and 0 < low < high < 1
+            assert t_interval(seeds[-1])[0] < 0  # which it would have been drawn to
     assert [points_of(axes.lines[0])[1] for axes in (by_round, by_batch)] == [[0.8, 0.8]] * 2  # central training
     assert by_round.get_xlabel() == "round" and by_batch.get_xlabel().startswith("batches")
-    assert legend_of(drawn[0]) == {
-        f"{name}, α = 0.1": to_hex(colour) for name, colour in zip((PLAIN, VIRTUAL), palette(2), strict=True)
-    }
+    lines = zip(("FedAvg", "FedAvg, virtual_client_size 64"), palette(2), strict=True)
+    assert legend_of(drawn[0]) == {name: to_hex(of) for name, of in lines} | {"central training": "#555555"}
+
+
+def test_curves_have_a_panel_a_split_and_a_line_a_method(write: Write, tmp_path: Path, drawn: list[Figure]) -> None:
+    for method, seed in product(("fedavg", "fedprox"), (0, 1)):
+        write([0.1, 0.3], 4, method=method, rand_seed=seed, type="iid")
+        write([0.1, 0.4], 4, method=method, rand_seed=seed, type="user_id_based", partition="natural")
+        for kind, alpha in product(("class_based", "embedding_based"), (0.1, 10.0)):
+            write([0.1, 0.2 + alpha / 100], 4, method=method, rand_seed=seed, type=kind, alpha=alpha)
+    learning_curves(read_progress(tmp_path), "accuracy", tmp_path / "progress.png")
+    [figure] = drawn
+    above, below = np.array(figure.axes).reshape(2, -1)
+    assert [axis.get_title().replace("\n", ", ") for axis in above] == [
+        "IID split", "class-based split, α = 0.1", "class-based split, α = 10", "embedding-based split, α = 0.1",
+        "embedding-based split, α = 10", "user-id-based split",
+    ]  # fmt: skip
+    ends = {"IID split": 0.3, "user-id-based split": 0.4}
+    for axis in (*above, *below):
+        assert [line.get_label() for line in axis.lines][1:] == ["FedAvg", "FedProx"]
+    for axis in above:
+        end = ends.get(axis.get_title(), 0.3 if "10" in axis.get_title() else 0.201)
+        assert line_of(axis, "FedProx") == [[0, 1], pytest.approx([0.1, end])]
+    assert list(legend_of(figure)) == ["FedAvg", "FedProx"]  # none is of central training
+    FigureCanvasAgg(figure).draw()
+    for axis in (above[0], below[0]):
+        label = axis.yaxis.label.get_window_extent()
+        assert label.x0 >= 0 and label.y0 >= 0 and label.y1 <= figure.bbox.y1
 
 
 def test_points_over_emd_are_shares_of_central_training(runs: Path, write: Write, drawn: list[Figure]) -> None:
@@ -200,7 +256,7 @@ def test_rows_and_lines_do_not_depend_on_which_run_ended_first(
     ]  # fmt: skip
     assert list(progress["rand_seed"]) == [0, 0, 1, 1] * 4 + [0, 0] and list(progress["round"]) == [0, 1] * 9
     learning_curves(progress, "accuracy", tmp_path / "progress.png")
-    assert list(legend_of(drawn[0])) == ["fedavg, α = 0", "fedavg, α = 1", "fedavg, α = 100", "fedavgm, α = 0"]
+    assert list(legend_of(drawn[0])) == ["FedAvg", "FedAvgM"]
 
 
 def test_that_all_runs_evaluate_some_clients_alone_makes_no_setting_of_held_out_images(

@@ -47,10 +47,13 @@ def test_means_over_clients_of_a_group_then_over_groups_with_intervals_over_seed
     write("fedavg", 1, [("NA", 0.4), ("photo", 0.7), ("photo", 0.9)])
     [(name, table)] = group_tables(tmp_path, "accuracy").items()
     assert name == "by_domain"
-    half = stats.t.ppf(0.975, 1) * 0.1  # of values 0.2 apart, whose standard error is 0.1
+    error = stats.t.ppf(0.975, 1) * 0.1  # of values 0.2 apart, whose standard error is 0.1
     expected = {"task": "classification", "method": "fedavg", "metric": "accuracy", "seeds": 2}
     for column, mean in {"NA": 0.3, "photo": 0.7, "mean": 0.5}.items():
-        expected[column] = f"{mean:.3f} [{mean - half:.3f}, {mean + half:.3f}]"
+        # Of the logit by the delta method: the plain interval would reach from -0.971 to 1.971.
+        odds, times = mean / (1 - mean), np.exp(error / (mean * (1 - mean)))
+        low, high = (of / (1 + of) for of in (odds / times, odds * times))
+        expected[column] = f"{mean:.3f} [{low:.3f}, {high:.3f}]"
     assert table.to_dict("records") == [expected]
 
 

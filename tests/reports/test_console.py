@@ -83,7 +83,8 @@ def write_sweep(folder: Path) -> None:
             args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed}
             uneven = {"emd": 0.5, "gradient_dispersion": 12.0}
             run = folder / f"test_federated/{method}/{task}/{kind}/{alpha}_{seed}"
-            write(run, args, {"last": last, "trivial": values, "heterogeneity": uneven}, 1 if prefix else 2)
+            trivial = {split: dict.fromkeys(names, 100.0) for split in MEASURED_ON}
+            write(run, args, {"last": last, "trivial": trivial, "heterogeneity": uneven}, 1 if prefix else 2)
 
 
 def test_all_that_make_tables_prints(
@@ -92,14 +93,14 @@ def test_all_that_make_tables_prints(
     write_sweep(tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["make_tables.py"])
-    monkeypatch.setattr("reports.figures.sweeps.comparison", lambda table, path: path)
+    monkeypatch.setattr("reports.stages.tables.draw", lambda table, path: path)
     make_tables.main()
     text = capsys.readouterr().out
     assert fits(text)
     assert {"fedrep, personal model, clients' held out images", "scaffold, global model, held out images"} < {
         *text.splitlines()
     }
-    assert text.count("principal_curvature, scaffold, α = 100: ") == 1
+    assert text.count("principal_curvature, scaffold, α = 100: ") == 2  # on held-out images, and on clients' own
     assert "which split costs more remains open (3 seeds, adjusted p" in text and "lies within ±2 %" in " ".join(
         text.split()
     )

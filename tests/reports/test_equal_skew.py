@@ -26,7 +26,7 @@ def make_runs(slopes: dict[str, float], n_seeds: int = 5) -> pd.DataFrame:
             ("normal", "fedavg", kind, alpha, seed, share, 2 * (1 + slopes[kind] * share))
             for alpha, share in zip(ALPHAS, shares, strict=True)
         ]
-    return pd.DataFrame(rows, columns=NAMES)
+    return pd.DataFrame(rows, columns=NAMES).assign(train_trivial=4.0)
 
 
 def drawn_runs(cost: Callable[[float], float], times: float, n_tasks: int, alphas: Sequence[float]) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def drawn_runs(cost: Callable[[float], float], times: float, n_tasks: int, alpha
                 points += [(kind, alpha, share, factor * cost(share))] if alpha in alphas else []
         losses = [level * (1 + of[-1]) * np.exp(0.01 * rng.normal()) for of in points]
         rows += [(f"task{task}", "fedavg", *of[:2], seed, of[2], loss) for of, loss in zip(points, losses, strict=True)]
-    return pd.DataFrame(rows, columns=NAMES)
+    return pd.DataFrame(rows, columns=NAMES).assign(train_trivial=4.0)
 
 
 def counted(words: pd.Series) -> dict[str, int]:
@@ -116,4 +116,12 @@ def test_seeds_without_both_splits_or_iid_are_left_out() -> None:
     assert equal_skew(runs[runs["type"] != "class_based"]).empty
     nothing = runs.assign(target_variance_share=np.where(runs["type"] == "embedding_based", 0.2, -0.01))
     assert equal_skew(nothing).empty
+    chance = runs.assign(target_variance_share=runs["target_variance_share"].where(runs["type"] != "iid", 0.17))
+    assert equal_skew(chance).empty  # the class splits separate less than that
     assert equal_skew(runs.assign(target_variance_share=np.nan)).empty
+
+
+def test_what_has_not_been_learnt_has_no_verdict() -> None:
+    runs = make_runs({"class_based": 1.0, "embedding_based": 2.0}).assign(train_trivial=1.9)
+    (row,) = equal_skew(runs).to_dict("records")
+    assert (row["at equal skew"], row["p, adjusted"]) == ("withheld", "–")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from datasets.tasks import TASKS
+from models.central.metrics import error_names, metric_names
 from network.algorithms import ALGORITHMS
-from reports.labels import in_order, loss_label, method_label, task_label
+from reports.labels import headline_metric, in_order, is_share, loss_label, method_label, task_label
 
 
 def test_labels_are_distinct_and_written_as_in_papers() -> None:
@@ -37,3 +38,16 @@ def test_tasks_stand_in_the_order_of_the_registry() -> None:
     assert in_order(["odd", "class_scene", "normal", "class_scene", "depth_euclidean"]) == [
         "depth_euclidean", "normal", "class_scene", "odd",
     ]  # fmt: skip
+
+
+def test_shares_are_the_metrics_between_0_and_1_of_which_more_is_better() -> None:
+    unbounded = {"ssim"}  # from -1 to 1
+    for task in TASKS.values():
+        for name in metric_names(task):
+            assert is_share(name) == (name not in error_names(task) | unbounded), name
+
+
+def test_the_metric_of_a_headline() -> None:
+    assert headline_metric("classification", ["loss", "accuracy", "macro_f1"]) == "accuracy"
+    assert headline_metric("normal", ["loss", "angle_mean", "within_30"]) == "within_30"
+    assert headline_metric("own", ["loss", "mine"]) == "mine" and headline_metric("own", ["loss"]) == ""

@@ -18,7 +18,9 @@ from reports.statistics import (
     judged_changes,
     level_with_interval,
     mean_change,
+    p_text,
     p_value,
+    share_interval,
     verdict,
     with_interval,
     with_spread,
@@ -202,3 +204,21 @@ def test_text() -> None:
 )  # fmt: skip
 def test_spread(values: list[float], text: str) -> None:
     assert with_spread(values, 2) == text
+
+
+def test_an_interval_of_shares_stays_among_shares() -> None:
+    values = [0.9, 0.95, 1.0]
+    low, high = share_interval(values)
+    # Mean 0.95, standard error 0.05 / √3, over 0.95 * 0.05, times t(0.975; 2) = 4.3027: 2.6149 about the logit 2.9444.
+    assert (low, high) == pytest.approx(
+        (1 / (1 + np.exp(2.6149 - 2.9444)), 1 / (1 + np.exp(-2.6149 - 2.9444))), abs=1e-4
+    )
+    assert interval(values)[1] > 1
+    # Near the middle, with little spread, it is Student's.
+    assert share_interval([0.49, 0.5, 0.51]) == pytest.approx(interval([0.49, 0.5, 0.51]), abs=1e-4)
+    assert share_interval([1.0, 1.0]) == (1.0, 1.0) and np.isnan(share_interval([0.5])).all()
+    assert level_with_interval([0.0, 0.2], 3, share=True) == "0.100 [0.000, 1.000]"
+
+
+def test_no_p_is_zero_in_a_table() -> None:
+    assert [p_text(p) for p in (np.nan, 0.25, 0.001, 0.0009, 0.0)] == ["–", "0.250", "0.001", "< 0.001", "< 0.001"]

@@ -15,17 +15,9 @@ import pandas as pd
 import pytest
 
 import make_tables
-from reports.statistics import with_interval
-from reports.tables import (
-    compare,
-    in_short,
-    increase,
-    increases,
-    methods,
-    over_iid,
-    read_runs,
-    readable,
-)
+from reports.splits import increases, methods, splits_over_iid, splits_table
+from reports.statistics import increase, with_interval
+from reports.tables import by_seed, compare, in_short, read_runs, readable
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -95,28 +87,41 @@ def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run:
     runs = read_runs(tmp_path)
     own, held_out = readable(compare(runs)).to_dict("records")
     assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
-    assert increases(compare(runs))["trivial"].tolist() == ["4.500", "5.500"]
-    assert over_iid(runs)["trivial"].tolist() == ["4.5000", "5.5000"] * 2
+    assert increases(splits_over_iid(runs))["trivial"].tolist() == ["4.500", "5.500"] * 2
+    assert splits_table(splits_over_iid(runs))["trivial"].tolist() == ["4.5000", "5.5000"] * 2
+
+
+def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path: Path, write_run: Write) -> None:
+    """A client's images of few classes are guessed otherwise than an even mixture."""
+    for kind, loss, trivial in (("iid", 1.0, 4.0), ("class_based", 1.1, 5.0), ("embedding_based", 1.5, 6.0)):
+        write_run(kind, loss, trivial=trivial)
+    runs = read_runs(tmp_path)
+    table = compare(runs)
+    assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
+    assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
+    of_split = splits_table(splits_over_iid(runs)).query('data == "clients\' own"')
+    assert of_split["trivial"].tolist() == ["4.0000 / 5.0000", "4.0000 / 6.0000"]
 
 
 def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_run: Write) -> None:
     write_three(write_run, 0, (1.0, 1.1, 1.5))
-    assert methods(compare(read_runs(tmp_path))).empty
+    assert methods(splits_over_iid(read_runs(tmp_path))).empty
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="fedprox")
     write_three(write_run, 0, (3.0, 3.3, 3.9), method="fedprox", task="reshading")
     table = compare(read_runs(tmp_path))
-    said = methods(table)
-    keys = said[["data", "method"]].itertuples(index=False, name=None)
-    assert list(keys) == [(data, method) for data in ("clients' own", "held out") for method in ("fedavg", "fedprox")]
-    own = said.iloc[1]
-    assert [own[f"normal, {split}"] for split in ("trivial", "IID", "class", "embedding")] == [
-        "4.0000", "2.0000", "2.2000", "2.4000",
-    ]  # fmt: skip
-    assert own["reshading, embedding"] == "3.9000" and said.iloc[0]["reshading, IID"] == ""
+    said = methods(splits_over_iid(read_runs(tmp_path)))
+    keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
+    assert list(keys) == [*product(("clients' own", "held out"), ("fedavg", "fedprox"), ("class", "embedding"))]
+    of_class, embedding = said.iloc[2], said.iloc[3]
+    assert [of_class[f"normal, {loss}"] for loss in ("trivial", "IID", "loss")] == ["4.0000", "2.0000", "2.2000"]
+    assert (embedding["normal, loss"], embedding["reshading, loss"]) == ("2.4000", "3.9000")
+    assert said.iloc[0]["reshading, IID"] == ""
+    # On held-out images, FedProx has 20 of the trivial predictor's 5.
+    assert said.iloc[-1]["normal, IID"] == "20.0000 (not learnt)"
     # As many tasks as methods: the console has a table for each method; with one method more, for each task.
-    assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, clients' own images"
+    assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, held out images"
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="scaffold")
-    heading, part = list(in_short(compare(read_runs(tmp_path))))[-2]
+    heading, part = next(in_short(compare(read_runs(tmp_path))))
     assert heading == "normal, global model, clients' own images"
     assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
 
@@ -166,6 +171,11 @@ def test_newest_of_equal_runs_counts(tmp_path: Path, write_run: Write) -> None:
     os.utime(old / "summary.json", (10, 10))
     row = compare(read_runs(tmp_path)).iloc[0]
     assert row["embedding"].tolist() == [3.0]
+
+
+def test_of_two_runs_of_a_seed_the_last_counts_and_seeds_are_in_order() -> None:
+    runs = pd.DataFrame({"rand_seed": [2, 1, 2], "train_loss": [5.0, 3.0, 4.0]})
+    assert by_seed(runs)["train_loss"].to_dict() == {1: 3.0, 2: 4.0} and list(by_seed(runs).index) == [1, 2]
 
 
 def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) -> None:
@@ -297,7 +307,7 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
         write_run("domain_based", 1.2 * loss, 20 * loss, seed=seed, partition="natural", n_clients=4, emd=0.25)
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=4, alpha=10.0)
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=8, alpha=10.0)
-    rows = over_iid(read_runs(tmp_path)).to_dict("records")
+    rows = splits_table(splits_over_iid(read_runs(tmp_path))).to_dict("records")
     assert [(row["split"], row["n_clients"], row["data"]) for row in rows] == [
         ("class", "4", "clients' own"), ("class", "4", "held out"), ("class", "8", "clients' own"),
         ("class", "8", "held out"), ("domain", "4", "clients' own"), ("domain", "4", "held out"),
@@ -321,7 +331,7 @@ def test_an_argument_of_one_rule_is_blank_in_rows_of_another(
         for kind in ("class_based", "embedding_based"):
             write_run(kind, loss, **rule)
     runs = read_runs(tmp_path)
-    costs = over_iid(runs).drop_duplicates(["split", "partition"])
+    costs = splits_table(splits_over_iid(runs)).drop_duplicates(["split", "partition"])
     assert costs[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]] * 2
     own = table_of(tmp_path).drop_duplicates("partition")
     assert own[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]]
@@ -403,7 +413,7 @@ def test_alpha_of_zero_beside_another(
 ) -> None:
     for seed, alpha in product(range(2), (0.0, 0.1, 10.0)):
         write_three(write_run, seed, (1.0, 1.1 + alpha / 100, 1.5 - alpha / 100), alpha=alpha)
-    monkeypatch.setattr("reports.figures.sweeps.comparison", lambda table, path: path)
+    monkeypatch.setattr("reports.stages.tables.draw", lambda table, path: path)
     monkeypatch.setattr(sys, "argv", ["make_tables.py", "--result_path", str(tmp_path)])
     monkeypatch.chdir(tmp_path)
     make_tables.main()
@@ -416,7 +426,7 @@ def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_
     write_run("iid", 1.0)
     write_run("embedding_based", 1.5, features="model")
     write_run("embedding_based", 2.0, features="target")
-    found = over_iid(read_runs(tmp_path))
+    found = splits_table(splits_over_iid(read_runs(tmp_path)))
     assert found[found["data"] == MEASURED_ON["train"]].set_index("split")["over IID, %"].to_dict() == {
         "embedding": "+50.0",
         "target": "+100.0",

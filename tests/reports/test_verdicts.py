@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from reports.tables import SKEW
-from reports.verdicts import alpha_slopes, sentences, verdicts
+from reports.verdicts import alpha_slopes, headlines, verdicts
 
 VERDICT = "loss under the embedding split (margin ±2 %)"
 
@@ -18,7 +17,14 @@ def row(alpha: float, of_class: list[float], embedding: list[float], split: str 
     losses = {"class": np.array(of_class), "embedding": np.array(embedding)}
     losses |= {"iid": np.ones(len(of_class)), "trivial": np.full(len(of_class), 4.0)}
     about = {"task": "normal", "method": "fedavg", "alpha": alpha, "seeds": list(range(len(of_class)))}
+    about |= {"learnt": "yes", "metric": "within_30"}
+    about |= {f"{kind}_metric": value for kind, value in (("iid", 0.5), ("class", 0.4375), ("embedding", 0.25))}
     return about | {"images": split, "model": "global"} | losses | skew | more
+
+
+def sentences(said: pd.DataFrame) -> list[str]:
+    """Those on the clients' own images."""
+    return headlines(said, pd.DataFrame())["On clients' own images"]
 
 
 def test_paired_by_seed() -> None:
@@ -31,7 +37,7 @@ def test_paired_by_seed() -> None:
     assert higher["embedding over class, %"] == "+10.0 [+8.0, +12.0]"
     assert (higher["seeds"], higher["seeds higher"]) == (5, 5)
     assert higher[VERDICT] == "higher"
-    assert float(higher["p, adjusted"]) == pytest.approx(2 * 0.0001, abs=2e-4)
+    assert higher["p, adjusted"] == "< 0.001"  # 2 * 0.0001
     assert neither[VERDICT] == "inconclusive"  # 5, 2, 1, 1/2 and 1/5 of the other's loss
 
 
@@ -76,8 +82,68 @@ def test_sentences_are_of_the_clients_own_data() -> None:
     first, second = sentences(verdicts(table))
     open_question = "normal, fedavg, α = 0.1: which split costs more remains open (3 seeds, adjusted p 0.065)"
     # Logarithms 0.09531, 0.18232 and 0.26236: mean 0.18000, standard error 0.04824, times 4.303.
-    assert first == f"{open_question}, +19.7 [-2.7, +47.3] %"
-    assert second == "normal, fedavg, α = 10: cannot be told from 1 seed, +50.0 %"
+    metric = "within_30 0.5 (IID), 0.438 (class), 0.25 (embedding)"
+    assert first == f"{open_question}, +19.7 [-2.7, +47.3] %; {metric}"
+    assert second == f"normal, fedavg, α = 10: cannot be told from 1 seed, +50.0 %; {metric}"
+
+
+def test_headlines_begin_with_one_row_on_held_out_images() -> None:
+    losses = [1.0] * 3, [1.1, 1.2, 1.3]
+    rows = [row(0.1, *losses, images, model=model, method=method) for images, model, method in (
+        ("train", "global", "fedavg"), ("local_test", "global", "fedavg"), ("test", "global", "fedavg"),
+        # Of personal models, what clients hold out counts, and not the common model on common images.
+        ("train", "personal", "ditto"), ("local_test", "personal", "ditto"), ("test", "global", "ditto"),
+        ("train", "personal", "local"), ("local_test", "personal", "local"),
+    )]  # fmt: skip
+    said = verdicts(pd.DataFrame(rows))
+    kept = said.assign(seeds=said["data"] + ", " + said["model"])  # to see which row a sentence is of
+    found = headlines(kept, pd.DataFrame())
+    assert list(found) == ["On held-out images", "On clients' own images"]
+    of = [(line.split(",")[1].strip(), line.split("(")[1].split(" seeds")[0]) for line in found["On held-out images"]]
+    assert of == [
+        ("fedavg", "held out, global"), ("ditto", "clients' held out, personal"),
+        ("local", "clients' held out, personal"),
+    ]  # fmt: skip
+    assert len(found["On clients' own images"]) == 3
+
+
+def test_no_verdict_where_the_iid_runs_have_not_learnt() -> None:
+    higher = [1.0] * 5, [1.1, 1.12, 1.1, 1.12, 1.1]
+    learnt, not_learnt = row(0.1, *higher), row(0.1, *higher, task="depth", learnt="no", trivial=np.full(5, 0.9))
+    table = pd.DataFrame([learnt, not_learnt, row(0.1, *higher, task="edges", learnt="by heart")])
+    said = verdicts(table, ["normal", "depth", "edges"])
+    assert said[VERDICT].tolist() == ["higher", "withheld", "higher", "higher"]
+    # It is no test, and so makes no other stricter: p is that of the two others and of both together.
+    others = verdicts(table.iloc[[0, 2]], ["normal", "edges"])["p, adjusted"].tolist()
+    assert said["p, adjusted"].tolist() == [others[0], "–", *others[1:]]
+    assert said["task"].iloc[-1] == "2 dense tasks" and said["unadjusted"].iloc[1] == "withheld"
+    first, second, third, _ = sentences(said)
+    assert "costs more" in first and "by heart" not in first and "costs more" in third and "learnt by heart" in third
+    assert second.startswith("depth, fedavg, α = 0.1: no verdict, since the task is not learnt")
+    assert "under IID is 1.000, the trivial predictor's 0.900" in second and "+10.8" not in second
+    slopes = pd.DataFrame([not_learnt, row(10, *higher, task="depth", learnt="no")])
+    assert alpha_slopes(slopes)["p, adjusted"].tolist() == ["–"]
+
+
+def test_splits_by_natural_groups_are_put_into_words_beside_iid() -> None:
+    text = {"task": "normal", "method": "fedavg", "split": "domain", "alpha": "", "model": "global", "learnt": "yes",
+            "trivial": "4.0", "IID": "1.0 ± 0.1", "over IID, %": "+20.0 [+10.0, +30.0]", "metric": "accuracy",
+            "metric, IID": "0.5", "metric, split": "0.375", "seeds": "5", "p, adjusted": "0.010",
+            "loss over IID's (margin ±2 %)": "higher"}  # fmt: skip
+    names = ["task", "method", "split", "alpha", "model", "data"]
+    splits = pd.DataFrame([text | {"data": "held out"}, text | {"data": "clients' own", "learnt": "by heart"},
+                           text | {"data": "held out", "split": "class", "alpha": "0.1"}])  # fmt: skip
+    splits = splits[[*names, *(name for name in splits if name not in names)]]
+    phrase = "the split costs more than a random one (5 seeds, adjusted p 0.010)"
+    change = "+20.0 [+10.0, +30.0] %; accuracy 0.5 (IID), 0.375 (split)"
+    alone = headlines(pd.DataFrame(), splits)["On held-out images"]
+    assert alone == [
+        f"normal, fedavg, split by domain: {phrase}, {change}",
+        f"normal, fedavg, split by class, α = 0.1: {phrase}, {change}",
+    ]
+    found = headlines(verdicts(pd.DataFrame([row(0.1, [1.0] * 3, [1.1, 1.2, 1.3], "test")])), splits)
+    assert len(found["On held-out images"]) == 2 and found["On held-out images"][1] == alone[0]
+    assert found["On clients' own images"] == [f"normal, fedavg, split by domain: {phrase}, learnt by heart, {change}"]
 
 
 def test_sentences_say_what_the_interval_says() -> None:

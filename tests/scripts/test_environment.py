@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -142,6 +143,13 @@ def test_packages_and_versions_that_are_lacking_are_named(tmp_path: Path) -> Non
     first.write_text("# what is there\npytest>=1  # runner\n\nno-such-package>=1\nnumpy<1\n")
     second.write_text("numpy >= 1, != 1.13.*\nPyTest-Cov\nhypothesis!=6.*\n")
     assert lacking(sys.executable, first, second) == "no-such-package>=1, numpy<1, hypothesis!=6.*"
+
+
+def test_what_other_systems_need_is_not_lacking(tmp_path: Path) -> None:
+    needed = tmp_path / "needed.txt"
+    here, elsewhere = f'platform_machine == "{platform.machine()}"', f'platform_machine != "{platform.machine()}"'
+    needed.write_text(f"no-such-package>=1; {here} # rays\nno-other-package>=2 ; {elsewhere}\nnumpy<1;{elsewhere}\n")
+    assert lacking(sys.executable, needed) == "no-such-package>=1"
 
 
 def test_an_empty_environment_lacks_everything_and_this_one_nothing(tmp_path: Path) -> None:

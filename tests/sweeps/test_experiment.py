@@ -14,7 +14,7 @@ from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
 from sweeps.grid import Job
 from sweeps.records import parsed
-from sweeps.sources import folder_source
+from sweeps.sources import folder_source, source_of
 from sweeps.sweep import asked
 from tests.conftest import ROOT
 from utils.errors import UserError
@@ -83,6 +83,19 @@ def test_scales_and_bases_change_what_stands_below(tmp_path: Path) -> None:
     assert (second.alphas, second.methods, second.scale) == (["0.1"], ["moon"], "paper")
     over = made(path, child + "[scale.builtin]\n", "builtin", more={"alphas": ["9"], "fed": {"momentum": ["0.5"]}})
     assert (over.grids[0].alphas, over.grids[0].axes) == (["9"], {"momentum": ["0.5"]})
+
+
+def test_what_is_for_the_built_in_rooms_changes_nothing_of_other_data(tmp_path: Path) -> None:
+    text = SMALL + "[rooms]\nalphas = [7]\n"
+    for data, alphas in (("photos", ["0.1"]), ("rooms", ["7"]), ("rooms:1000", ["7"])):
+        [grid] = made(tmp_path / "x.toml", text.replace('"photos"', f'"{data}"')).grids
+        assert grid.alphas == alphas
+
+
+def test_the_built_in_rooms_are_made_with_as_many_views_as_their_name_says() -> None:
+    [command] = source_of("rooms:1000", test_mode=False).commands
+    assert said(command[1:])["views_per_building"] == "1000" and source_of("rooms:1000", False).title.endswith("_1000")
+    assert "views_per_building" not in said(source_of("rooms", False).commands[0][1:])
 
 
 def test_the_command_line_changes_arguments_everywhere(tmp_path: Path) -> None:
@@ -226,6 +239,20 @@ report = true
     ]
 
 
+@pytest.mark.parametrize("features, folder", [(["image", "model"], ""), (["target", "image"], "_target")])
+def test_tables_are_handed_the_sweeps_own_clusters(tmp_path: Path, features: list[str], folder: str) -> None:
+    # What another sweep has left in the default folder, of other images, is none of theirs.
+    text = SMALL.replace("class_based", "embedding_based").replace("seeds = [0, 1]", "")
+    text += f"seeds = [4, 2]\nn_clusters = [8, 16]\nfeatures = {features}\n[make]\ntables = true\n"
+    experiment = made(tmp_path / "x.toml", text)
+    [command] = experiment.outputs.commands()
+    clusters = said(command)["assignment_files_path"]
+    assert clusters == f"out/photos/seed4/assignments{folder}_K8"
+    made_there = [said(job.commands[-1]).get("assignment_files_path") for job in experiment.jobs()
+                  if job.commands[-1][0] == "extract_embeddings.py"]  # fmt: skip
+    assert clusters in made_there
+
+
 def test_each_folder_has_tables_of_its_own_clusters_and_names_its_own_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,7 +265,7 @@ name = "one"
 name = "two"
 seeds = [3]
 [make]
-tables = { assignment_files_path = "{folder}/seed{seed}/assignments_K{n_clusters}" }
+tables = true
 show = ["tables/splits_{task}.md", "tables/no_such.md"]
 """
     monkeypatch.chdir(tmp_path)
@@ -267,7 +294,7 @@ def test_tables_of_the_papers_experiments_are_of_one_folder(path: Path, tmp_path
         experiment = experiment_of(keys, Given(folder_source(tmp_path), scale), READS)
         for command in experiment.outputs.commands():
             if clusters := said(command).get("assignment_files_path"):
-                assert Path(clusters).is_relative_to(said(command)["result_path"])
+                assert Path(clusters).is_relative_to(experiment.result_path)
 
 
 @pytest.mark.parametrize("scale", ["builtin", "paper"])

@@ -84,6 +84,13 @@ def test_each_job_has_its_own_name_and_needs_what_is_there(changes: dict) -> Non
         assert names.index(training.name) < names.index(clusters.name) < names.index(job.name)
 
 
+def test_names_of_jobs_have_the_values_that_vary() -> None:
+    jobs = grid(
+        axes={"mu": ["0.01", "1"]}, tasks=["normal"], seeds=[0], alphas=["1"], splits=["class_based"]
+    ).federated()
+    assert [job.name.rpartition("-")[0].rpartition("-")[2] for job in jobs] == ["mu0.01", "mu1"] * (len(jobs) // 2)
+
+
 def test_two_sweeps_give_one_job_one_name() -> None:
     small, large = grid(tasks=["normal"], seeds=[1]), grid()
     assert {job.name for job in small.federated()} < {job.name for job in large.federated()}

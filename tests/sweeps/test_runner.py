@@ -22,9 +22,9 @@ import pytest
 from sweeps import work
 from sweeps.grid import Job
 from sweeps.runner import Runner, _give_up, _note, _progress, _Running, _seconds_left
+from tests.conftest import ROOT, fork_all, run_in, start_in
 from utils.errors import UserError
 
-ROOT = Path(__file__).parents[2]
 COLUMNS = ["train_loss_mean", "train_loss_std", "local_test_loss_mean", "test_loss"]
 SWEEP = (
     "run_sweep.py --data_path data --result_path results --tasks normal --seeds 0 --n_clusters 4 --alphas 1 --jobs 2 "
@@ -49,22 +49,28 @@ def paths(folder: Path) -> dict[Path, bytes | None]:
 @pytest.fixture(scope="module")
 def swept(
     rendered: Path, table: object, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[subprocess.Popen], list[tuple[str, str]]]:
-    """Two sweeps of one grid at once, in which one learning rate is much too high: folder, processes, outputs."""
+) -> tuple[Path, list[subprocess.CompletedProcess]]:
+    """Two sweeps of one grid at once, in which one learning rate is much too high: their folder, and how they ended."""
     folder = tmp_path_factory.mktemp("sweep")
     shutil.copytree(rendered, folder / "data")
-    sweeps = [start(folder, f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 1e20") for _ in range(2)]
-    return folder, sweeps, [sweep.communicate(timeout=300) for sweep in sweeps]
+    command = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05 1e20"
+    streams = [(f"output{number}.txt", f"errors{number}.txt") for number in range(2)]
+    sweeps = [start_in(folder, command, fork_all, None, *names) for names in streams]
+    for sweep in sweeps:
+        sweep.join()
+    texts = [[(folder / name).read_text() for name in names] for names in streams]
+    done = [(sweep.exitcode, *each) for sweep, each in zip(sweeps, texts, strict=True)]
+    return folder, [subprocess.CompletedProcess(command, *each) for each in done]
 
 
 def test_two_sweeps_share_the_work_and_a_failure_stops_neither(
-    swept: tuple[Path, list[subprocess.Popen], list[tuple[str, str]]],
+    swept: tuple[Path, list[subprocess.CompletedProcess]],
 ) -> None:
-    folder, sweeps, outputs = swept
-    for sweep, (out, errors) in zip(sweeps, outputs, strict=True):
+    folder, sweeps = swept
+    for sweep in sweeps:
         assert sweep.returncode == 1
-        assert "2 failed, 0 left out" in out.splitlines()[-1], errors
-        assert errors.count("ended with exit code 2:") == 2 and "lower --init_lr" in errors
+        assert "2 failed, 0 left out" in sweep.stdout.splitlines()[-1], sweep.stderr
+        assert sweep.stderr.count("ended with exit code 2:") == 2 and "lower --init_lr" in sweep.stderr
     # None was made twice.
     assert [path.name for path in folder.glob("results/train_centralized/normal/*")] == ["seed0"]
     done = [json.loads((path.parent / "args.json").read_text()) for path in folder.glob(f"{RUNS}/*/*/summary.json")]
@@ -103,7 +109,7 @@ def test_run_of_a_sweep_is_the_run_of_its_script(swept: tuple, run_anywhere: Cal
 def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhere: Callable) -> None:
     folder = swept[0]
     grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05"
-    done = run_anywhere(folder, grid)
+    done = run_in(folder, grid)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "4 jobs: 4 done before, 0 now, 0 failed, 0 left out "
                                                                   "because of these")  # fmt: skip
     # By other code, and without the clusters that embedding_based runs need.

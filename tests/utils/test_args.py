@@ -207,3 +207,12 @@ def test_a_name_and_its_value_stand_on_both_sides_of_the_first_sign() -> None:
     for text in ("time", "time=", "=4"):
         with pytest.raises(argparse.ArgumentTypeError, match="must be NAME=VALUE"):
             name_and_value(text)
+
+
+@pytest.mark.parametrize("text", ["-1e9", "-3.4028235e+38", "-9999", "-9999.0", "-.5", "-2.E-3"])
+def test_negative_numbers_are_values_however_they_are_written(text: str) -> None:
+    own = Parser(None)
+    own.add_argument("--invalid", type=float, nargs="+")
+    assert own.parse_args(["--invalid", text, "0"]).invalid == [float(text), 0.0]
+    with pytest.raises(UserError, match="unrecognized arguments: -1e9x"):
+        own.parse_args(["--invalid", text, "-1e9x"])

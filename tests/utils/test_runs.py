@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -101,8 +102,8 @@ def test_resuming_skips_other_names_and_runs_without_a_checkpoint(tmp_path: Path
     without = Run.create(arguments(tmp_path), *PARTS)
     os.utime(without.path, (500, 500))
     for name in ("alpha0.1_seed42", "alpha0.1_seed4_old"):
-        run.path.with_name(name).mkdir()
-        save_checkpoint(run.path.with_name(name) / "checkpoint" / "last.safetensors", {}, {})
+        shutil.copytree(run.path, run.path.with_name(name))
+        os.utime(run.path.with_name(name), (600, 600))  # newer
     assert Run.start(arguments(tmp_path, resume_training=True), *PARTS).path == run.path
 
 

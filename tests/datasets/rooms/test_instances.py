@@ -25,6 +25,7 @@ from datasets.table import Table, read_boxes
 from datasets.task_data import TaskData
 from datasets.tasks import INSTANCES, TASKS
 
+pytest.importorskip("embreex", reason="needs embreex, which renders the rooms")
 SIZE = 96
 GREY = Material((0.5, 0.5, 0.5))
 # Looks along +x with a picture as wide as what is 2 m ahead and 2 m wide.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from datasets.tasks import get_task
 from tests.utils.calls import at_most
 from utils.errors import UserError
 
+pytest.importorskip("embreex", reason="needs embreex, which renders the rooms")
 SMALL = {"n_buildings": 2, "views_per_building": 12, "image_size": 32, "n_workers": 1}
 IMAGE_MODES = {
     "rgb": "RGB", "normal": "RGB", "reshading": "RGB", "principal_curvature": "RGB", "segment_semantic": "L",
@@ -112,6 +114,19 @@ def test_decoded_files_agree_with_the_closed_form(tmp_path: Path, yaw: float, pi
     off = np.abs(decoded["normal"].transpose(1, 2, 0) - true_normal).max(axis=-1) > 1 / 127.5
     assert off.mean() < 0.002
     assert (values["segment_semantic"] == 1).all()
+
+
+def test_no_ray_slips_through_an_edge_between_triangles() -> None:
+    """From a box's middle exactly to its edges, and to the diagonals of its sides: two triangles share each."""
+    builder = SceneBuilder()
+    builder.add("box", np.array((-1, 1, -1, 1, -1, 1)), Material((0.5, 0.5, 0.5)))
+    scene = builder.build()
+    ends = scene.vertices[np.concatenate([scene.faces[:, [i, (i + 1) % 3]] for i in range(3)])]
+    share = np.linspace(0, 1, 257)[:, None, None]
+    towards = ((1 - share) * ends[:, 0] + share * ends[:, 1]).reshape(-1, 3)
+    distance = np.linalg.norm(towards, axis=1)
+    hits = RayCaster(scene).cast(np.zeros_like(towards), towards / distance[:, None])
+    np.testing.assert_allclose(hits.distance, distance, rtol=1e-6)
 
 
 def test_a_wall_that_faces_the_camera_is_blue() -> None:
@@ -304,6 +319,17 @@ def test_arguments_out_of_range_are_named(tmp_path: Path, wrong: dict[str, int])
     with pytest.raises(UserError, match=f"--{next(iter(wrong))}"):
         make_sample_rooms(tmp_path / "rooms", **{**SMALL, **wrong})
     assert not (tmp_path / "rooms").exists()
+
+
+def test_without_what_casts_the_rays_one_line_says_so_and_rooms_that_are_there_are_taken(
+    rooms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Linux on Arm, for which embreex has no package."""
+    monkeypatch.setitem(sys.modules, "embreex", None)
+    with pytest.raises(UserError, match=rf"by embreex, which is not installed.* copy {tmp_path}/rooms from another"):
+        make_sample_rooms(tmp_path / "rooms", **SMALL)
+    assert not list(tmp_path.iterdir())
+    assert make_sample_rooms(rooms, n_buildings=2, views_per_building=90, image_size=32, seed=3).parent == rooms
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,9 @@ def test_boxes_of_instances_files(coco: Path) -> None:
 
 
 def test_class_of_an_image_may_be_its_lowest_category(coco: Path) -> None:
-    write_instances(coco, "train2017", [image(1)], [box(1, 13, [0, 0, 8, 8])] * 2 + [box(1, 1, [0, 0, 8, 8])])
+    write_instances(
+        coco, "train2017", [image(1)], [box(1, 13, [0, 0, 8, side]) for side in (8, 9)] + [box(1, 1, [0, 0, 8, 8])]
+    )
     assert select("coco", coco).labels[0] == 1
     assert select("coco", coco, class_of_image="lowest").labels[0] == 0
 
@@ -106,6 +108,59 @@ def test_an_annotation_without_a_box_is_named_and_the_others_stay(coco: Path, la
     )
 
 
+@pytest.mark.parametrize("part", ["train2017", "val2017"])
+def test_crowds_are_counted_and_can_be_kept(coco: Path, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write_instances(coco, part, [image(1), image(2)], [box(n, 13, [8, 4, 40, 20], iscrowd=1 - n // 2) for n in (1, 2)])
+    n_left = len(read_boxes(select("coco", coco)))
+    out = capsys.readouterr().out
+    assert f"left out 1 of 2 annotations in instances_{part}.json marked as crowds (iscrowd 1); --crowds keep" in out
+    assert len(read_boxes(select("coco", coco, crowds="keep"))) - n_left == 1 + (part == "val2017")
+
+
+@pytest.mark.parametrize(("iscrowd", "is_left_out"), [("0", False), ("false", False), ("1", True), (True, True)])
+def test_marks_of_crowds_may_be_text(coco: Path, iscrowd: object, is_left_out: bool) -> None:
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=iscrowd)])
+    assert len(read_boxes(select("coco", coco))) == 2 - is_left_out
+
+
+@pytest.mark.parametrize("name", [None, " "])
+def test_a_category_without_a_name_is_refused(coco: Path, name: str | None) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text("\ufeff" + path.read_text())  # which is read
+    select("coco", coco)
+    path.write_text(path.read_text().replace('"toothbrush"', json.dumps(name)))
+    with pytest.raises(UserError, match="category 90 has no name"):
+        select("coco", coco)
+
+
+def test_shares_in_place_of_pixels_are_refused(coco: Path) -> None:
+    for part in ("train2017", "val2017"):
+        write_instances(coco, part, [image(1)], [box(1, 1, [0.1, 0.2, 0.3, 0.8])])
+    with pytest.raises(UserError, match="no box reaches beyond the first pixel"):
+        select("coco", coco)
+
+
+def test_crowds_alone_are_the_reason_of_the_error(coco: Path) -> None:
+    for part in ("train2017", "val2017"):
+        write_instances(coco, part, [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=1)] * 3)
+    with pytest.raises(UserError, match="no valid box in 2 photographs; see --crowds: 6 annotations marked as crowds"):
+        select("coco", coco)
+
+
+def test_a_box_that_stands_there_twice_is_taken_once(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twice = [box(1, 1, [0, 0, 8, 8]), box(1, 1, [0, 0, 8, 8.0]), box(1, 13, [0, 0, 8, 8]), box(1, 1, [0, 0, 8, 9])]
+    write_instances(coco, "train2017", [image(1)], twice)
+    boxes = read_boxes(select("coco", coco))
+    assert boxes["class"].tolist()[:-1] == [0, 1, 0]
+    assert "left out 1 box that their photographs have already" in capsys.readouterr().out
+
+
+def test_photographs_that_the_file_does_not_name_are_counted(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_image(coco / "images" / "val2017" / "other.jpg")
+    select("coco", coco)
+    assert "left out 1 photograph that instances_val2017.json does not name: other.jpg" in capsys.readouterr().out
+
+
 def test_one_id_with_two_names_is_refused(coco: Path) -> None:
     path = coco / "annotations" / "instances_val2017.json"
     path.write_text(path.read_text().replace("toothbrush", "comb"))
@@ -117,7 +172,7 @@ def test_photographs_in_sub_folders(coco: Path) -> None:
     places = [image(1) | {"file_name": "a/x.jpg"}, image(2) | {"file_name": "b/x.jpg"}]
     write_instances(coco, "train2017", places, [box(1, 1, [0, 0, 8, 8]), box(2, 13, [8, 8, 8, 8])])
     for cell in ("train2017/a/x", "train2017/b/x", f"val2017/{7:012}"):
-        save_image(coco / "masks" / f"{cell}.png", np.full((8, 8), 1, np.uint8))
+        save_image(coco / "masks" / f"{cell}.png", np.full((8, 16), 1, np.uint8))
     table = select("coco", coco, mask_folder="masks/{part}")
     assert table.image_ids[:2] == ("images/train2017/a/x.jpg", "images/train2017/b/x.jpg")
     assert table.cells("mask")[:2] == ("masks/train2017/a/x.png", "masks/train2017/b/x.png")
@@ -147,7 +202,9 @@ def test_a_flat_folder_is_held_out_at_random(coco: Path) -> None:
 @pytest.mark.parametrize(
     ("orientation", "upright"), [*((each, True) for each in range(1, 9)), *((each, False) for each in (1, 5, 6, 7, 8))]
 )
-def test_boxes_lie_where_the_upright_photograph_shows_them(coco: Path, orientation: int, upright: bool) -> None:
+def test_boxes_lie_where_the_upright_photograph_shows_them(
+    coco: Path, orientation: int, upright: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A bright box in 80 x 48 stored ones; annotated as it is shown, or, where sizes tell them apart, as stored."""
     stored = np.zeros((48, 80, 3), np.uint8)
     stored[4:12, 16:32] = 255
@@ -162,6 +219,7 @@ def test_boxes_lie_where_the_upright_photograph_shows_them(coco: Path, orientati
     write_instances(coco, "train2017", [image(1, width, height)], [box(1, 1, [int(each) for each in bbox])])
     Image.fromarray(stored).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
     [found] = read_boxes(select("coco", coco)).iloc[:1, 2:].to_numpy(float)
+    assert ("no size tells" in capsys.readouterr().out) == (orientation in (2, 3, 4))
     sides = [x[0], y[0], x[-1] + 1, y[-1] + 1] / np.tile(shown.shape[::-1], 2)
     np.testing.assert_allclose(found, sides)
 
@@ -183,7 +241,7 @@ def test_a_turn_that_the_size_does_not_tell_is_said(coco: Path, capsys: pytest.C
     exif[0x0112] = 3
     Image.new("RGB", (80, 40)).save(coco / "images" / "train2017" / f"{1:012}.jpg", exif=exif)
     select("coco", coco)
-    assert "1 photograph whose EXIF entry turns them without changing their size" in capsys.readouterr().out
+    assert "1 photograph turned by an EXIF entry, and no size tells" in capsys.readouterr().out
 
 
 def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
@@ -238,10 +296,26 @@ def test_boxes_of_yolo(yolo: Path) -> None:
         select("coco", yolo)
 
 
+def test_ids_with_a_point_and_a_byte_order_mark(yolo: Path) -> None:
+    (yolo / "labels" / "train" / "a.txt").write_text("\ufeff1.0 0.5 0.25 0.5 0.5\n\n0.0 0.5 0.5 1 1\n1.5 0.5 0.5 1 1\n")
+    boxes = read_boxes(select("coco", yolo, categories="names.yaml"))
+    assert boxes["class"].tolist() == [1, 0, 0]
+    assert (yolo / "missing_files.txt").read_text().startswith("labels/train/a.txt, line 4: not id,")
+
+
+def test_label_files_of_no_photograph_are_counted(yolo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (yolo / "labels" / "train" / "frame_7.txt").write_text("1 0.5 0.5 1 1\n")
+    save_image(yolo / "images" / "train" / "a.png")
+    select("coco", yolo, categories="names.yaml")
+    out = capsys.readouterr().out
+    assert "left out 1 label file of no photograph in images/train: frame_7.txt" in out
+    assert "1 label file for several photographs: labels/train/a.txt" in out
+
+
 def test_no_valid_box_is_one_line(yolo: Path) -> None:
     for path in (yolo / "labels").rglob("*.txt"):
         path.write_text("7 0.5 0.5 1 1\n")
-    reason = "no valid box in 3 photographs; the first fault is: images/train/a.jpg: box .* unknown category 7"
+    reason = "no valid box in 3 photographs; the commonest fault, 2 of 2: images/train/a.jpg: box .* unknown category 7"
     with pytest.raises(UserError, match=f"{reason}; see --annotations and --label_folder"):
         select("coco", yolo, categories="names.yaml")
     assert not (yolo / "filtered_file_paths.csv").exists()

@@ -13,7 +13,7 @@ from PIL import Image
 from datasets.classes import VOID
 from datasets.packed import load_packed
 from datasets.tasks import get_task
-from tests.datasets.sources.finding import find, rows_of, select, write_image
+from tests.datasets.sources.finding import find, rows_of, save_image, select, write_image
 from utils.errors import UserError
 
 
@@ -138,7 +138,7 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ('image,class\n0.jpg,"a\n1.jpg,b\n', r"images\.csv, line 3: .* a quotation mark not closed"),
         (b"image,class\n0.jpg,\x81\x8d\n", "no text in UTF-8"),
         ("image,mask\n0.jpg,1.jpg\n", "the column mask holds ids of classes: give --mask_classes"),
-        ("image,class\n7.jpg,a\n", "no image is left; the first file left out is images.csv, line 2: 7.jpg"),
+        ("image,class\n7.jpg,a\n", "no image is left; the commonest fault, 1 of 1: images.csv, line 2: 7.jpg"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str | bytes, reason: str) -> None:
@@ -237,3 +237,20 @@ def test_depth_in_another_encoding_is_refused(tmp_path: Path, stored: int | list
         assert fault in (tmp_path / "packed/4/unreadable_depth_euclidean.txt").read_text()
     table = select("csv", tmp_path, max_median_depth=30.0)
     assert table.about.limits == {"depth_euclidean": 30 * 512}
+
+
+def test_ids_of_masks_without_a_name_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        save_image(tmp_path / f"{number}.jpg")
+        mask = np.zeros((8, 8), np.uint8)
+        mask[:4], mask[0, : 2 * number] = 255, 7
+        save_image(tmp_path / f"{number}.png", mask)
+    (tmp_path / "images.csv").write_text("image,mask\n" + "".join(f"{n}.jpg,{n}.png\n" for n in range(4)))
+    (tmp_path / "names.txt").write_text("background\npolyp\n")
+    select("csv", tmp_path, mask_classes="names.txt")
+    line = "ids 255, 7, 0.5 of all pixels, in 4 of 4 masks: have no name and count nowhere; name them in --mask_classes"
+    assert line in capsys.readouterr().out
+    select("csv", tmp_path, mask_classes="names.txt", void_ids=[255])
+    assert "id 7, 0.0469 of all pixels, in 3 of 4 masks: has no name and counts nowhere" in capsys.readouterr().out
+    select("csv", tmp_path, mask_classes="names.txt", void_ids=[255, 7])
+    assert "no name" not in capsys.readouterr().out

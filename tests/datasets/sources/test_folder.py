@@ -116,7 +116,7 @@ def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
     "names, reason",
     [
         ([], "no image in the layout"),
-        (["a.jpg"], "no image in the layout .* first file left out is 'a.jpg': lies in no folder"),
+        (["a.jpg"], "no image in the layout .* commonest fault, 1 of 1: 'a.jpg': lies in no folder"),
         (["a/1.jpg", "b/c/2.jpg"], "a/1.jpg and b/c/2.jpg lie at different depths"),
         (["train/a/1.jpg", "test/b/c/2.jpg"], "train/a/1.jpg and test/b/c/2.jpg lie at different depths"),
         (["a/b/c/1.jpg"], "a/b/c/1.jpg lies too deep"),

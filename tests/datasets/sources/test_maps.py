@@ -96,6 +96,26 @@ def test_parts_and_several_targets(tmp_path: Path) -> None:
         find("maps", tmp_path, image_folder="{part}/rgb", **both | {"target": ["depth", "depth"]})
 
 
+def test_one_target_may_have_several_values_for_what_was_not_measured(tmp_path: Path) -> None:
+    for number in range(4):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 12, 16, 3))
+        values = np.full((12, 16), 2000, np.uint16)
+        values[:2], values[-3:] = 0, 65535
+        save_image(tmp_path / "depth" / f"{number}.png", values)
+    table = select("maps", tmp_path, **DEPTH | {"invalid": [0.0, 65535.0]})
+    assert table.about.scales == {"depth": Scale(0.001, (0.0, 65535.0))}
+    batch = TaskData(table, get_task("depth", "metric"), 12, CPU).batch(torch.arange(2))
+    assert batch.valid[:, 0, :, 0].tolist() == [[False] * 2 + [True] * 7 + [False] * 3] * 2
+
+
+def test_a_map_may_be_two_per_cent_wider_than_its_photograph(tmp_path: Path) -> None:
+    for number, width in enumerate((197, 203, 195, 205)):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 200, 200, 3))
+        save_depth(tmp_path / "depth" / f"{number}.png", number, 200, width)
+    found = find("maps", tmp_path, **DEPTH)
+    assert [line.partition(" x ")[0] for line in found.faults] == ["depth/2.png: 195", "depth/3.png: 205"]
+
+
 def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     """Ten photographs, of which each but the first two has another fault."""
     for number in range(10):
@@ -116,12 +136,12 @@ def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     lines = (tmp_path / "missing_files.txt").read_text().splitlines()
     expected = (
         "depth/2.png: there is no such map", "depth/3.png: not a readable image",
-        "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
         "depth/5.png: 8 bits where depth has 16 or more",
         "depth/6.png: no pixel counts: 0 of 192 are not finite, the others 0",
         "depth/7.npy: no pixel counts: 192 of 192 are not finite",
         "depth/8.png: its median 65 is above 20: depth in another unit? see --unit, --invalid",
         "depth/9.png: a colour picture where depth has one channel",
+        "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
     )  # fmt: skip
     assert len(lines) == len(expected) and all(map(str.startswith, lines, expected))
 

@@ -12,6 +12,7 @@ from PIL import Image
 
 from datasets.sources.labels import regular_expression
 from datasets.sources.masks import VOC_NAMES
+from datasets.table import read_boxes
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from tests.datasets.sources.finding import save_image, select
@@ -82,7 +83,7 @@ def test_the_ending_of_a_mask_may_be_in_capitals(camvid: Path) -> None:
 
 
 def test_no_mask_is_one_line(camvid: Path) -> None:
-    with pytest.raises(UserError, match=r"none of 3 photographs has a mask; ids/c\.png: .*--mask_folder"):
+    with pytest.raises(UserError, match=r"none of 3 photographs has a mask; .* 3 of 3: ids/c\.png: .*--mask_folder"):
         select("masks", camvid, mask_folder="ids")
 
 
@@ -171,3 +172,96 @@ def test_an_expression_without_named_groups_is_refused(text: str) -> None:
 def test_no_photograph_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="see --image_folder"):
         select("masks", tmp_path)
+
+
+def cityscapes(data_path: Path, groups: bool = True) -> dict[str, object]:
+    """Four photographs on a road with two cars, in the last two a group of cars as well; returns the arguments."""
+    for number in range(4):
+        ids = np.full((8, 16), 7, np.uint16)
+        ids[2:4, 2:5] = ids[2:4, 8:11] = 26
+        objects = ids.copy()
+        if number:  # the first has no object of its own
+            objects[2:4, 2:5], objects[2:4, 8:11] = 26000, 26001
+        ids[6:, 12:] = objects[6:, 12:] = 26 if number > 1 else 7
+        name = f"val/aachen/{number}" if number == 3 else f"train/aachen/{number}"
+        save_image(data_path / "left" / f"{name}_left.png", np.zeros((8, 16, 3), np.uint8))
+        save_image(data_path / "fine" / f"{name}_labelIds.png", ids.astype(np.uint8))
+        Image.fromarray(objects).save(data_path / "fine" / f"{name}_instanceIds.png")
+    (data_path / "classes.txt").write_text("7: road\n26: car\n")
+    (data_path / "things.txt").write_text("26: car\n")
+    return {
+        "image_folder": "left/{part}/{city}", "image_suffix": "_left.png", "mask_folder": "fine/{part}/{city}",
+        "mask_suffix": "_labelIds.png", "instance_folder": "fine/{part}/{city}", "mask_classes": "classes.txt",
+        "instance_classes": "things.txt",
+    }  # fmt: skip
+
+
+def test_maps_of_objects_with_an_ending_of_their_own_and_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = cityscapes(tmp_path)
+    with pytest.raises(
+        UserError, match=r"--instance_folder: fine/.*0_labelIds\.png is the mask itself.*instance_suffix"
+    ):
+        select("masks", tmp_path, **arguments)
+    table = select("masks", tmp_path, **arguments, instance_suffix="_instanceIds.png")
+    boxes = read_boxes(table)
+    assert [Path(cell).name[0] for cell in boxes["image"]] == ["1", "1", "2", "2", "3", "3"]
+    np.testing.assert_allclose(boxes.iloc[0, 2:].to_numpy(float), [0.125, 0.25, 0.3125, 0.5])
+    first, *_, last = (np.asarray(Image.open(tmp_path / cell))[..., 0] for cell in table.cells("instances"))
+    assert (first == 255).sum() == 12 and not (first == 1).any()  # cars that are not told apart are a group
+    assert (last[6:, 12:] == 255).all() and (last == 255).sum() == 8 and (last == 1).sum() == 12
+    assert "numbered as in Cityscapes: numbers below 1000 are groups" in capsys.readouterr().out
+
+
+def test_numbers_of_ones_own_are_no_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = cityscapes(tmp_path)
+    for path in (tmp_path / "fine").rglob("*_instanceIds.png"):
+        values = np.asarray(Image.open(path))
+        numbers = np.where(values > 999, values - 25974, 0).astype(np.uint16)  # 26 and 27, of which one is an id, too
+        Image.fromarray(numbers).save(path)
+    assert len(read_boxes(select("masks", tmp_path, **arguments, instance_suffix="_instanceIds.png"))) == 6
+    assert "Cityscapes" not in capsys.readouterr().out
+    for path in (tmp_path / "fine").rglob("*_instanceIds.png"):
+        mask = np.asarray(Image.open(str(path).replace("instanceIds", "labelIds")))
+        Image.fromarray(mask).save(path)
+    select("masks", tmp_path, **arguments, instance_suffix="_instanceIds.png")
+    assert "the maps of objects are equal to the masks" in capsys.readouterr().out
+
+
+def test_own_classes_and_folders_in_the_layout_of_voc(tmp_path: Path) -> None:
+    for number in range(4):
+        save_image(tmp_path / "photos" / f"{number}.png", np.zeros((8, 8, 3), np.uint8))
+        save_image(tmp_path / "JPEGImages" / f"{number}.png", np.zeros((8, 8, 3), np.uint8))
+        for folder in ("SegmentationClass", "ids"):
+            save_image(tmp_path / folder / f"{number}.png", np.full((8, 8), 1 + (folder == "ids"), np.uint8))
+    lists = tmp_path / "ImageSets" / "Segmentation"
+    lists.mkdir(parents=True)
+    (lists / "train.txt").write_text("0\n1\n2\n")
+    (lists / "val.txt").write_text("3\n")
+    (tmp_path / "names.txt").write_text("background\nzebra\napple\n")
+
+    def named(**more: object) -> tuple[str, str, tuple[str, ...]]:
+        """The first photograph and mask, and the classes of the images."""
+        table = select("masks", tmp_path, **more)
+        assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
+        classes = sorted({table.class_names[label] for label in table.labels})
+        return table.image_ids[0], table.cells("mask")[0], tuple(classes)
+
+    assert named() == ("JPEGImages/0.png", "SegmentationClass/0.png", ("aeroplane",))
+    assert named(mask_classes="names.txt") == ("JPEGImages/0.png", "SegmentationClass/0.png", ("zebra",))
+    own = {"image_folder": "photos", "mask_folder": "ids", "mask_classes": "names.txt"}
+    assert named(**own) == ("photos/0.png", "ids/0.png", ("apple",))
+    with pytest.raises(UserError, match="--image_folder"):
+        select("masks", tmp_path, image_folder="{part}/photos")
+
+
+def test_masks_that_cannot_be_read_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        save_image(tmp_path / "images" / f"{number}.png", np.zeros((8, 8, 3), np.uint8))
+        colours = np.zeros((8, 8, 3), np.uint8)
+        colours[: 2 * number, :, 0] = 200
+        save_image(tmp_path / "masks" / f"{number}.png", colours)
+    select("masks", tmp_path, image_folder="images", mask_folder="masks")
+    line = "3 of 4 masks cannot be read; the commonest fault, 3 of 3: masks/1.png: a colour picture where mask has one"
+    assert line in capsys.readouterr().out

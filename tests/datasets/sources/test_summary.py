@@ -14,6 +14,7 @@ from datasets.sources import find_images
 from datasets.sources.summary import lines_about
 from datasets.tasks import RGB
 from tests.datasets.sources.finding import arguments, find, save_image, select
+from tests.datasets.sources.test_voc import lists, write
 from utils.errors import UserError
 
 
@@ -41,6 +42,17 @@ def test_classes_that_nobody_can_learn_or_that_are_not_tested_are_named(tmp_path
         save_image(tmp_path / "train" / f"x{number:02}" / "1.png")
     assert lines("folder", tmp_path)[3].startswith("no held-out image of 71 classes: a, x00, x01, ")
     assert lines("folder", tmp_path)[3].endswith(", x05, x06 and 63 more")
+
+
+def test_a_class_that_is_in_photographs_without_being_theirs_is_not_missing(tmp_path: Path) -> None:
+    """Every photograph shows a sofa, and a larger amount of something else."""
+    for name in "abcd":
+        write(tmp_path, name, ("chair", (1, 1, 8, 8)), ("chair", (9, 9, 20, 20)), ("sofa", (1, 1, 40, 40)))
+    lists(tmp_path, train="abc", test="d")
+    assert lines("voc", tmp_path)[2:] == [
+        f"no {part} image of 1 class, as --class_of_image chooses, though they may be in some: sofa"
+        for part in ("training", "held-out")
+    ]
 
 
 def test_links_that_lead_out_of_the_data_folder_are_said(tmp_path: Path) -> None:

@@ -68,6 +68,37 @@ def test_pixels_are_counted_from_1_and_the_last_belongs_to_the_box(voc: Path) ->
     assert not (voc / "missing_files.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("first", "given", "taken", "words"),
+    [
+        ((0, 9, 20, 20), "auto", 0, "counted from 0: 1 of 5 objects begin before 1, the first at 0 in JPEGImages/a"),
+        ((9, 0.5, 20, 20), "auto", 0, "counted from 0: 1 of 5 objects begin before 1, the first at 0.5"),
+        ((1, 9, 20, 20), "auto", 1, "counted from 1, as in VOC: 1 of 5 objects begin there and none before"),
+        ((9, 9, 20, 20), "auto", 1, "no object begins at the border"),
+        ((9, 9, 20, 20), "0", 0, ""), ((0, 9, 20, 20), "1", 1, ""),
+    ],
+)  # fmt: skip
+def test_the_number_of_the_first_pixel_is_told_by_all_files(
+    tmp_path: Path, first: tuple[float, ...], given: str, taken: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "a", ("dog", first), ("dog", (40, 20, 60, 30)))
+    for name in "bcd":
+        write(tmp_path, name, ("cat", (40, 20, 60, 30)))
+    boxes = read_boxes(select("voc", tmp_path, first_pixel=given)).set_index("image").loc["JPEGImages/d.jpg"]
+    expected = np.array([40 - taken, 20 - taken, 60, 30]) / [80, 40, 80, 40]
+    np.testing.assert_allclose(boxes.iloc[1:].to_numpy(float), expected)
+    out = capsys.readouterr().out
+    assert (words in out) if words else "first_pixel" not in out
+
+
+def test_marks_may_be_words_and_a_side_no_number(tmp_path: Path) -> None:
+    for name in "abcd":
+        write(tmp_path, name, ("dog", (1, 1, 8, 8)), ("dog", (float("nan"), 1, 8, 8)))
+    write(tmp_path, "d", ("dog", (1, 1, 8, 8)), difficult="true")  # type: ignore[arg-type]
+    assert len(read_boxes(select("voc", tmp_path))) == 3
+    assert (tmp_path / "missing_files.txt").read_text().count("has no area") == 3
+
+
 def test_parts_are_those_of_the_lists(voc: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def parts() -> dict[str, list[str]]:
         table = select("voc", voc)

@@ -26,6 +26,7 @@ from models.embedding.embeddings import (
 from models.embedding.projection import reduce_dimension
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
+from network.partition.nested import Natural, clusters_within
 from utils.errors import UserError
 
 SIZE = 16
@@ -110,7 +111,6 @@ def test_assignments_are_the_nearest_centres_of_the_embeddings(dimension: int) -
     points = np.random.default_rng(0).normal(size=(200, dimension)).astype(np.float32)
     data = all_readable(200, 150)
     reduced, pca, _ = reduce_dimension(points, data.train)
-    assert (pca is None) == (dimension == 20)
     assignments, kmeans = cluster(reduced, data, 6, 0.0, seed=0)
     found = centres(kmeans, pca)
     assert (found.shape, found.dtype) == ((6, dimension), np.float32)
@@ -171,6 +171,28 @@ def test_rows_of_any_array_are_clustered(tmp_path: Path, many: int, monkeypatch:
     assert (len(reduced), reduced.dtype, found.dtype) == (240, np.float32, np.int64)
     assert adjusted_rand_score(ids, found) == 1
     assert (cluster_rows(mapped, 4, seed=0)[1] == found).all()
+
+
+@pytest.mark.parametrize("many", [50, 100_000], ids=["in batches", "at once"])
+@pytest.mark.parametrize("far", [(5e5, 5.4e6, 0.0, 0.0), (0.0, 0.0, 2e4, 0.0)], ids=["places", "large constant"])
+def test_clusters_far_from_the_origin_are_those_near_it(
+    far: tuple[float, ...], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emb, "_MANY_ROWS", many)
+    points, ids = blobs(60, 4)
+    away = points.astype(np.float64) + far
+    assert adjusted_rand_score(ids, cluster_rows(away, 4, seed=0)[1]) == 1
+    data, single = all_readable(240, 200), away.astype(np.float32)
+    kmeans = emb.fit_kmeans(single, 4, 0)  # as it is: nothing has taken the mean off
+    assert adjusted_rand_score(kmeans.labels_, kmeans.predict(single)) == 1
+    distances = np.linalg.norm(single[:, None].astype(np.float64) - kmeans.cluster_centers_, axis=2)
+    np.testing.assert_array_equal(kmeans.labels_, distances.argmin(axis=1))
+    natural = Natural.of("city", np.array(["ulm", "bern"])[np.arange(240) % 2])
+    within = clusters_within(single, np.arange(240), natural, 4, 0)
+    for city in range(2):
+        assert adjusted_rand_score(within[natural.numbers == city], ids[natural.numbers == city]) == 1
+    reduced, _, _ = reduce_dimension(single, data.train)
+    assert adjusted_rand_score(ids, cluster(reduced, data, 4, 0.0, seed=0)[0]) == 1
 
 
 def test_rows_that_cannot_be_clustered_are_refused() -> None:

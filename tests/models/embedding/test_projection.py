@@ -105,8 +105,21 @@ def test_projection_of_fewer_images_than_components() -> None:
     np.testing.assert_allclose(pca.inverse_transform(reduced[:10]), points[:10], atol=1e-4)
 
 
-def test_small_dimension_stays_as_it_is() -> None:
-    points = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float32)
-    reduced, pca, kept = reduce_dimension(points, np.arange(80))
-    assert (pca, kept) == (None, 1.0)
-    np.testing.assert_array_equal(reduced, points)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_small_dimension_only_loses_its_mean(dtype: type) -> None:
+    points = (100 * np.random.default_rng(0).normal(size=(100, 64)) + 500).astype(dtype)
+    reduced, projection, kept = reduce_dimension(points, np.arange(80))
+    assert (reduced.dtype, kept) == (np.float32, 1.0)
+    exact = points - points[:80].mean(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(reduced, exact, rtol=1e-6)
+    np.testing.assert_allclose(projection.inverse_transform(reduced), points, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dimension", [2, 100])
+def test_rows_far_from_the_origin_are_projected_as_near_it(dimension: int) -> None:
+    near = np.random.default_rng(0).normal(size=(300, dimension)) * np.linspace(1, 4, dimension)
+    expected, _, share = reduce_dimension(near, np.arange(250))
+    found, projection, kept = reduce_dimension(near + 5.4e6, np.arange(250))
+    np.testing.assert_allclose(found, expected, atol=1e-5)  # places in metres, to a hundredth of a millimetre
+    assert kept == pytest.approx(share, abs=1e-6)
+    assert np.abs(projection.inverse_transform(found[:250]).mean() - 5.4e6) < 1

@@ -98,6 +98,16 @@ def test_grouping_is_that_of_a_brute_force(seed: int) -> None:
         np.testing.assert_allclose(objects.scores, scores, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("size", "radius"), [(32, 1), (320, 1), (321, 2), (641, 3)])
+def test_a_centre_suppresses_lower_ones_within_a_window_that_grows_with_the_image(size: int, radius: int) -> None:
+    """Panoptic-DeepLab's window is of 7 pixels, 3 to each side, at 641 pixels."""
+    for apart_by, n in ((radius, 1), (radius + 1, 2)):
+        output = torch.zeros(1, 6, size, size)
+        output[0, 1, 10, 10], output[0, 1, 10, 10 + apart_by] = 9.0, 9.0  # of a class
+        output[0, 3, 10, 10], output[0, 3, 10, 10 + apart_by] = 0.9, 0.8
+        assert len(group(output)[0].classes) == n
+
+
 def test_two_objects_of_a_class_side_by_side_are_told_apart() -> None:
     ids = torch.zeros(1, 2, 16, 16)
     ids[0, :, 4:12, 0:8], ids[0, :, 4:12, 8:16] = torch.tensor([[[1.0]], [[1.0]]]), torch.tensor([[[1.0]], [[2.0]]])

@@ -17,10 +17,10 @@ from datasets.tasks import get_task
 from models.central.settings import TrainSettings
 from models.central.training import CentralTraining
 from models.networks.config import ModelConfig
-from models.networks.parts import TRAINABLE, in_eval_mode, train_part
-from models.networks.task_model import TaskModel
+from models.networks.parts import TRAINABLE, in_eval_mode, set_eval, train_part
+from models.networks.task_model import Outputs, TaskModel
 from network.algorithms import ALGORITHMS
-from network.client import Phase
+from network.client import Phase, copy_into
 from network.federated_data import FederatedData
 from network.local_training import LocalTraining
 from network.settings import SimulationSettings
@@ -124,6 +124,41 @@ def test_reading_a_model_leaves_every_module_in_its_mode() -> None:
     with in_eval_mode(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model.modules()] == [False, False, True, True]
+
+
+class Keeping(nn.Module):
+    """Keeps in eval mode what it makes of its weight, as timm's attention biases were kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 1, 1))
+        self._kept: Tensor | None = None
+
+    def train(self, mode: bool = True) -> Keeping:
+        if mode:
+            self._kept = None
+        return super().train(mode)
+
+    def forward(self, images: Tensor) -> Outputs:
+        if self.training:
+            return self._outputs(images, self.weight)
+        self._kept = self.weight.detach() * 2 if self._kept is None else self._kept
+        return self._outputs(images, self._kept / 2)
+
+    @staticmethod
+    def _outputs(images: Tensor, weight: Tensor) -> Outputs:
+        return Outputs(images.mean((2, 3)), images, (images * weight).mean((1, 2, 3))[:, None])
+
+
+def test_models_are_evaluated_with_their_own_weights_alone() -> None:
+    model, images = Keeping(), torch.ones(2, 3, 4, 4)
+    for value in (1.0, 2.0):
+        copy_into(model.state_dict(), {"weight": torch.full((3, 1, 1), value)})
+        with torch.no_grad():
+            assert torch.equal(set_eval(model)(images).output, torch.full((2, 1), value))
+    train_part(model, "")
+    copy_into(model.state_dict(), {"weight": torch.full((3, 1, 1), 3.0)})
+    assert torch.equal(set_eval(model)(images).output, torch.full((2, 1), 3.0)) and not model.training
 
 
 # Rates

@@ -10,12 +10,15 @@ import timm
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 from datasets.classes import ClassSet
 from models.networks.config import ModelConfig
+from models.networks.encoders import ENCODERS, EncoderEntry
 from models.networks.task_model import TaskModel, init_file, load_model, make_initial_model, save_model
 from tests.datasets.tables import classes_of
 from utils.errors import UserError
+from utils.streams import derived_seed
 
 STAGE = "model_initialization.py"
 
@@ -156,6 +159,99 @@ def test_a_network_that_cannot_take_the_size_is_refused_before_it_is_saved(tmp_p
     if not timm.is_model(name):
         pytest.skip(f"timm {timm.__version__} has no {name}")
     config = ModelConfig("class_scene", f"timm:{name}", 96, decoder="linear", classes=ClassSet(("a", "b")))
-    with pytest.raises(UserError, match=r"timm:crossvit_9_240 cannot take images of 96 pixels .* --image_size"):
+    with pytest.raises(
+        UserError,
+        match=r"timm:crossvit_9_240 with --decoder linear cannot be trained on images of 96 pixels .* --image_size",
+    ):
         make_initial_model(path, config, 0, False)
     assert not path.exists()
+
+
+# What a new model is tried for
+
+
+class Patches(nn.Module):
+    """An encoder of patches of so many pixels; what is left over at the borders is cut off."""
+
+    map_channels, out_features = (), 4
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, side, side)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return self.conv(images).mean((2, 3)), []
+
+
+@pytest.mark.parametrize(
+    "side, size, share, sizes",
+    [(32, 48, "56%", "32 or 64"), (32, 80, "36%", "64 or 96"), (32, 112, "27%", "96 or 128"), (14, 64, "23%", "112")],
+)
+def test_pixels_that_no_patch_has_are_refused_with_the_nearest_sizes(
+    side: int, size: int, share: str, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _: Patches(side), decoder="linear"))
+    config = ModelConfig("class_scene", image_size=size, classes=classes_of("class_scene"))
+    expected = f"--encoder tiny sees images in patches, and at {size} pixels {share} of .*; give --image_size {sizes}$"
+    with pytest.raises(UserError, match=expected):
+        make_initial_model(tmp_path / "model.safetensors", config, 0)
+    assert not list(tmp_path.iterdir())
+    fits = replace(config, image_size=int(sizes.split()[-1]))
+    assert "\n" not in make_initial_model(tmp_path / "model.safetensors", fits, 0)
+
+
+class Shared(Patches):
+    """A weight with two names."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.other = self.conv
+
+
+class Breaking(Patches):
+    """Right forwards; no gradient can be had of it."""
+
+    def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        vectors = super().forward(images)[0]
+        doubled = vectors * vectors
+        vectors.add_(1)  # what the gradient needs is gone
+        return doubled, []
+
+
+class Cropping(Patches):
+    """Never looks at the last column of pixels."""
+
+    def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return images[..., :-1].mean((2, 3)) @ self.conv.weight.mean((2, 3)).T, []
+
+
+def test_what_cannot_be_trained_is_said_before_it_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig("class_scene", image_size=32, classes=classes_of("class_scene"))
+    for network, line in ((Shared(), "layers that share weights"), (Breaking(16), "cannot be trained on images of 32")):
+        monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _, network=network: network, decoder="linear"))
+        with pytest.raises(UserError, match=f"--encoder tiny .*{line}"):
+            make_initial_model(tmp_path / "model.safetensors", config, 0)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _: Cropping(16), decoder="linear"))
+    said = make_initial_model(tmp_path / "model.safetensors", config, 0).splitlines()
+    assert said[0] == "--encoder tiny never sees 3.1% of the pixels, at the borders"
+
+
+def test_trying_a_model_leaves_weights_and_random_numbers(tmp_path: Path) -> None:
+    config = ModelConfig("normal", image_size=16)
+    make_initial_model(tmp_path / "model.safetensors", config, 3)
+    drawn = torch.rand(1)
+    found = load_model(tmp_path / "model.safetensors", "normal", STAGE)
+    torch.manual_seed(derived_seed("initial_model", 3))
+    expected = TaskModel(config)
+    assert torch.equal(drawn, torch.rand(1))
+    assert all(torch.equal(tensor, found.state_dict()[name]) for name, tensor in expected.state_dict().items())
+
+
+def test_batch_norm_over_vectors_cannot_be_group_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = nn.Sequential(Patches(16), nn.BatchNorm1d(4))
+    network.out_features, network.map_channels = 4, ()
+    monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _: network, decoder="linear"))
+    config = ModelConfig("class_scene", image_size=32, norm="group", classes=classes_of("class_scene"))
+    with pytest.raises(UserError, match=r"--encoder tiny: 1 of its batch norms .*; give --norm batch"):
+        TaskModel(config)

@@ -83,6 +83,23 @@ def test_krum_takes_the_lowest_score_and_says_whose_it_is(tmp_path: Path, assume
     assert uploads.told == {"chosen": str(best)}
 
 
+def test_krums_score_by_hand(tmp_path: Path) -> None:
+    """Of five clients and one attacker, the two closest count: 1 + 1 for the second, 0.81 + 1 for the third."""
+    line = np.zeros((5, 20), np.float32)
+    line[:, 0] = 0.0, 1.0, 2.0, 2.9, 10.0  # with the three closest, the second would be best
+    uploads = kept("krum", tmp_path, assumed_attackers=1.0)
+    assert aggregate(uploads, line)[0] == pytest.approx(2.0) and uploads.told == {"chosen": "2"}
+
+
+def test_of_equal_scores_krum_takes_those_of_the_lower_clients_whoever_comes_first(tmp_path: Path) -> None:
+    corners = np.zeros((4, 20), np.float32)  # of a square: all have two neighbours at a distance of 1
+    corners[[1, 3], 0], corners[[2, 3], 1] = 1.0, 1.0
+    for name, asked, chosen in (("krum", {}, [0]), ("multi_krum", {"n_chosen": 3}, [0, 1, 2])):
+        uploads = kept(name, tmp_path, assumed_attackers=0.0, **asked)
+        found = aggregate(uploads, corners, order=[2, 0, 3, 1])
+        assert np.allclose(found, corners[chosen].mean(axis=0)) and uploads.told["chosen"] == " ".join(map(str, chosen))
+
+
 def test_multi_krum_averages_the_lowest_scores(tmp_path: Path) -> None:
     order = scores(rows(), 2).argsort()
     for given, n in ((None, 7), (3, 3)):

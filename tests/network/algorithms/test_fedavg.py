@@ -115,7 +115,7 @@ def test_virtual_clients_have_whole_batches_and_no_other_local_work() -> None:
 
 
 def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
-    end = q.long_run(q.method("fedavg"), tmp_path, 300, replace(q.SETTINGS, sgd_per_epoch=5))
+    end = q.long_run(q.method("fedavg"), tmp_path, 100, replace(q.SETTINGS, sgd_per_epoch=5))
     # The fixed point of x = sum_i p_i (T_i^K x): each T_i is affine, so that it is found by solving for it.
     basis = np.eye(10).reshape(10, 2, 5)
     at_zero = q.average([q.descend(np.zeros((2, 5)), i, 5) for i in range(2)])
@@ -126,7 +126,7 @@ def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
 
 
 def test_one_step_a_round_is_gradient_descent_to_the_optimum(tmp_path: Path) -> None:
-    end = q.long_run(q.method("fedavg"), tmp_path, 400, replace(q.SETTINGS, sgd_per_epoch=1))
+    end = q.long_run(q.method("fedavg"), tmp_path, 100, replace(q.SETTINGS, sgd_per_epoch=1, init_lr=1.0))
     assert q.close(end, q.optimum(), 1e-3)
 
 

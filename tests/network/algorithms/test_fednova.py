@@ -62,7 +62,7 @@ def test_unequal_steps_do_not_move_the_fixed_point_as_they_move_fedavgs(tmp_path
         upload, server_step = FedAvg.upload, FedAvg.server_step
 
     settings = replace(q.SETTINGS, init_lr=0.05)
-    nova, plain = (q.long_run(kind(Namespace()), tmp_path / kind.__name__, 400, settings) for kind in (Unequal, Plain))
+    nova, plain = (q.long_run(kind(Namespace()), tmp_path / kind.__name__, 120, settings) for kind in (Unequal, Plain))
     biased = q.SHARES * TAUS / (q.SHARES @ TAUS)
     assert np.abs(nova - q.optimum()).max() < 0.25 * np.abs(plain - q.optimum()).max()
     assert np.abs(plain - q.optimum(biased)).max() < 0.25 * np.abs(plain - q.optimum()).max()

@@ -56,7 +56,8 @@ def test_partial_participation_by_hand(tmp_path: Path, option: int) -> None:
 
 @pytest.mark.parametrize("option", [1, 2])
 def test_it_reaches_the_optimum_of_heterogeneous_clients(tmp_path: Path, option: int) -> None:
-    end = q.long_run(q.method("scaffold", scaffold_option=option), tmp_path, 300, replace(q.SETTINGS, sgd_per_epoch=5))
+    settings = replace(q.SETTINGS, sgd_per_epoch=5, init_lr=0.8)
+    end = q.long_run(q.method("scaffold", scaffold_option=option), tmp_path, 50, settings)
     assert q.close(end, q.optimum(), 1e-4)
 
 
@@ -64,8 +65,8 @@ def test_it_reaches_the_optimum_of_heterogeneous_clients(tmp_path: Path, option:
 def test_it_reaches_the_optimum_after_clients_were_left_out(tmp_path: Path, option: int) -> None:
     # In double precision, since a wrong c would keep the end beside the optimum by an amount of any size.
     algorithm = q.spoilt("scaffold", 1, {0, 3, 4}, scaffold_option=option)
-    settings = replace(q.SETTINGS, sgd_per_epoch=5)
-    end = q.long_run(algorithm, tmp_path, 600, settings, model=q.Quadratic().double(), on_nan="skip_client")
+    settings = replace(q.SETTINGS, sgd_per_epoch=5, init_lr=0.8)
+    end = q.long_run(algorithm, tmp_path, 80, settings, model=q.Quadratic().double(), on_nan="skip_client")
     assert np.abs(end - q.optimum()).max() < 1e-10
 
 

@@ -62,6 +62,11 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
     assert taken.said() == settings.said()
     assert (taken.deal.rand_seed, taken.title) == (9, "embedding-based split, equal_size, α = 3, seed 9")
     assert again.origin == {**made.origin, "partition_file": str(tmp_path / "run")}
+    own = "--type embedding_based, --partition equal_size, --alpha 3.0, --n_clients 5"
+    assert taken.instead_of(other) == [
+        f"{tmp_path / 'run'} was dealt with {own}: these are taken, whatever the arguments are"
+    ]
+    assert taken.instead_of(replace(first, partition_file=tmp_path / "run")) == settings.instead_of(first) == []
 
 
 @pytest.mark.parametrize(

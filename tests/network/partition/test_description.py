@@ -9,7 +9,7 @@ import numpy as np
 
 from datasets.table import Table
 from network.partition.dealing import deal
-from network.partition.description import dealt_names, described_by
+from network.partition.description import client_names, dealt_names, described_by
 from network.partition.groups import groups_of
 from tests.network.partition.test_groups import on
 
@@ -53,6 +53,18 @@ def test_what_is_dealt_has_its_own_names_whatever_describes_it(table: Table) -> 
         called = [table.class_names[label] for label in table.labels] if column is None else column.tolist()
         assert [names[number] for number in groups] == called
     assert not dealt_names(partition, "embedding_based", table)
+
+
+def test_clients_that_are_natural_groups_have_their_names(table: Table) -> None:
+    groups = groups_of("building_based", on(table), Path(), 5)
+    n = len(np.unique(groups))
+    natural = deal("natural", groups, n, 1.0, 0)
+    names = client_names(natural, "building_based", table)
+    assert [names[client] for client in natural.client_of] == table.groups["building"].tolist()
+    mixed = deal("iid", groups, n, 1.0, 0)
+    assert not client_names(mixed, "building_based", table)
+    for kind in ("class_based", "embedding_based", "iid"):
+        assert not client_names(natural, kind, table)
 
 
 def test_columns_may_be_called_as_groups_are(table: Table) -> None:

@@ -111,6 +111,14 @@ def test_clusters_are_those_of_each_group_alone() -> None:
     assert (clusters_within(moved, fit_on, NATURAL, 3, 1)[fit_on] == clusters[fit_on]).all()
 
 
+def test_groups_with_the_same_images_have_draws_of_their_own_by_their_names() -> None:
+    """Twelve clusters of points that have none: where K-means ends depends on where it starts."""
+    points = np.random.default_rng(0).uniform(size=(80, 2))
+    natural = Natural.of("city", np.repeat(["ulm", "bern"], 80))
+    bern, ulm = clusters_within(np.tile(points, (2, 1)), np.arange(160), natural, 12, seed=0).reshape(2, 80)
+    assert adjusted_rand_score(bern, ulm) < 1
+
+
 def test_a_group_with_too_few_different_images_has_fewer_clusters() -> None:
     texts = np.repeat(["a", "b", "c"], [20, 3, 4])
     points = np.concatenate([np.random.default_rng(0).normal(size=(23, 2)), np.zeros((4, 2))])
@@ -123,6 +131,12 @@ def test_a_group_with_too_few_different_images_has_fewer_clusters() -> None:
         "fewer than 5 clusters in 2 groups, 1 at least: too few images",
     ]
     assert list(lines_within(client_of, pairs, natural, None)) == ["within city: 3 groups with 1 to 2 clients each"]
+
+
+def test_clusters_that_were_found_count_whether_or_not_their_images_are_dealt() -> None:
+    pairs = joined(NATURAL, KINDS)
+    undealt = np.where(np.isin(pairs, [0, 4]), -1, 0)  # none of one cluster's images in each city
+    assert list(lines_within(undealt, pairs, NATURAL, 4))[-1] == "10 images of no city: not dealt"
 
 
 def test_a_group_without_images_to_fit_to_has_no_clusters() -> None:

@@ -37,7 +37,7 @@ def groups_and_clients(draw: st.DrawFn) -> tuple[np.ndarray, int]:
 
 
 @pytest.mark.parametrize("rule", PARTITIONERS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=groups_and_clients(), alpha=ALPHAS, seed=st.integers(0, 5), min_size=st.sampled_from([None, 1, 5]))
 def test_what_every_rule_promises(
     rule: str, case: tuple[np.ndarray, int], alpha: float, seed: int, min_size: int | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,9 @@ import pytest
 from network.partition import saved_partition
 from network.partition.dealing import Partition, deal
 
-# Hugging Face's package is hidden here by the project's own folder, and can only be looked for elsewhere.
-HAS_FLOWER = not subprocess.run(
-    [sys.executable, "-c", "import datasets.arrow_dataset, flwr_datasets"],
-    cwd=Path(__file__).parent,
-    capture_output=True,
-    check=False,
-).returncode
-needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason="flwr-datasets (requirements-flower.txt) is not installed")
+needs_flower = pytest.mark.skipif(
+    find_spec("flwr_datasets") is None, reason="flwr-datasets (requirements-flower.txt) is not installed"
+)
 
 
 @pytest.fixture

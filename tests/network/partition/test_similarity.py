@@ -63,14 +63,17 @@ def test_tables_leave_out_images_without_a_cluster() -> None:
 
 
 def test_all_tasks_of_a_folder_stand_beside_the_classes(table: Table, tmp_path: Path) -> None:
-    assert read_clusterings(tmp_path, table) == {}
+    assert read_clusterings(tmp_path, table) == ({}, [])
     for task in ("normal", "depth_euclidean"):
         np.save(tmp_path / f"assignments_{task}.npy", np.arange(len(table)) % 3)
         origin = {TABLE_FILE: table.fingerprint, "n_clusters": 3}
         write_json(tmp_path / f"assignments_{task}.json", origin)
-    found = read_clusterings(tmp_path, table)
-    assert list(found) == ["depth_euclidean", "normal", "classes"]
+    found, of_others = read_clusterings(tmp_path, table)
+    assert of_others == [] and list(found) == ["depth_euclidean", "normal", "classes"]
     assert (found["classes"] == table.labels).all()
     write_json(tmp_path / "assignments_normal.json", {TABLE_FILE: "other", "n_clusters": 3})
-    with pytest.raises(UserError, match="another table"):
+    found, of_others = read_clusterings(tmp_path, table)
+    assert list(found) == ["depth_euclidean", "classes"] and of_others == ["normal"]
+    write_json(tmp_path / "assignments_depth_euclidean.json", {TABLE_FILE: table.fingerprint, "n_clusters": 2})
+    with pytest.raises(UserError, match=r"needs .* ids"):
         read_clusterings(tmp_path, table)

@@ -66,7 +66,10 @@ def test_a_saved_partition_keeps_its_unseen_clients(data: TaskData, assignments:
     assert split.said()["unseen_clients"] == made.n_unseen == 2
     assert split.name.endswith("_seed1_unseen2") and "2 unseen clients" in split.title
     made.save(tmp_path / "run")
-    again, taken = partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
+    for same in (None, 2, 0.5):
+        again, taken = partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=same), data)
+    with pytest.raises(UserError, match="has 2 unseen clients, which stay as they are; omit --unseen_clients 1"):
+        partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
     assert again.n_unseen == taken.unseen_clients == 2 and np.array_equal(again.client_of, made.client_of)
     plain, _ = partition_of(asked(assignments), data)
     assert plain.n_unseen == 0 and set(map(tuple, plain.clients)) == set(map(tuple, made.clients))
@@ -151,6 +154,16 @@ def test_clusters_say_whether_they_know_unseen_images(data: TaskData, assignment
     found = np.zeros(len(data), np.int64), np.zeros((1, 2)), 1, tmp_path / "reduced.npy"
     save_assignments(tmp_path, data, "model", *found, chosen.digest)
     assert not know_unseen(task, tmp_path, digest(partition)) and know_unseen(task, tmp_path, digest(other))
+
+
+def test_the_digest_is_of_the_participants_images_alone() -> None:
+    """How the unseen clients' images are dealt among them changes no cluster of the participants."""
+    apart = set_aside(of_sizes(*range(1, 9)), 3, seed=5)
+    moved = apart.client_of.copy()
+    moved[np.flatnonzero(moved == 6)[0]] = 7  # 5, 6 and 7 are unseen
+    other = apart.client_of.copy()
+    other[np.flatnonzero(other == 4)[0]] = 3
+    assert digest(replace(apart, client_of=moved)) == digest(apart) != digest(replace(apart, client_of=other))
 
 
 def test_participants_need_a_partition_of_these_images_with_unseen_clients(

@@ -8,11 +8,13 @@ import numpy as np
 from PIL import Image
 
 from datasets.sources.taskonomy import SEGMENTS, View
-from reports.figures.contact_sheet import CONTACT_SHEET, most_typical
+from reports.figures.contact_sheet import CONTACT_SHEET, draw_contact_sheet, most_typical
 
 
-def test_it_stands_beside_the_views(rendered: Path) -> None:
-    with Image.open(rendered / CONTACT_SHEET) as sheet:
+def test_it_stands_beside_the_views(rendered: Path, own_copy: Path) -> None:
+    assert (rendered / CONTACT_SHEET).is_file()
+    draw_contact_sheet(own_copy)
+    with Image.open(own_copy / CONTACT_SHEET) as sheet:
         assert min(sheet.size) > 800
 
 

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from scipy.sparse import coo_array
 
 from reports.figures import partitions
-from reports.figures.style import palette
+from reports.figures.style import palette, save
 from tests.reports.figures.pictures import band_at, bars_of, check_figure, interval_of, legend_of, points_of, words
 
 
@@ -52,8 +52,18 @@ def test_groups_have_their_names_or_else_their_numbers() -> None:
     expected = ["living room", "a scene that nobody ", "2", "3"]
     assert [text.get_text() for text in legend.get_texts()] == expected
     assert [bar.get_label() for bar in bars.axes[0].containers] == expected
-    rows = partitions._heat_map(counts, "title", "class", names).axes[1].get_yticklabels()
+    rows = partitions._heat_map(counts, "title", "class", np.zeros(len(counts), bool), names).axes[1].get_yticklabels()
     assert [row.get_text() for row in rows] == expected[::-1]  # the largest group first
+
+
+def test_clients_have_their_names_or_else_their_numbers() -> None:
+    counts = np.arange(1, 7).reshape(3, 2)
+    for given, expected in (
+        (["art", "photo_print", "sketch"], ["art", "photo print", "sketch"]),
+        ((), ["0", "1", "2"]),
+    ):
+        figure = partitions._bars(counts, "title", "class", ["a", "b"], given)
+        assert words(figure.axes[0].get_xticklabels()) == expected
 
 
 def test_groups_within_natural_groups_show_as_blocks_in_their_order() -> None:
@@ -61,7 +71,7 @@ def test_groups_within_natural_groups_show_as_blocks_in_their_order() -> None:
     for client in range(4):
         counts[client, 10 * client : 10 * client + 10] = 1 + (7 * np.arange(10) + client) % 5
     cities = np.repeat(["aachen", "bern", "ulm"], [10, 20, 10]).tolist()
-    axes = partitions._heat_map(counts, "title", "cluster", [], cities).axes[1]
+    axes = partitions._heat_map(counts, "title", "cluster", np.zeros(len(counts), bool), [], cities).axes[1]
     shown = np.asarray(axes.images[0].get_array())
     np.testing.assert_allclose(shown, (counts / counts.sum(axis=1, keepdims=True)).T)
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["aachen", "bern", "ulm"]
@@ -119,6 +129,25 @@ def test_a_client_is_a_bar_of_its_groups_one_upon_the_other(drawn: list[Figure])
     assert [to_hex(container.patches[0].get_facecolor()) for container in axes.containers] == [
         *legend_of(drawn[0]).values()
     ]
+
+
+@pytest.mark.parametrize(("n_clients", "n_groups"), [(6, 3), (70, 40)])
+def test_clients_that_never_train_stand_last_behind_a_line(drawn: list[Figure], n_clients: int, n_groups: int) -> None:
+    counts = np.random.default_rng(0).integers(1, 9, (n_clients, n_groups))
+    for n_unseen in (2, 0):
+        partitions.distribution(counts, "title", "class", Path(), n_unseen=n_unseen)
+    marked, plain = (figure.axes[-1 if n_clients < 60 else 1] for figure in drawn)
+    assert marked.get_xlabel() == f"{plain.get_xlabel()} (the last 2, beyond the line, never train)"
+    [line] = marked.get_lines()
+    assert list(line.get_xdata()) == [n_clients - 2.5] * 2 and not plain.get_lines()
+
+
+def test_a_wide_title_lies_within_its_figure(tmp_path: Path) -> None:
+    words = "normal, class-based split within building, dirichlet_hsu, α = 0.1, 3 unseen clients, seed 42, and more"
+    figure = partitions._bars(np.ones((3, 2)), words, "class", (), 0)
+    save(figure, tmp_path / "a.png")
+    box, width = figure._suptitle.get_window_extent(), figure.bbox.width  # type: ignore[attr-defined]
+    assert box.x0 >= 0 and box.x1 <= width and figure.get_suptitle() == words
 
 
 def test_a_map_has_shares_of_the_largest_group_first_and_sizes_above(drawn: list[Figure]) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -19,21 +18,15 @@ from scipy import stats
 from network.algorithms import ALGORITHMS
 from reports.curves import read_dealings, read_last, read_rounds
 from reports.figures import sweeps
-from reports.figures.style import COLOURS, IMAGES
-from reports.tables import increases
+from reports.figures.style import COLOURS
 from tests.reports.figures.pictures import (
     band_at,
     bars_of,
-    check_figure,
     check_picture,
-    interval_of,
     legend_of,
     line_of,
-    points_of,
-    words,
 )
 from utils.errors import UserError
-from utils.runs import MEASURED_ON
 
 Write = Callable[..., Path]
 
@@ -338,56 +331,6 @@ def check(path: Path) -> None:
     assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("n_settings", [1, 30])
-def test_comparison_of_many_methods_with_and_without_a_global_model(tmp_path: Path, n_settings: int) -> None:
-    path = tmp_path / "figures" / "comparison.png"
-    losses = 1 + np.random.default_rng(0).random((3, 2))
-    rows = [
-        {
-            "task": "normal", "method": f"method{i}", "alpha": 0.1, "images": split, "class": losses[0],
-            "embedding": losses[1], "iid": losses[2],
-        }
-        for i in range(n_settings) for split in ("train", "local_test", "test")[: 2 + i % 2]
-    ]  # fmt: skip
-    check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
-
-
-@pytest.mark.parametrize("n_seeds", [1, 3])
-@pytest.mark.parametrize("with_iid", [True, False])
-@pytest.mark.parametrize("tasks, alphas", [(["normal"], [0.1]), (["normal", "reshading"], [0.01, 0.1, 10])])
-def test_comparison(tmp_path: Path, tasks: list[str], alphas: list[float], with_iid: bool, n_seeds: int) -> None:
-    path = tmp_path / "figures" / "comparison.png"
-    losses = 1 + np.random.default_rng(0).random((3, n_seeds))
-    rows = [
-        {
-            "task": task, "method": "fedavg", "alpha": alpha, "images": split, "class": losses[0],
-            "embedding": losses[1], "iid": losses[2] if with_iid else np.full(n_seeds, np.nan),
-        }
-        for task in tasks for alpha in alphas for split in ("train", "test")
-    ]  # fmt: skip
-    check_figure(path, sweeps.comparison(pd.DataFrame(rows), path))
-
-
-def test_settings_have_rows_of_their_own_where_there_are_iid_runs(tmp_path: Path, drawn: list[Figure]) -> None:
-    losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
-    row = {"task": "normal", "alpha": 0.1, "images": "train"} | losses
-    rows = [row | {"method": "fedavg", "aggregation": rule} for rule in ("mean", "geometric_median")]
-    rows += [row | {"method": "feddifrc", "aggregation": "", "iid": np.full(2, np.nan)}]
-    sweeps.comparison(pd.DataFrame(rows), tmp_path / "comparison.png")
-    names = [text.get_text().replace("\n", " ") for text in drawn[0].axes[0].get_yticklabels()]
-    assert names == ["FedAvg, α = 0.1, aggregation mean", "FedAvg, α = 0.1, aggregation geometric_median"]
-    assert sorted({round(bar.get_y() + bar.get_height() / 2) for bar in drawn[0].axes[0].patches}) == [0, 1]
-
-
-def test_comparison_of_one_task_has_room_for_its_title_and_legend(tmp_path: Path, drawn: list[Figure]) -> None:
-    losses = {name: np.array([1.0, 1.1]) for name in ("class", "embedding", "iid")}
-    row = {"task": "classification", "method": "fedavg", "alpha": 0.1, "images": "train"} | losses
-    sweeps.comparison(pd.DataFrame([row]), tmp_path / "comparison.png")
-    FigureCanvasAgg(drawn[0]).draw()
-    for part in (*drawn[0].texts, *drawn[0].legends):
-        assert part.get_window_extent().x0 >= 0 and part.get_window_extent().x1 <= drawn[0].bbox.x1
-
-
 # What is drawn
 
 
@@ -435,87 +378,3 @@ def test_distributions_are_what_was_dealt(drawn: list[Figure]) -> None:
         legend = legend_of(panels[0 if counts.shape[1] == 2 else 1, 1])
         assert list(legend.items()) == [(str(group), colour) for group, colour in enumerate(bars_of(axis))]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{name}-based split\nimages" for name in COLOURS]
-
-
-def comparison_of(rows: Mapping[tuple[str, float, str], tuple[list[float], list[float], list[float]]]) -> pd.DataFrame:
-    """Rows as `reports.tables.compare` makes them: losses of a class-based, an embedding-based and an IID split."""
-    return pd.DataFrame([
-        {"task": task, "method": "fedavg", "alpha": alpha, "images": split, "model": "global", "trivial": np.ones(3)}
-        | {name: np.array(of) for name, of in zip(("class", "embedding", "iid"), losses, strict=True)}
-        for (task, alpha, split), losses in rows.items()
-    ])  # fmt: skip
-
-
-def test_comparison_shows_the_numbers_of_its_table(drawn: list[Figure]) -> None:
-    table = comparison_of({
-        ("normal", 0.1, "train"): ([3.0, 3.2, 3.1], [1.0, 1.2, 1.1], [2.0, 2.0, 2.2]),
-        ("normal", 10.0, "train"): ([2.1, 2.5, 2.3], [2.2, 2.2, 2.4], [2.0, 2.1, 2.2]),
-        ("reshading", 0.1, "train"): ([5.0, 5.5, 6.0], [4.0, 4.5, 5.0], [4.0, 4.0, 4.0]),
-        ("reshading", 10.0, "train"): ([4.0, 4.5, 5.0], [4.2, 4.5, 4.0], [4.0, 4.0, 4.0]),
-        ("normal", 0.1, "test"): ([3.0, 3.2, 3.4], [2.5, 2.6, 2.6], [2.0, 2.0, 2.0]),
-    })  # fmt: skip
-    sweeps.comparison(table, Path())
-    said = increases(table).set_index(["task", "data"])
-    panels = np.array(drawn[0].axes).reshape(2, 2)
-    for (row, task), (column, split) in product(enumerate(("normal", "reshading")), enumerate(("train", "test"))):
-        axis = panels[row, column]
-        containers = iter(container for container in axis.containers if hasattr(container, "errorbar"))
-        for place, alpha in enumerate((0.1, 10.0)):
-            part = table[(table["task"] == task) & (table["alpha"] == alpha) & (table["images"] == split)]
-            for record in part.to_dict("records"):
-                for kind, colour, offset in zip(COLOURS, COLOURS.values(), (-0.18, 0.18), strict=True):
-                    bar = next(containers)
-                    (low, _), (high, _) = interval_of(bar)[0]
-                    drawn_words = f"{bar.patches[0].get_width():+.1f} [{low:+.1f}, {high:+.1f}]"
-                    assert drawn_words == said.loc[(task, MEASURED_ON[split]), f"{kind}, α = {alpha:g}"]
-                    assert to_hex(bar.patches[0].get_facecolor()) == colour
-                    assert bar.patches[0].get_y() + 0.17 == pytest.approx(place + offset)
-                    dots = [points_of(line) for line in axis.lines if line.get_marker() == "."]
-                    seeds = np.round(100 * (record[kind] - record["iid"]) / record["iid"], 9).tolist()
-                    assert [seeds, [round(place + offset, 9)] * 3] in dots
-        assert next(containers, None) is None
-    assert words(panels[0, 0].get_yticklabels()) == ["FedAvg, α = 0.1", "FedAvg, α = 10"]
-    assert panels[0, 0].get_ylim() == pytest.approx((1.6, -0.6))  # the first setting above
-    assert [axis.get_title().replace("\n", " ") for axis in panels[0]] == [IMAGES["train"], IMAGES["test"]]
-    assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals", "Reshading"]
-    named = {f"{kind}-based split": colour for kind, colour in COLOURS.items()}
-    assert list(legend_of(drawn[0]).items())[:2] == list(named.items())
-    assert drawn[0].get_suptitle().endswith("mean over 3 seeds")
-
-
-def test_a_task_fills_its_axis_however_far_another_rises(drawn: list[Figure]) -> None:
-    table = comparison_of({
-        (task, 0.1, split): ([2 + far, 2 + 1.2 * far, 2 + 1.1 * far], [2 + far / 2, 2 + far / 4, 2.0], [2.0, 2.0, 2.0])
-        for task, far in (("class_scene", 40.0), ("depth_euclidean", 0.2))
-        for split in ("train", "test")
-    })  # fmt: skip
-    sweeps.comparison(table, Path())
-    panels = np.array(drawn[0].axes).reshape(2, 2)
-    for row, task in enumerate(("depth_euclidean", "class_scene")):  # in the order of the registry
-        part = table[table["task"] == task]
-        increases_of_seeds = np.concatenate([
-            100 * (record[kind] / record["iid"] - 1) for record in part.to_dict("records") for kind in COLOURS
-        ])  # fmt: skip
-        least, most = min(0.0, increases_of_seeds.min()), max(0.0, increases_of_seeds.max())
-        for axis in panels[row]:
-            low, high = axis.get_xlim()
-            assert low <= least and most <= high and high - low < 1.2 * (most - least)
-
-
-def cuts_of(axis: Axes) -> list[tuple[float, float, str]]:
-    """Where arrow heads are, and which way they point."""
-    found = [(line.get_xydata()[0].tolist(), line.get_marker()) for line in axis.lines if line.get_label() == "_cut"]
-    return [(round(x, 6), round(y, 6), marker) for (x, y), marker in found]
-
-
-def test_an_interval_that_leaves_the_axis_ends_in_an_arrow_head(drawn: list[Figure]) -> None:
-    table = comparison_of({
-        ("normal", 0.1, "train"): ([2.0, 3.0], [2.2, 2.2], [2.0, 2.0]),  # 25 % with an interval of ± 318
-        ("normal", 10.0, "train"): ([2.0, 2.9], [2.1, 2.1], [2.0, 2.0]),
-    })  # fmt: skip
-    sweeps.comparison(table, Path())
-    [axis] = drawn[0].axes
-    low, high = axis.get_xlim()
-    assert (low, high) == pytest.approx((-3, 53)) and cuts_of(axis) == [
-        (low, -0.18, "<"), (high, -0.18, ">"), (low, 0.82, "<"), (high, 0.82, ">"),
-    ]  # fmt: skip

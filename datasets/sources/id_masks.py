@@ -1,0 +1,85 @@
+"""Which ids masks have, and which of these nobody has named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from datasets.classes import ClassSet
+from datasets.left_out import main_fault
+from datasets.sources.labels import class_set
+from datasets.sources.names import IGNORED, read_names_of_masks
+from datasets.tasks import MASK, Encoding
+from utils import progress
+from utils.words import counted, some
+
+STORED = Encoding(MASK, "uint8", 1, categorical=True)
+_MOST_NAMED = 8  # ids of a line
+_STUFF, _N_STUFF = {0: "unlabeled", 1: "person", 182: "wood"}, 183  # of COCO-Stuff's names, and how many there are
+
+
+def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
+    """The pixels of each id in each mask; empty for those that cannot be read, of which a line says how many.
+
+    Their images are named and left out where they are packed.
+    """
+    from datasets.packed import read_image
+
+    faults: list[str] = []
+
+    def count(cell: str) -> dict[int, int]:
+        """The pixels of each id in one mask."""
+        try:
+            ids = read_image(data_path, cell, STORED)
+        except ValueError as error:
+            faults.append(f"{cell}: {error}")
+            return {}
+        return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
+
+    with ThreadPoolExecutor() as pool:
+        counts = list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+    if faults:
+        print(f"{len(faults)} of {counted(len(cells), 'mask')} cannot be read{main_fault(sorted(faults))}")
+    return counts
+
+
+def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, int]]) -> ClassSet:
+    """The classes of masks with the names of a file, `--mask_classes`, and a line about ids without one; see `seen`.
+
+    COCO-Stuff's own list counts from 1, with 0 for what is unlabelled, and the masks of its 164,000 images from 0, with
+    255 for that: where such masks have the list, the names are moved.
+    """
+    names, void = read_names_of_masks(path, "--mask_classes")
+    is_stuff = len(names) == _N_STUFF and {each: names.get(each) for each in _STUFF} == _STUFF
+    if is_stuff and any(IGNORED in amounts for amounts in seen):
+        print(
+            f"{path.name}: COCO-Stuff's list, whose ids are one more than those of these masks; 255 is unlabelled there"
+        )
+        names, void = {identity - 1: name for identity, name in names.items() if identity}, {IGNORED}
+    classes = class_set(names, {*void, *void_ids})
+    say_unnamed(seen, classes)
+    return classes
+
+
+def say_unnamed(seen: Sequence[dict[int, int]], classes: ClassSet) -> None:
+    """Print the ids that are no class and not void, with how much of the masks they are; of `count_ids`."""
+    known = {*(classes.ids or range(len(classes.names))), *classes.void}
+    pixels, masks = Counter[int](), 0
+    for amounts in seen:
+        unnamed = {identity: n for identity, n in amounts.items() if identity not in known}
+        pixels.update(unnamed)
+        masks += bool(unnamed)
+    if not pixels:
+        return
+    share = pixels.total() / sum(sum(amounts.values()) for amounts in seen)
+    ids = some([str(identity) for identity, _ in sorted(pixels.items(), key=lambda each: -each[1])], _MOST_NAMED)
+    one = len(pixels) == 1
+    print(
+        f"{'id' if one else 'ids'} {ids}, {share:.3g} of all pixels, in {masks} of {counted(len(seen), 'mask')}: "
+        f"{'has' if one else 'have'} no name and {'counts' if one else 'count'} nowhere; "
+        f"name {'it' if one else 'them'} in --mask_classes, or give --void_ids"
+    )

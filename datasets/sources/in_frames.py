@@ -1,0 +1,69 @@
+"""Targets are held against the frames of their photographs, whatever source has found them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from datasets.sources.outlines import map_of
+from datasets.stored import photograph_frame, values_size
+from datasets.table import Found
+from datasets.tasks import RGB
+from utils import progress
+from utils.words import counted, some
+
+
+def in_frames(data_path: Path, found: Found) -> Found:
+    """Without the images that have a target which cannot be of its photograph; these are named.
+
+    What is of the stored picture, before its EXIF entry turns it, is turned when it is packed. Files that cannot be
+    read are left for that, too.
+    """
+    domains = [domain for domain in found.about.domains if domain != RGB.domain]
+    if not domains:
+        return found
+    rows = found.rows[[RGB.domain, *domains]].to_dict("records")
+    for domain in domains:
+        if shared := [cell for cell, n in Counter(row[domain] for row in rows).items() if n > 1]:
+            first = [row[RGB.domain] for row in rows if row[domain] == shared[0]]
+            print(
+                f"{counted(len(shared), 'file')} of {domain} for several photographs: {shared[0]} for {some(first, 3)}"
+            )
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda row: _held(data_path, row, domains), rows)
+        held = list(progress.bar(answers, total=len(rows), desc="frames of photographs", unit="image"))
+    for domain, n in Counter(domain for answer in held if not isinstance(answer, str) for domain in answer).items():
+        print(
+            f"{counted(n, 'photograph')} turned by an EXIF entry without another shape: {domain} is taken for that "
+            "of the upright picture"
+        )
+    faults = [answer for answer in held if isinstance(answer, str)]
+    kept = found.rows[[not isinstance(answer, str) for answer in held]].reset_index(drop=True)
+    boxes = found.boxes
+    if boxes is not None:
+        boxes = boxes[boxes["image"].isin(kept[RGB.domain])].reset_index(drop=True)
+    return replace(found, rows=kept, faults=[*found.faults, *faults], boxes=boxes)
+
+
+def _held(data_path: Path, row: dict[str, str], domains: list[str]) -> list[str] | str:
+    """The domains of an image whose targets could be of the picture before its turn; or what is wrong with one."""
+    try:
+        frame = photograph_frame(data_path, row[RGB.domain])
+    except ValueError:
+        return []
+    unclear = []
+    for domain in domains:
+        if row[domain] == map_of(row[RGB.domain]):  # written of the upright picture
+            continue
+        try:
+            height, width = values_size(data_path, row[domain])
+        except ValueError:
+            continue
+        try:
+            frame.turn_of(width, height, domain)
+        except ValueError as error:
+            return f"{row[domain]}: {error}"
+        unclear += [domain] * frame.leaves_open(width, height)
+    return unclear

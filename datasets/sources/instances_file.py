@@ -1,0 +1,130 @@
+"""COCO's instances files: photographs, the categories of their objects, boxes and outlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datasets.sources.annotated import Drawn, Photograph
+from datasets.sources.keyed import by_key
+from datasets.sources.outlines import bounds
+from utils.errors import UserError
+from utils.files import json_in
+
+
+@dataclass
+class Instances:
+    """What an instances file says: photographs with their objects, the names of the categories, and what is left out.
+
+    `n_crowds` of its `n_annotations` are crowds that count nowhere.
+    """
+
+    photographs: list[Photograph]
+    names: dict[int, str]
+    faults: list[str] = field(default_factory=list)
+    n_annotations: int = 0
+    n_crowds: int = 0
+
+
+def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_crowds: bool) -> Instances:
+    """The content of an instances file; `photograph_of` makes one of its name there.
+
+    An annotation without a box has that of its outline. One with neither, or without a category, is among the faults.
+    UserError where the file is none, or an id stands there twice.
+    """
+    try:
+        content = json_in(path)
+        categories, images, annotations = (_records(content, name) for name in ("categories", "images", "annotations"))
+        names = by_key(((_whole(each.get("id")), _name(each)) for each in categories), "category")
+        of_ids = by_key(((_identity(each), _image(each)) for each in images), "image id")
+        by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a COCO instances file ({error}); see --annotations") from error
+    found: dict[Any, Photograph] = {}
+    for identity, (file, (width, height)) in of_ids.items():
+        found[identity] = photograph_of(file)
+        found[identity].size = (width, height) if min(width, height) > 0 else None
+    read = Instances([*found.values()], names, n_annotations=len(annotations))
+    for each in annotations:
+        image = each.get("image_id")
+        photograph = found.get(image) if isinstance(image, int | float | str) else None
+        where = f"{path.name}, annotation {each.get('id')}"
+        if photograph is None:
+            read.faults.append(f"{where}: of no photograph")
+            continue
+        drawn = _drawn(each)
+        if _is_true(each.get("iscrowd")) and not keep_crowds:
+            read.n_crowds += 1
+            photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
+        elif drawn.category is None or drawn.sides is None:
+            read.faults.append(f"{where}: without a category, or a bbox of four numbers")
+            photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
+        else:
+            photograph.boxes.append((drawn.category, *drawn.sides))
+            photograph.outlines.append(drawn if drawn.outline else Drawn(None, None, drawn.sides))
+    return read
+
+
+def _drawn(annotation: Mapping[str, Any]) -> Drawn:
+    """An object as far as its annotation can be read."""
+    try:
+        category = _whole(annotation.get("category_id"))
+    except ValueError:
+        category = None
+    outline = annotation.get("segmentation")
+    try:
+        x, y, width, height = map(float, annotation.get("bbox") or ())
+    except (ValueError, TypeError):
+        return Drawn(category, outline, bounds(outline))
+    return Drawn(category, outline, (x, y, x + width, y + height))
+
+
+def _records(content: Any, name: str) -> list[dict[str, Any]]:
+    """The list of objects of this name; ValueError where there is none."""
+    records = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+        raise ValueError(f"it has no list {name!r} of objects")
+    return records
+
+
+def _image(record: Mapping[str, Any]) -> tuple[str, tuple[float, float]]:
+    """The name and size of an image, 0 where it has none; ValueError where it has no name, or a size of no numbers."""
+    file = record.get("file_name")
+    if not isinstance(file, str) or not file:
+        raise ValueError(f"image {record.get('id')} has no file_name")
+    try:
+        return file, (float(record.get("width") or 0), float(record.get("height") or 0))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"image {record.get('id')} has a width or height that is no number") from error
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    name = record.get("name")
+    if name is None or not str(name).strip():
+        raise ValueError(f"category {record.get('id')} has no name")
+    return str(name)
+
+
+def _is_true(value: Any) -> bool:
+    """Whether a mark is set, which some tools write as text."""
+    return value.strip().lower() in ("1", "true") if isinstance(value, str) else bool(value)
+
+
+def _identity(record: Mapping[str, Any]) -> int | float | str:
+    identity = record.get("id")
+    if not isinstance(identity, int | float | str):
+        raise ValueError(f"image {record.get('file_name')!r} has no id")
+    return identity
+
+
+def _whole(value: Any) -> int:
+    """A whole number, which may be written as text or with a point; ValueError for others."""
+    try:
+        number = float(value)
+        if number.is_integer():
+            return int(number)
+    except (ValueError, TypeError, OverflowError):
+        pass
+    raise ValueError(f"{value!r} is no category id, which is a whole number")

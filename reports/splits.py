@@ -1,0 +1,134 @@
+"""What every split costs over the IID split: by classes, by clusters of any features, and by natural groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from reports.learnt import NO, learnt
+from reports.statistics import MARGIN, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.tables import BETWEEN_CLIENTS, SKEW, by_seed, dealt_by_alpha, settings, trivial_text
+from utils.runs import MEASURED_ON
+
+OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
+
+
+def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
+    """What each split costs: a row per task, method, split, alpha, other setting and part of the data (`images`).
+
+    Columns: task, method, split (the `--type` without `_based`), alpha (nan where it is not used), `more` (a dictionary
+    of the other arguments that differ, as text), images, model, seeds, arrays over these seeds with the losses `loss`
+    and `iid`, and the trivial predictor's on the images of either (`trivial`, `iid_trivial`), the mean of the task's
+    `metric` under the split (`of_split`) and under IID (`of_iid`), whether the IID runs have `learnt` the task, and
+    `skew`, a dictionary of the split's mean skew by its label. Seeds without an IID run have nan there. Rows are in the
+    order of task, method, split and alpha. Empty if all runs are of IID splits. `runs` comes from
+    `reports.tables.read_runs`.
+    """
+    rows: list[dict[str, Any]] = []
+    for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
+        of, kind, alpha = by_seed(part), fixed.pop("type"), fixed.pop("alpha")
+        shown = SKEW | BETWEEN_CLIENTS
+        about = {name: fixed.pop(name) for name in ("task", "method")}
+        about |= {
+            "split": kind.removesuffix("_based"),
+            "alpha": alpha if dealt_by_alpha(of, kind) else np.nan,
+            "more": fixed,
+            "skew": {label: of[name].mean() for name, label in shown.items() if of[name].notna().any()},
+            "seeds": [*of.index],
+            "metric": of["metric"].iloc[0],
+        }
+        same = iid.reindex(of.index)
+        for images in MEASURED_ON:
+            if of[f"{images}_loss"].notna().any():
+                losses = {"loss": of[f"{images}_loss"], "iid": same[f"{images}_loss"]}
+                losses |= {"trivial": of[f"{images}_trivial"], "iid_trivial": same[f"{images}_trivial"]}
+                rows.append(
+                    about
+                    | {name: values.to_numpy(float) for name, values in losses.items()}
+                    | {"images": images, "model": of[f"{images}_model"].iloc[0], "learnt": learnt(iid, images)}
+                    | {f"of_{name}": of[f"{images}_metric"].mean() for name, of in (("split", of), ("iid", same))}
+                )
+    return pd.DataFrame(rows)
+
+
+def _named(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
+    """The setting, model and data of a row in the words of tables."""
+    alpha = "" if np.isnan(row["alpha"]) else f"{row['alpha']:g}"
+    said = {name: row[name] for name in ("task", "method", "split")} | {"alpha": alpha} | row["more"]
+    said |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "learnt": row["learnt"]}
+    return {name: value for name, value in said.items() if name not in left_out}
+
+
+def splits_table(table: pd.DataFrame) -> pd.DataFrame:
+    """All of it as text: a row for each, with losses (mean ± standard deviation), the metric, and the skew.
+
+    The increase over IID has its 95 % interval and a verdict, whose p is adjusted over all rows; there is none where
+    the IID runs have not learnt the task.
+    """
+    rows, changes = [], []
+    for row in table.to_dict("records"):
+        changes.append(increase(row["loss"], row["iid"]))
+        rows.append(
+            _named(row)
+            | {
+                "seeds": len(row["seeds"]),
+                "trivial": trivial_text(4, row["iid_trivial"], row["trivial"]),
+                "IID": with_spread(row["iid"], 4),
+                "loss": with_spread(row["loss"], 4),
+                "over IID, %": with_interval(changes[-1], 1, "+"),
+                "metric": row["metric"],
+                "metric, IID": f"{row['of_iid']:.3g}",
+                "metric, split": f"{row['of_split']:.3g}",
+            }
+            | {label: f"{value:.2f}" for label, value in row["skew"].items()}
+        )
+    withheld = [row["learnt"] == NO for row in rows]
+    text = pd.DataFrame(rows).fillna("").replace("nan", "–")
+    return text.assign(**judged_changes(OVER_IID, changes, withheld=withheld)) if rows else text
+
+
+def increases(table: pd.DataFrame) -> pd.DataFrame:
+    """The increases alone, as text: a row per task, method, split and part of the data, a column per alpha.
+
+    Values are in percent over the IID split's loss, means over seeds with their 95 % intervals; those of splits in
+    which alpha has no part, such as natural groups, stand in a column of their own. The IID split's and the trivial
+    predictor's loss stand beside them for scale.
+    """
+    rows: dict[tuple, dict[str, Any]] = {}
+    columns = {alpha: _of_alpha(alpha) for alpha in sorted(table["alpha"].unique(), key=lambda a: (np.isnan(a), a))}
+    for row in table.to_dict("records"):
+        said = _named(row, "alpha")
+        cells = rows.setdefault(tuple(said.values()), said | _scale(row))
+        cells[_of_alpha(row["alpha"])] = with_interval(increase(row["loss"], row["iid"]), 1, "+")
+    text = pd.DataFrame(rows.values()).fillna("")
+    return text[[*(name for name in text if name not in columns.values()), *columns.values()]]
+
+
+def _scale(row: Mapping[str, Any]) -> dict[str, str]:
+    """The losses of the IID split and, on the same images, of the trivial predictor."""
+    return {"trivial": mean_text(row["iid_trivial"], 3), "IID": with_spread(row["iid"], 3)}
+
+
+def _of_alpha(alpha: float) -> str:
+    return "without α, %" if np.isnan(alpha) else f"α = {alpha:g}, %"
+
+
+def methods(table: pd.DataFrame) -> pd.DataFrame:
+    """Losses by method, as text: mean ± standard deviation over seeds, three columns per task.
+
+    A row per part of the data, method, split, alpha and other setting. Empty where no task has two methods.
+    """
+    if table.empty or table.groupby("task")["method"].nunique().max() < 2:
+        return pd.DataFrame()
+    rows: dict[tuple, dict[str, Any]] = {}
+    for row in table.to_dict("records"):
+        said = _named(row, "task", "learnt")
+        cells, task = rows.setdefault(tuple(said.values()), said), row["task"]
+        cells[f"{task}, trivial"] = trivial_text(4, row["iid_trivial"], row["trivial"])
+        cells[f"{task}, IID"] = with_spread(row["iid"], 4) + " (not learnt)" * (row["learnt"] == NO)
+        cells[f"{task}, loss"] = with_spread(row["loss"], 4)
+    order = [*MEASURED_ON.values()].index
+    return pd.DataFrame(sorted(rows.values(), key=lambda cells: order(cells["data"]))).fillna("")

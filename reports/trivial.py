@@ -1,0 +1,62 @@
+"""What runs have learnt beyond the trivial predictor, as a table and in lines: tables and reports open with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from reports.learnt import BY_HEART, NO, YES, learnt
+from reports.statistics import increase, level_with_interval, mean_text, with_interval
+from reports.tables import in_words, random_settings, telling
+from utils.runs import MEASURED_ON
+
+
+def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
+    """The IID runs beside the trivial predictor, as text: a row per task, method, other setting and part of the data.
+
+    What has not been learnt comes first. Empty without IID runs.
+    """
+    rows: list[dict[str, Any]] = []
+    for fixed, iid in random_settings(runs, ["task", "method"]):
+        for images, data in MEASURED_ON.items():
+            loss, trivial = iid[f"{images}_loss"], iid[f"{images}_trivial"]
+            if not (word := learnt(iid, images)):
+                continue
+            about = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
+            about |= {"trivial": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
+            over = increase(loss.to_numpy(float), trivial.to_numpy(float))
+            rows.append(fixed | about | {"IID over trivial, %": with_interval(over, 1, "+")})
+    order = [NO, BY_HEART, YES].index
+    return pd.DataFrame(sorted(rows, key=lambda row: order(row["learnt"])))
+
+
+def not_learnt(table: pd.DataFrame) -> list[str]:
+    """A line for each setting of `learnt_table` whose model has learnt nothing of some images, or only by heart."""
+    if table.empty:
+        return []
+    named = telling(table, list(table)[: list(table).index("model")])
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in table[table["learnt"] != YES].to_dict("records"):
+        setting = in_words({name: row[name] for name in named})
+        where = f"{row['data']} images ({row['IID']}, trivial {row['trivial']})"
+        found.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
+    lines = []
+    for setting, words in found.items():
+        phrases = {
+            NO: "under IID the loss is not clearly below the trivial predictor's, and there is no verdict, on {}",
+            BY_HEART: "learnt by heart: {}",
+        }
+        said = [phrase.format(", ".join(words[word])) for word, phrase in phrases.items() if word in words]
+        lines.append(f"{setting}: {'; '.join(said)}")
+    return lines
+
+
+def central_not_learnt(central: pd.DataFrame) -> list[str]:
+    """A line for each row of `reports.central.read_central` whose loss is not clearly below the trivial predictor's."""
+    return [
+        f"{row['task']}: the central model's held-out loss, {row['model loss']}, is not clearly below the trivial "
+        f"predictor's, {row['trivial loss']}; clusters of its embeddings say little of the task"
+        for row in central.to_dict("records")
+        if row["learnt"] == NO
+    ]

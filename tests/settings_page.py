@@ -1,0 +1,73 @@
+"""Makes docs/settings.md of the settings themselves: `python -m tests.settings_page` writes it, a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from models.central.settings import TrainSettings
+from models.networks.config import ModelConfig
+from network.aggregation import AGGREGATIONS
+from network.algorithms import ALGORITHMS
+from network.attacks import ATTACKS
+from network.partition.rules import PARTITIONERS
+from network.partition.settings import DealSettings, SplitSettings
+from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
+from utils.arguments import Argument
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+_CLASSES = (ModelConfig, TrainSettings, SplitSettings, DealSettings, LocalSettings, SimulationSettings,
+            PrivacySettings, AdaptSettings)  # fmt: skip
+_REGISTRIES = {
+    "Federated methods, `network.algorithms.ALGORITHMS`": ALGORITHMS,
+    "Partition rules, `network.partition.rules.PARTITIONERS`": PARTITIONERS,
+    "Aggregations, `network.aggregation.AGGREGATIONS`": AGGREGATIONS,
+    "Attacks, `network.attacks.ATTACKS`": ATTACKS,
+}
+_HEAD = """# All settings
+
+What Python code gives to the classes of [From Python](python.md), and the command line as arguments of the same names.
+This page is made of the classes' own fields by `python -m tests.settings_page`.
+"""
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    return "\n".join([_HEAD, *_of_classes(), *_of_registries()])
+
+
+def _of_classes() -> Iterator[str]:
+    for each in _CLASSES:
+        yield f"## `{each.__module__}.{each.__name__}`\n\n{_first_line(each)}\n\n| field | default | |\n|---|---|---|"
+        for one in fields(each):
+            argument = one.metadata.get("argument")
+            default = "required" if one.default is MISSING else f"`{one.default!r}`"
+            yield _row(one.name, default, argument.text if argument else "", argument)
+        yield ""
+
+
+def _of_registries() -> Iterator[str]:
+    for title, registry in _REGISTRIES.items():
+        yield f"## {title}\n\n| name | argument | default | |\n|---|---|---|---|"
+        for name, entry in registry.items():
+            own: Mapping[str, Argument] = entry.arguments
+            if not own:
+                yield f"| `{name}` | – | | |"
+            for argument, about in own.items():
+                yield f"| `{name}` {_row(argument, f'`{about.default!r}`', about.text, about)}"
+        yield ""
+
+
+def _first_line(each: Any) -> str:
+    return (each.__doc__ or "").splitlines()[0]
+
+
+def _row(name: str, default: str, text: str, argument: Argument | None) -> str:
+    choices = f" ({', '.join(map(str, argument.choices))})" if argument and argument.choices else ""
+    return f"| `{name}` | {default} | {(text + choices).replace('|', chr(92) + '|')} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
