@@ -15,8 +15,8 @@ def parse_args() -> Namespace:
         help=".npy of each image's client, numbers or text (negative: of nobody), or a column of natural groups of the "
         "table of images")  # fmt: skip
     add("--groups", type=name_and_value, nargs="+", default=[], metavar="NAME=FILE",
-        help=".npy of each image's class, cluster …, numbers or text (negative: left out); several, to compare. A table "
-        "has its classes, and its clusters of each task")  # fmt: skip
+        help=".npy of each image's class, cluster …, numbers or text (negative: left out); several, to compare. Beside "
+        "those that a table has: its classes, and its clusters of each task")  # fmt: skip
     add("--partition_file", type=Path, help="a saved partition, a run's folder or its partition.json, for --clients")
     add_data_path(parser)
     add_assignments(parser)

@@ -64,7 +64,7 @@ def earth_movers_distance(counts: Counts) -> float:
 
 
 def earth_movers_distances(counts: Counts) -> np.ndarray:
-    """Each client's L1 distance of group shares to the population's, (clients,) in [0, 2]; 1 for clients without images.
+    """Each client's L1 distance of group shares to the population's, (clients,) in [0, 2]; 1 for those without images.
 
     `counts` is (clients, groups).
     """

@@ -23,7 +23,7 @@ _PARTITION = "assigned groups"
 
 @dataclass(frozen=True)
 class OwnClients:
-    """Who has which images: `client_of` (N,), -1 for nobody, and for each grouping, by name, each image's group (N,)."""
+    """Who has which images: `client_of` (N,), -1 for nobody; and by each grouping's name, each image's group (N,)."""
 
     client_of: np.ndarray
     groupings: Mapping[str, np.ndarray]
