@@ -85,11 +85,13 @@ class Trainer:
         UserError where a number was given and the network does not allow more than one.
         """
         given = self.pace.get("clients_per_batch")
-        together = given == 1 or most() == 1 or self._build.side_by_side
-        if given and not together:
+        alone = given == 1 if given else most() == 1
+        together = alone or self._build.side_by_side
+        if given and not together and most() > 1:
             raise UserError(f"--clients_per_batch {given}: {NOT_SIDE_BY_SIDE}; give --clients_per_batch 1")
-        limit = most() if together else 1
-        pace = self.pace or measure(limit, self._build, self.model, self.images, self.local_settings, self.groups)
+        pace = self.pace or measure(
+            most() if together else 1, self._build, self.model, self.images, self.local_settings, self.groups
+        )
         pace |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
         n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
         return pace | {"threads": threads_for(self.model, self.images, n_images)}

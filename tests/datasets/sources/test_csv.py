@@ -160,7 +160,7 @@ def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
 
 
 def test_masks_and_depth_reach_the_packed_arrays(tmp_path: Path) -> None:
-    ids, depth = np.array([[0, 1], [2, 255]], np.uint8), np.array([[512, 1024], [2048, 65535]], np.uint16)
+    ids, depth = np.array([[0, 1], [3, 255]], np.uint8), np.array([[512, 1024], [2048, 65535]], np.uint16)
     for i in range(4):
         write_image(tmp_path / f"{i}.jpg")
         Image.fromarray(ids).save(tmp_path / f"mask{i}.png")

@@ -388,7 +388,8 @@ def test_a_building_of_which_nothing_is_left_is_said(tmp_path: Path, capsys: pyt
     make_building(tmp_path, "merom", {(0, 0): 20, (1, 0): 21}, ["rgb"])
     table = select_views(tmp_path, ["hanson", "merom"], ["class_scene"])
     assert set(table.groups["building"]) == {"hanson"}
-    assert capsys.readouterr().out == "no image is left of merom\n"
+    left_out = "left out 2 images of 2 scene classes beyond the 16 commonest"
+    assert capsys.readouterr().out == f"{left_out}\nno image is left of merom\n"
 
 
 # Which are held out
@@ -452,5 +453,5 @@ def test_all_tasks_that_are_there_are_taken_unless_some_are_named(tmp_path: Path
 
 def test_no_complete_image_is_an_error(tmp_path: Path) -> None:
     make_building(tmp_path, "hanson", {(0, 0): 1}, ["rgb"])
-    with pytest.raises(UserError, match="no image has all of rgb, normal; the first missing file is normal/"):
+    with pytest.raises(UserError, match="no image has all of rgb, normal; the commonest fault, 1 of 1: normal/"):
         select_views(tmp_path, ["hanson"], ["normal"])
