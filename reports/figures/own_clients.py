@@ -41,7 +41,7 @@ def equivalent_alphas(measured: Sequence[Measured], path: Path) -> Path:
         if high > most:
             axis.plot(most, row, ">", color="#0072b2", ms=6)
     axis.set_yticks(range(len(measured)), [f"{each.name} ({each.groups} groups)" for each in measured])
-    axis.set_xlabel("equivalent α of Dir(α p), with 95 % interval; hollow: not like a Dirichlet's mixtures")
+    axis.set_xlabel("α of Dir(α p), with its 95 % interval; hollow: no Dirichlet distribution's")
     axis.grid(axis="x", alpha=0.25, lw=0.6)
     clients = {each.estimate.clients for each in measured}
     figure.suptitle(f"How non-IID {max(clients)} clients are, by what their images are grouped by")
