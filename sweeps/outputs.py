@@ -66,8 +66,8 @@ class Outputs:
             run(command)
         if not self.make:
             for folder in filter(_runs, self.folders):
-                command = shlex.join(("python", *self._tables(folder, {})))
-                print(f"figures of these runs: python make_figures.py --help; tables: {command}")
+                tables = shlex.join(("python", *self._tables(folder, {})))
+                print(f"figures of these runs: python make_figures.py --help; tables: {tables}")
         for folder, pattern in product(self._shown, self.make.get("show", ())):
             for text in dict.fromkeys(self._filled(pattern, folder, task) for task in self._tasks()):
                 for path in _newest(folder, text):
