@@ -12,6 +12,7 @@ def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
     from models.embedding.features import features_name
+    from models.networks.conventions import add_scaling
     from network.partition.unseen import add_whose
 
     parser = Parser(__doc__)
@@ -28,6 +29,7 @@ def parse_args() -> Namespace:
         "or random:<name>; all but the first need only the initial model, for its settings")  # fmt: skip
     add("--encoder_weights", type=Path, metavar="FILE",
         help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
+    add_scaling(clusters, "features", "the network of --features")
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
     add("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
         help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip
@@ -51,6 +53,7 @@ def main() -> None:
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
+    from models.networks.conventions import scaling_in
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
@@ -86,7 +89,8 @@ def main() -> None:
     parts = ("extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
     run = Run.take_up(args, *parts, origin=made_with)
     full = run.path / "embeddings.npy"
-    embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights)
+    scaling = scaling_in(args, "features")
+    embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights, scaling)
     reduced, pca, kept = reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
     projection, centres = run.path / "reduced.npy", emb.centres(kmeans, pca)

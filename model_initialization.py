@@ -10,6 +10,7 @@ from utils.errors import run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import DEPTH_TARGETS, TASKS
+    from models.networks.conventions import add_scaling
     from models.networks.decoders import DECODERS
     from models.networks.encoders import ENCODERS, TIMM, encoder_name
     from models.networks.layers import NORMS
@@ -28,6 +29,7 @@ def parse_args() -> Namespace:
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
     add("--encoder_weights", type=Path, metavar="FILE",
         help="start the encoder from this safetensors file or state dict in place of published weights")  # fmt: skip
+    add_scaling(group, "image", "the encoder")
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
     group.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
@@ -41,9 +43,11 @@ def main() -> None:
     args = parse_args()
     from datasets.table import classes_for
     from models.networks.config import ModelConfig
+    from models.networks.conventions import scaling_in
     from models.networks.encoders import encoder_entry
     from models.networks.task_model import init_file, make_initial_model
 
+    scaling = scaling_in(args, "image")
     config = ModelConfig(
         args.task,
         args.encoder,
@@ -56,6 +60,8 @@ def main() -> None:
         args.decoder or "",
         args.bottleneck,
         decoder_channels=args.decoder_channels,
+        image_mean=scaling.mean,
+        image_std=scaling.std,
     )
     path = init_file(args.init_model_dir, args.task, args.use_cbam)
     print(make_initial_model(path, config, args.rand_seed, args.pretrained, args.encoder_weights))

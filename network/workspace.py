@@ -189,7 +189,8 @@ class Workspaces:
         images = torch.rand(_COPIES, _IMAGES, *self._image_shape, generator=generator).to(next(trial.parameters()))
         for way in (StackedCopies, VmappedCopies):
             try:
-                found = _steps(way(trial, _COPIES, part=self._part), images, range(_COPIES))
+                # Of another copy: some modules keep what vmap made, which nothing outside it can read.
+                found = _steps(way(copy.deepcopy(trial), _COPIES, part=self._part), images, range(_COPIES))
             except torch.OutOfMemoryError:
                 raise
             except Exception:  # whatever a network raises whose shapes do not fit, or vmap

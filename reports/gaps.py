@@ -20,7 +20,7 @@ from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import by_seed, dealt_by_alpha, differing, in_words, random_settings, settings
+from reports.tables import between_methods, by_seed, dealt_by_alpha, differing, in_words, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -41,7 +41,8 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     """The gaps in percent of the runs with unseen clients, by seed: a row per task, method, split, alpha and setting.
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
-    that tell rows apart which agree in these, as text), seeds, and arrays over seeds: `trivial`, the trivial
+    that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
+    apart), `model` (of the participants: global or personal), seeds, and arrays over seeds: `trivial`, the trivial
     predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
     clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the trivial predictor's
     participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
@@ -64,13 +65,18 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
     shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
-    return table.assign(more=[in_words({name: said.get(name, "") for name in shown}) for said in table["more"]])
+    rates = [name for name in between_methods(table.join(others), [*others]) if name not in shown]
+    return table.assign(
+        more=[in_words({name: said.get(name, "") for name in shown}) for said in table["more"]],
+        rates=[{name: said.get(name, "") for name in rates} for said in table["more"]],
+    )
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     """The losses and gaps of a setting's runs, and the IID runs' gap, both indexed by seed."""
     after = {int(found[1]): name for name in runs if (found := _ADAPTED.fullmatch(str(name)))}
     return {
+        "model": runs["local_test_model"].iloc[0],
         "seeds": list(runs.index),
         "trivial": runs["unseen_test_trivial"].to_numpy(),
         "train": runs[_OUT[0]].to_numpy(),
@@ -97,8 +103,8 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     rows, over_iid = [], []
     for row in table.to_dict("records"):
         over_iid.append(increase(100 + row["participation"], 100 + row["of_iid"]))
-        said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")}
-        said |= {"seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
+        said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
+        said |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
         losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
         said |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
@@ -132,7 +138,7 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
             theirs, its = ({seed: of[seed] for seed in seeds} for of in (theirs, its))
             withheld.append(embedding["learnt"] == NO)  # the IID runs are the same
             changes.append(increase(100 + np.array([*theirs.values()]), 100 + np.array([*its.values()])))
-            said = {name: embedding[name] for name in ("task", "method", "alpha", "more")}
+            said = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
             said |= {"steps": n, "seeds": len(finite(changes[-1]))}
             said |= {"class, %": with_interval([*its.values()], 1, "+")}
             said |= {"embedding, %": with_interval([*theirs.values()], 1, "+")}
@@ -150,6 +156,7 @@ def gap_sentences(said: pd.DataFrame) -> list[str]:
     lines = []
     for row in said[said["steps"] == 0].to_dict("records"):
         setting = ", ".join(str(row[name]) for name in ("task", "method", "alpha", "more") if row.get(name))
+        setting += ", personal models" * (row["model"] == "personal")
         phrase = _PHRASES.get(row[_VERDICT].split()[0], row[_VERDICT])
         lines.append(f"{setting}: {phrase} ({counted(row['seeds'], 'seed')}, adjusted p {row['p, adjusted']}): "
                      f"{row['embedding, %']} % against {row['class, %']} %")  # fmt: skip
@@ -165,7 +172,7 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
         return
     text, said = gap_table(table), gap_verdicts(table)
     write_table(text, folder / "gaps")
-    keys = [name for name in ("task", "method", "split", "alpha", "more") if name in text]
+    keys = list(text)[: list(text).index("seeds")]
     short = text[[*keys, *(name for name in text if "%" in name and "IID" not in name)]]
     print(f"new images and unseen clients: increase of the loss over the images before\n{narrow(short, keys)}\n")
     print(f"figure in {draw(table, folder / 'gaps.png')}\n")

@@ -15,7 +15,7 @@ from network.partition.settings import DealSettings, SplitSettings
 from reports.files import write_table
 from reports.finished import finished_runs
 from reports.statistics import with_spread
-from reports.tables import NOT_IID, as_text, differing
+from reports.tables import NOT_IID, as_text, between_methods, differing
 from utils.runs import ASIDE, MEASURED_ON
 
 # (data, whose models) -> the columns of a federated run's last round with the values.
@@ -75,14 +75,18 @@ def write_metrics(result_path: Path, folder: Path) -> None:
 def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     """One task's table as text: a row per part of the data, model and split, mean ± standard deviation over seeds.
 
-    Arguments that differ between the runs of a model become columns, so that no two settings are ever mixed.
+    Arguments that differ between the runs of a model become columns, so that no two settings are ever mixed, and so do
+    those that tell methods apart.
     """
     part = metrics[metrics["task"] == task]
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
     # A trivial predictor says the clients' arguments only where it is that of clients.
     compared = part.assign(dealt=part["split"] != "")
-    arguments = differing(compared, [name for name in part if name.startswith(_ARGUMENT)], ["model", "data", "dealt"])
+    given = [name for name in part if name.startswith(_ARGUMENT)]
+    of_runs = part[(part["split"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
+    shown = {*differing(compared, given, ["model", "data", "dealt"]), *between_methods(of_runs, given)}
+    arguments = [name for name in given if name in shown]
     order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
         _ROW,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, increase, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import BETWEEN_CLIENTS, SKEW, by_seed, dealt_by_alpha, settings, trivial_text
+from reports.tables import BETWEEN_CLIENTS, SKEW, between_methods, by_seed, dealt_by_alpha, settings, trivial_text
 from utils.runs import MEASURED_ON
 
 OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
@@ -20,11 +20,11 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     """What each split costs: a row per task, method, split, alpha, other setting and part of the data (`images`).
 
     Columns: task, method, split (the `--type` without `_based`), alpha (nan where it is not used), `more` (a dictionary
-    of the other arguments that differ, as text), images, model, seeds, arrays over these seeds with the losses `loss`
-    and `iid`, and the trivial predictor's on the images of either (`trivial`, `iid_trivial`), the mean of the task's
-    `metric` under the split (`of_split`) and under IID (`of_iid`), whether the IID runs have `learnt` the task, and
-    `skew`, a dictionary of the split's mean skew by its label. Seeds without an IID run have nan there. Rows are in the
-    order of task, method, split and alpha. Empty if all runs are of IID splits. `runs` comes from
+    of the `reports.tables.varying_arguments`, as text), images, model, seeds, arrays over these seeds with the losses
+    `loss` and `iid`, and the trivial predictor's on the images of either (`trivial`, `iid_trivial`), the mean of the
+    task's `metric` under the split (`of_split`) and under IID (`of_iid`), whether the IID runs have `learnt` the task,
+    and `skew`, a dictionary of the split's mean skew by its label. Seeds without an IID run have nan there. Rows are in
+    the order of task, method, split and alpha. Empty if all runs are of IID splits. `runs` comes from
     `reports.tables.read_runs`.
     """
     rows: list[dict[str, Any]] = []
@@ -119,14 +119,18 @@ def _of_alpha(alpha: float) -> str:
 def methods(table: pd.DataFrame) -> pd.DataFrame:
     """Losses by method, as text: mean ± standard deviation over seeds, three columns per task.
 
-    A row per part of the data, method, split, alpha and other setting. Empty where no task has two methods.
+    A row per part of the data, method, split, alpha and other setting. Arguments that tell a task's methods apart, such
+    as the learning rate of each, stand beside the task's losses. Empty where no task has two methods.
     """
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
+    more = pd.DataFrame(table["more"].tolist(), table.index)
+    rates = between_methods(table[["task", "method"]].join(more), [*more])
     rows: dict[tuple, dict[str, Any]] = {}
     for row in table.to_dict("records"):
-        said = _named(row, "task", "learnt")
+        said = _named(row, "task", "learnt", *rates)
         cells, task = rows.setdefault(tuple(said.values()), said), row["task"]
+        cells |= {f"{task}, {name}": row["more"][name] for name in rates if row["more"][name]}
         cells[f"{task}, trivial"] = trivial_text(4, row["iid_trivial"], row["trivial"])
         cells[f"{task}, IID"] = with_spread(row["iid"], 4) + " (not learnt)" * (row["learnt"] == NO)
         cells[f"{task}, loss"] = with_spread(row["loss"], 4)

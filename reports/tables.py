@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,12 +54,15 @@ def by_setting(
 ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Yields each setting of a stage with its runs, given as their arguments and what was `measured` of them.
 
-    A setting is the values of the arguments `keys`, and of those that differ between runs with equal `keys`.
+    A setting is the values of the arguments `keys`, of those that differ between runs with equal `keys`, and, if the
+    method is among these, of those that tell methods apart.
     """
     if not runs:
         return
     table = _without_common_folders(pd.DataFrame(runs))
-    varying = differing(table, [name for name in table if name not in {*keys, *measured, "rand_seed"}], keys)
+    arguments = [name for name in table if name not in {*keys, *measured, "rand_seed"}]
+    shown = {*differing(table, arguments, keys), *(between_methods(table, arguments) if "method" in keys else ())}
+    varying = [name for name in arguments if name in shown]
     table = table.assign(**table[varying].map(as_text))
     for values, part in table.groupby([*keys, *varying], sort=False):
         yield dict(zip([*keys, *varying], values, strict=True)), part
@@ -135,8 +139,8 @@ def dealt_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
 def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]]:
     """Yields each setting with its runs of splits other than IID, and the IID runs, by seed, to compare them with.
 
-    A setting is the values of the columns `by`, and of other arguments that differ within a task and method. IID runs
-    match whatever their values of arguments that a random split does not use, such as alpha.
+    A setting is the values of the columns `by`, and of the `varying_arguments`. IID runs match whatever their values of
+    arguments that a random split does not use, such as alpha.
     """
     varying = varying_arguments(runs)
     keys = [*by, *varying]
@@ -169,11 +173,36 @@ def arguments_of(runs: pd.DataFrame) -> list[str]:
 
 
 def varying_arguments(runs: pd.DataFrame) -> list[str]:
-    """The arguments that differ between runs of a task and method; between IID runs, those that such a split uses."""
+    """The arguments that differ between runs of a task and method, and those that tell methods apart.
+
+    Between IID runs, those that such a split uses.
+    """
     arguments = arguments_of(runs)
-    of_splits = differing(runs[runs["type"] != "iid"], arguments, _EXPERIMENT)
-    of_all = differing(runs, [name for name in arguments if name not in NOT_IID], _EXPERIMENT)
-    return [name for name in arguments if name in {*of_splits, *of_all}]
+    of_random = [name for name in arguments if name not in NOT_IID]
+    varying = {
+        name
+        for part, names in ((runs[runs["type"] != "iid"], arguments), (runs, of_random))
+        for name in (*differing(part, names, _EXPERIMENT), *between_methods(part, names))
+    }
+    return [name for name in arguments if name in varying]
+
+
+def between_methods(runs: pd.DataFrame, arguments: Sequence[str]) -> list[str]:
+    """The arguments of which each method has one value in a task, and not all methods of the task the same.
+
+    These are arguments that all of the task's methods have, such as the clients' learning rate, and learning rates that
+    only some have, such as the server's. What else only some have is another thing in each: FedProx's mu and MOON's.
+    """
+    tasks = [*map(str, runs["task"])]
+    found = []
+    for name in arguments:
+        values = {*zip(tasks, map(as_text, runs[name]), strict=True)}
+        lacking = set() if name.endswith("_lr") else {task for task, value in values if not value}
+        counts = Counter(task for task, value in values if value and task not in lacking)
+        if max(counts.values(), default=0) > 1:
+            found.append(name)
+    within = differing(runs, found, _EXPERIMENT)
+    return [name for name in found if name not in within]
 
 
 def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -321,13 +350,16 @@ def trivial_text(digits: int, *of_splits: np.ndarray) -> str:
 def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """The rows of `compare` in groups that differ only in this part of the setting, each with `about` it but for that.
 
-    In the order in which the groups' first rows stand.
+    In the order in which the groups' first rows stand. What each method has one value of in a task, such as a learning
+    rate, may differ between tasks.
     """
     if table.empty:
         return
-    fixed = [part for part in setting(table.iloc[0].to_dict()) if part != name]
+    arguments = [part for part in setting(table.iloc[0].to_dict()) if part not in _SETTING]
+    own = {*arguments}.difference(differing(table, arguments, _EXPERIMENT)) if name == "task" else set()
+    fixed = [part for part in (*_SETTING, *arguments) if part not in {name, *own}]
     for _, group in table.groupby([*fixed, "images", "model"], sort=False, dropna=False):
-        yield {part: value for part, value in about(group.iloc[0].to_dict()).items() if part != name}, group
+        yield {part: value for part, value in about(group.iloc[0].to_dict()).items() if part not in {name, *own}}, group
 
 
 def in_words(arguments: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
         said |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
         said |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
         rows.append((said, increase(row["embedding"], row["class"])))
-    rows += _together(table[table["task"].isin(dense) & (table["learnt"] != NO)])
+    rows += _together(table, dense)
     result = pd.DataFrame(
         [
             said
@@ -76,9 +76,10 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     return result.assign(**judged_changes(_VERDICT, [values for _, values in rows], withheld=withheld))
 
 
-def _together(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Settings that several tasks have in common, with each seed's mean increase over the tasks."""
+def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    """Settings that several `dense` tasks have in common and have learnt, with each seed's mean increase over them."""
     for said, group in alike_but(table, "task"):
+        group = group[group["task"].isin(dense) & (group["learnt"] != NO)]
         if len(group) > 1:
             losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])

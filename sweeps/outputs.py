@@ -50,10 +50,7 @@ class Outputs:
         """The commands, in order; those of each folder together, or of the one that all are gathered in."""
         for folder in self._shown:
             if (given := self.make.get("tables", False)) is not False:
-                arguments = {"assignment_files_path": self._first(folder).first_clusters}
-                arguments |= {} if given is True else given
-                where = ("--result_path", str(folder), "--data_path", str(self.data_path))
-                yield ("make_tables.py", *where, *self._words(arguments, folder))
+                yield self._tables(folder, {} if given is True else given)
             for figure in self.make.get("figures", ()):
                 further = {name: value for name, value in figure.items() if name != "figure"}
                 yield ("make_figures.py", figure["figure"], *self._words(further, folder), "--result_path", str(folder))
@@ -68,13 +65,19 @@ class Outputs:
         for command in (*self.commands(), *(("linear_probe.py", "--run", str(path)) for path in probed)):
             run(command)
         if not self.make:
-            for folder in self.folders:
-                where = shlex.join(["--result_path", str(folder), "--data_path", str(self.data_path)])
-                print(f"tables of these runs: python make_tables.py {where}; figures: python make_figures.py --help")
+            for folder in filter(_runs, self.folders):
+                tables = shlex.join(("python", *self._tables(folder, {})))
+                print(f"figures of these runs: python make_figures.py --help; tables: {tables}")
         for folder, pattern in product(self._shown, self.make.get("show", ())):
             for text in dict.fromkeys(self._filled(pattern, folder, task) for task in self._tasks()):
                 for path in _newest(folder, text):
                     print(path)
+
+    def _tables(self, folder: Path, further: Mapping[str, Any]) -> Command:
+        """The command that makes the tables of a folder's runs, with the sweep's own clusters."""
+        arguments = {"assignment_files_path": self._first(folder).first_clusters, **further}
+        where = ("--result_path", str(folder), "--data_path", str(self.data_path))
+        return ("make_tables.py", *where, *self._words(arguments, folder))
 
     @property
     def _shown(self) -> tuple[Path, ...]:

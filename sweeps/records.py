@@ -15,6 +15,7 @@ from datasets.table import classes_for, read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
+from models.networks.conventions import scaling_in
 from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import UNSAID, Choices
 from network.provenance import code_of
@@ -71,7 +72,7 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
 
 
 def _has_initial_model(args: Namespace, policy: CodePolicy) -> bool:
-    """Whether there is an initial model of the present classes, file of weights and declared versions."""
+    """Whether there is an initial model of the present classes, weights, scaling of images and versions."""
     path = init_file(args.init_model_dir, args.task, args.use_cbam)
     if not path.is_file():
         return False
@@ -80,7 +81,10 @@ def _has_initial_model(args: Namespace, policy: CodePolicy) -> bool:
         classes = classes_for(args.task, args.data_path, args.result_path)
     except UserError:  # the stage says what is wrong
         return False
-    if config.classes != classes or (args.encoder_weights and not _is_file_of(config.weights, args.encoder_weights)):
+    scaling = scaling_in(args, "image")
+    if (config.classes, config.image_mean, config.image_std) != (classes, *scaling) or (
+        args.encoder_weights and not _is_file_of(config.weights, args.encoder_weights)
+    ):
         return False
     if noted is None:  # from before versions were noted there
         return True
@@ -133,7 +137,13 @@ def _runs(command: Command, args: Namespace) -> Iterator[Path]:
 
 
 # What a run without attackers, a robust sum or bounds leaves out: one that says it is another run.
-_SAID_IF_USED = {"adapt_rank", *UNSAID, *(each.name for each in fields(PrivacySettings))}
+_SAID_IF_USED = {
+    "adapt_rank",
+    "features_mean",
+    "features_std",
+    *UNSAID,
+    *(each.name for each in fields(PrivacySettings)),
+}
 
 
 def _is_of(folder: Path, args: Namespace) -> bool:

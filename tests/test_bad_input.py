@@ -135,7 +135,7 @@ ARGUMENTS = [
     (f"{SELECT} --source rooms", "--source: invalid choice: 'rooms'"),
     (f"{SELECT} --fit fill", "--fit: invalid choice: 'fill'"),
     (f"{SELECT} --max_median_depth 0", "--max_median_depth: 0 must be above 0"),
-    (f"{SELECT} --test_fraction 0.01", "72 training and 0 held-out images, because the images of one point stay together"),
+    (f"{SELECT} --test_fraction 0.01", "0 held-out images, because the images of one point stay together, and there"),
     (f"{SELECT} --colour red", "unrecognized arguments: --colour red (--help lists the arguments)"),
     (f"{SELECT} --data_path nowhere", "nowhere: no such folder; see --data_path"),
     (f"{SELECT} --data_path file", "file: no such folder; see --data_path"),

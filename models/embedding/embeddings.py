@@ -17,6 +17,7 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from models.embedding.features import features_of
 from models.embedding.projection import Projection, reduce_dimension
+from models.networks.conventions import OWN_SCALING, Scaling
 from models.networks.task_model import TaskModel
 from utils import progress
 from utils.errors import UserError
@@ -33,7 +34,12 @@ _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
 
 @torch.no_grad()
 def extract_embeddings(
-    model: TaskModel, data: TaskData, path: Path, name: str = "model", weights_file: Path | None = None
+    model: TaskModel,
+    data: TaskData,
+    path: Path,
+    name: str = "model",
+    weights_file: Path | None = None,
+    scaling: Scaling = OWN_SCALING,
 ) -> np.ndarray:
     """The features of every image, in eval mode, streamed into a memory-mapped file.
 
@@ -48,13 +54,14 @@ def extract_embeddings(
         path: the `.npy` file to make.
         name: of features, see `models/embedding/features.py`: by default the model's embedding.
         weights_file: of a public network, see there.
+        scaling: of a network's images, see there.
 
     Returns:
         (N, D) float32, memory-mapped; rows of unreadable images are 0. Of embeddings D is E * S * S.
     """
     quirks = model.config.published_quirks
     model = copy.deepcopy(model).train() if quirks else model.eval()  # training mode moves batch norm's statistics
-    features = features_of(name, model, data, weights_file)
+    features = features_of(name, model, data, weights_file, scaling)
     positions = np.flatnonzero(data.readable)
     size = _PUBLISHED_BATCH if quirks else BATCH
     batches = np.split(positions, np.arange(size, len(positions), size))

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.tasks import GRID
+from models.networks.conventions import LOCAL, OWN_SCALING, Scaling
 from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
-from models.networks.weights import LOCAL, EncoderWeights, absolute, file_in, local_config, timm_filter
+from models.networks.weights import EncoderWeights, absolute, conventions, file_in, local_config, timm_filter
 from utils.errors import UserError
 from utils.streams import derived_seed
 from utils.versions import tensors_digest
@@ -79,15 +80,16 @@ def model_for(args: Namespace) -> tuple[TaskModel, Path]:
     return load_model(path, args.task, "model_initialization.py"), path
 
 
-def features_of(name: str, model: TaskModel, data: TaskData, weights_file: Path | None = None) -> Features:
+def features_of(
+    name: str, model: TaskModel, data: TaskData, weights_file: Path | None = None, scaling: Scaling = OWN_SCALING
+) -> Features:
     """The features of this name. Only "model" runs `model`, the central model; the others read its settings.
 
-    `weights_file` is as for `image_features`.
+    `weights_file` and `scaling` are as for `image_features`.
     """
     from models.networks.task_model import fingerprint
 
-    if weights_file:
-        _check_takes_weights(name)
+    _check_takes(name, weights_file, scaling)
     if name == "model":
         return Features(
             model.embedding_size, fingerprint(model), lambda batch: model(batch.images).embedding.flatten(1)
@@ -96,26 +98,30 @@ def features_of(name: str, model: TaskModel, data: TaskData, weights_file: Path 
         cells = GRID**2 if data.task.encoding else 1
         size = data.task.out_channels * cells
         return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
-    of_images = image_features(name, data.device, weights_file)
+    of_images = image_features(name, data.device, weights_file, scaling)
     return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images))
 
 
-def image_features(name: str, device: torch.device, weights_file: Path | None = None) -> ImageFeatures:
+def image_features(
+    name: str, device: torch.device, weights_file: Path | None = None, scaling: Scaling = OWN_SCALING
+) -> ImageFeatures:
     """Features that look at images alone: "image", or a network.
 
-    `weights_file` has the weights of `timm:<name>`, in place of timm's. UserError where they do not fit, the network
-    could not be downloaded, or the features take none.
+    `weights_file` has the weights of `timm:<name>`, in place of timm's, and `scaling` is of a network's images, where
+    that is not the network's own. UserError where they do not fit, the network could not be downloaded, or the features
+    take none.
     """
-    if weights_file:
-        _check_takes_weights(name)
+    _check_takes(name, weights_file, scaling)
     if name == "image":
         return ImageFeatures(3 * GRID**2, f"image {GRID}", shrunk)
-    return _network(name, device, weights_file)
+    return _network(name, device, weights_file, scaling)
 
 
-def _check_takes_weights(name: str) -> None:
-    if not name.startswith(PUBLIC):
+def _check_takes(name: str, weights_file: Path | None, scaling: Scaling) -> None:
+    if weights_file and not name.startswith(PUBLIC):
         raise UserError(f"--features {name} takes no --encoder_weights; give --features {PUBLIC}<name>")
+    if any(scaling) and name in NAMES and name != LITE0:
+        raise UserError(f"--features {name} takes no --image_mean and --image_std; give a network, or omit them")
 
 
 def shrunk(values: Tensor) -> Tensor:
@@ -145,7 +151,7 @@ def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
     return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
 
 
-def _network(name: str, device: torch.device, weights_file: Path | None) -> ImageFeatures:
+def _network(name: str, device: torch.device, weights_file: Path | None, scaling: Scaling) -> ImageFeatures:
     """Pooled features of a network of timm, of published or random weights, on images resized and scaled to suit it."""
     import timm  # takes seconds to import
     import torch
@@ -173,10 +179,15 @@ def _network(name: str, device: torch.device, weights_file: Path | None) -> Imag
         weights.put_into(network, timm_filter(network))
         weights.check(network, f"--features {name}")
         print(weights.line)
+    other = scaling.or_of(weights.scaling) if weights else scaling
+    scaled = _Scaled(network, other)
+    if not name.startswith(RANDOM) or any(scaling):
+        print(conventions(network, f"--features {name}", scaled.scaling, scaling, weights))
     digest = tensors_digest(network.state_dict())
     # Some have a layer between pooling and classes.
     size = int(getattr(network, "head_hidden_size", network.num_features))
-    return ImageFeatures(size, f"{name} {timm.__version__} {digest}", _Scaled(network).of, digest)
+    inputs = f"{name} {timm.__version__} {digest}" + (f" {other.settings()}" if any(other) else "")
+    return ImageFeatures(size, inputs, scaled.of, digest)
 
 
 def _weights_for(name: str, weights_file: Path | None) -> tuple[bool, EncoderWeights | None]:
@@ -188,15 +199,16 @@ def _weights_for(name: str, weights_file: Path | None) -> tuple[bool, EncoderWei
 
 
 class _Scaled:
-    """A network behind the resizing and scaling that its published configuration asks for."""
+    """A network behind the resizing and scaling that its published configuration asks for, or another `scaling`."""
 
-    def __init__(self, network: Any) -> None:
+    def __init__(self, network: Any, scaling: Scaling) -> None:
         import torch
 
         config = network.pretrained_cfg
         self._network, self._size = network, list(config["input_size"][1:])
         device = next(network.parameters()).device
-        self._mean, self._std = (torch.tensor(config[key], device=device).view(1, 3, 1, 1) for key in ("mean", "std"))
+        self.scaling = scaling.or_of(Scaling(config["mean"], config["std"]))
+        self._mean, self._std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in self.scaling)
 
     def of(self, images: Tensor) -> Tensor:
         """(B, size) float32."""

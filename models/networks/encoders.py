@@ -18,9 +18,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from models.networks.conventions import LOCAL, OWN_SCALING, Scaling
 from models.networks.layers import PAPER_STEM, PAPER_WIDTHS, with_group_norms
 from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
-from models.networks.weights import LOCAL, EncoderWeights, absolute, file_in, local_config, timm_filter
+from models.networks.weights import EncoderWeights, absolute, file_in, local_config, timm_filter
 from utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Wanted:
 
     `weights` are those of a file, in place of published ones. `most_stride` is given where a decoder takes the maps:
     none of them has a larger one. The vector is the deepest map's mean then, and the encoder has no layers that only
-    another would need.
+    another would need. `scaling` is of images, where it is not the encoder's own.
     """
 
     image_size: int
@@ -45,6 +46,7 @@ class Wanted:
     norm: str
     most_stride: int | None = None
     weights: EncoderWeights | None = None
+    scaling: Scaling = OWN_SCALING
 
     def put_weights(self, network: nn.Module, adapt: Callable[..., Any] | None = None) -> None:
         """Those of the file, if any, into a network that has published names; see `EncoderWeights.put_into`."""
@@ -279,6 +281,8 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
     the weights do not exist, could not be downloaded or do not fit, or the encoder has no maps for a decoder that takes
     them.
     """
+    import torch
+
     entry = encoder_entry(name)
     if wanted.pretrained and not entry.has_weights:
         raise UserError(f"pretrained weights of --encoder {name} do not exist; give --pretrained False")
@@ -291,6 +295,9 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
             f"the pretrained weights of {name} could not be downloaded ({str(error).split('. ')[0]}); "
             "connect to the internet for the first run, or give --pretrained False"
         ) from error
+    for constant, values in wanted.scaling._asdict().items():
+        if values:
+            encoder.get_buffer(constant).view(3).copy_(torch.tensor(values))
     if wanted.most_stride:
         encoder.serve_maps(wanted.most_stride)
     if wanted.norm == "group":

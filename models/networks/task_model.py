@@ -17,13 +17,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from datasets.tasks import Task, get_task
-from models.networks.config import ModelConfig
+from models.networks.config import VERSIONS, ModelConfig, noted
+from models.networks.conventions import Scaling
 from models.networks.decoders import DECODERS, Decoder, decoder_entry, with_decoder
 from models.networks.encoders import ENCODERS, Wanted, build_encoder, check_pixels, weights_for
 from models.networks.kept_outputs import whole
 from models.networks.lora import merged
 from models.networks.parts import set_eval
-from models.networks.weights import EncoderWeights
+from models.networks.weights import EncoderWeights, conventions
 from utils.errors import UserError
 from utils.files import save_tensors, write_atomically
 from utils.streams import derived_seed
@@ -31,7 +32,6 @@ from utils.versions import tensors_digest
 from utils.words import some
 
 _SCALE = 16  # of the smallest map that most networks come to
-_VERSIONS = "code_version"  # beside the settings in a file: those of encoder and decoder
 
 
 class Outputs(NamedTuple):
@@ -64,6 +64,8 @@ class TaskModel(nn.Module):
         super().__init__()
         if config.image_size < _SCALE or config.image_size % _SCALE:
             raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
+        if config.published_quirks and (config.image_mean or config.image_std):
+            raise UserError("--published_quirks takes images as they are, unscaled; omit --image_mean and --image_std")
         config = with_decoder(config)
         self.config = replace(config, weights=weights.about) if weights else config
         self.bf16 = False
@@ -72,7 +74,8 @@ class TaskModel(nn.Module):
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
-        wanted = Wanted(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights)
+        wanted = Wanted(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights,
+                        self.config.scaling)  # fmt: skip
         self.encoder = build_encoder(config.encoder, wanted)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
@@ -108,7 +111,7 @@ def save_model(model: TaskModel, path: Path, versions: Mapping[str, int] | None 
     tensors = merged({name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()})
     with write_atomically(path) as temporary:
         # In one entry: of several, a safetensors file has any order, and equal models would be different files.
-        said = model.config.said() | ({_VERSIONS: versions} if versions else {})
+        said = model.config.said() | ({VERSIONS: versions} if versions else {})
         save_tensors(tensors, temporary, {"config": json.dumps(said)})
 
 
@@ -125,15 +128,9 @@ def made_as(path: Path) -> tuple[ModelConfig, dict[str, int] | None]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            return _noted(file)
+            return noted(file.metadata())
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run model_initialization.py again") from error
-
-
-def _noted(file: safe_open) -> tuple[ModelConfig, dict[str, int] | None]:
-    said = dict(json.loads((file.metadata() or {})["config"]))
-    versions = said.pop(_VERSIONS, None)
-    return ModelConfig.of(said), versions
 
 
 def make_initial_model(
@@ -153,7 +150,20 @@ def make_initial_model(
     origin = weights.path.name if weights else "pretrained" if pretrained else "random"
     about = f"{config.encoder} ({origin}) at {config.image_size} px"
     made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
-    return "\n".join(filter(None, (weights.line if weights else "", said, made)))
+    return "\n".join(filter(None, (*_origins(model, pretrained, weights), said, made)))
+
+
+def _origins(model: TaskModel, pretrained: bool, weights: EncoderWeights | None) -> list[str]:
+    """Lines that say which weights the encoder has, and with what it computes with them; none for random weights."""
+    config, encoder = model.config, model.encoder
+    given = Scaling(config.image_mean, config.image_std)
+    if not (weights or pretrained or any(given)):
+        return []
+    used = Scaling(*(tuple(each.flatten().tolist()) for each in (encoder.mean, encoder.std)))
+    line = "images are as they are (--published_quirks)"
+    if not config.published_quirks:
+        line = conventions(encoder, f"--encoder {config.encoder}", used, given, weights)
+    return [weights.line, line] if weights else [line]
 
 
 def _try(model: TaskModel) -> str:
@@ -209,7 +219,7 @@ def load_model(path: Path, task: str, made_by: str) -> TaskModel:
         raise UserError(f"{path} is missing; run {made_by} --task {task} first")
     try:
         with safe_open(path, framework="pt") as file:
-            config, _ = _noted(file)
+            config, _ = noted(file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.networks.config import noted
+from models.networks.conventions import (
+    LOCAL,
+    LONG,
+    OWN_SCALING,
+    QUICK_GELU,
+    Scaling,
+    activation_of,
+    is_clip,
+    is_openais,
+    published_config,
+    with_quick_gelu,
+)
 from utils.errors import UserError
 from utils.versions import file_digest
 from utils.words import some
@@ -17,7 +32,6 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, Tensor]
 
-LOCAL = "local-dir:"  # timm's prefix of a folder
 # What trainings and larger models put before the names of an encoder.
 _PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.", "teacher.", "student.", "network.", "visual.",
              "trunk.", "image_encoder.")  # fmt: skip
@@ -30,6 +44,9 @@ _FEW = 3  # names that a message tells
 class EncoderWeights:
     """The tensors of a file, to be put into an encoder; `about` says its name, size in bytes and SHA-256.
 
+    `scaling` is that of its images, as far as OpenAI's CLIP says so by its names, and a model of ours by its settings;
+    `about` has it, too.
+
     UserError where the file is not readable as tensors. Nothing in it is run.
     """
 
@@ -38,13 +55,20 @@ class EncoderWeights:
         self._missing: dict[int, tuple[str, Tensor]] = {}
         self._unused: list[str] = []
         self.was_put = False
+        self.scaling = self._scaling()
         self.about = {"file": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        self.about |= self.scaling.settings()
         self.line = ""
 
     @property
     def of_a_model_of_ours(self) -> bool:
         """Whether the names are those of a `TaskModel`, which are not a published network's."""
         return all(any(name.startswith(part) for name in self._tensors) for part in ("encoder.backbone.", "decoder."))
+
+    @property
+    def is_any_clip(self) -> bool:
+        """Whether the names are those of a CLIP that OpenAI or others may have trained."""
+        return is_clip(self._tensors) and not is_openais(self._tensors)
 
     def put_into(self, network: nn.Module, adapt: Callable[[Tensors, nn.Module], Tensors] | None = None) -> None:
         """Copy what fits by name and shape, after the prefix with which most fits was taken off.
@@ -74,7 +98,8 @@ class EncoderWeights:
     def check(self, encoder: nn.Module, wanted: str) -> None:
         """Raise UserError where a tensor of the encoder is not from the file; `line` says then what was taken.
 
-        `wanted` is the argument that names the network.
+        Likewise where OpenAI's CLIP is put into a network with another activation than it was trained with. `wanted` is
+        the argument that names the network.
         """
         own = encoder.state_dict(keep_vars=True).values()
         missing = [self._missing[id(tensor)][0] for tensor in own if id(tensor) in self._missing]
@@ -83,9 +108,72 @@ class EncoderWeights:
                 f"{self.path} does not fit {wanted}: {len(missing)} of its {len(own)} tensors are missing "
                 f"or of another shape ({some(missing, _FEW)}); give the weights of that network"
             )
+        openais_transformer = is_openais(self._tensors) and is_clip(self._tensors)
+        if openais_transformer and (activation := activation_of(encoder)) != QUICK_GELU:
+            fits = with_quick_gelu(encoder)
+            raise UserError(
+                f"{self.path} is OpenAI's CLIP, which was trained with {QUICK_GELU}, and {wanted} has {activation}; "
+                f"give {wanted.partition(' ')[0]} {f'timm:{fits}' if fits else f'a network with {QUICK_GELU}'}"
+            )
         self.line = f"all {len(own)} tensors of the encoder are from {self.path}"
         if self._unused:
             self.line += f", which has {len(self._unused)} others ({some(self._unused, _FEW)})"
+
+    def _scaling(self) -> Scaling:
+        if is_openais(self._tensors):
+            from models.networks.backbones import CLIP
+
+            return Scaling(*CLIP)
+        if self.of_a_model_of_ours:
+            from safetensors import SafetensorError, safe_open
+
+            with (
+                suppress(SafetensorError, KeyError, TypeError, ValueError),  # another's model, with names like ours
+                safe_open(self.path, framework="pt") as file,
+            ):
+                return noted(file.metadata())[0].scaling
+        return OWN_SCALING
+
+
+def conventions(
+    network: nn.Module, wanted: str, used: Scaling, given: Scaling, weights: EncoderWeights | None = None
+) -> str:
+    """A line that names a network's activation, and the mean and deviation of images, and where each comes from.
+
+    Args:
+        network: an encoder, or a network of timm.
+        wanted: the argument that names it.
+        used: the mean and deviation by which it scales images.
+        given: those that the user has given.
+        weights: the file that its weights are from, if any.
+    """
+    own = _architecture(network, wanted)
+    of_file = weights.scaling if weights else OWN_SCALING
+    rows = [(f"activation {activation}", own)] if (activation := activation_of(network)) else []
+    for name, values in used._asdict().items():
+        file = str(weights.path) if weights and getattr(of_file, name) else own
+        origin = f"--image_{name}" if getattr(given, name) else file
+        rows.append((f"{LONG[name]} {' '.join(f'{value:.4g}' for value in values)}", origin))
+    line = "; ".join(
+        f"{', '.join(what for what, _ in group)} ({origin})" for origin, group in groupby(rows, key=lambda row: row[1])
+    )
+    if weights and weights.is_any_clip:
+        line += "; the file's names do not say whose CLIP it is: OpenAI's has QuickGELU, LAION's GELU"
+    with_quick = QUICK_GELU in str(published_config(network).get("notes"))
+    if with_quick and not weights and activation_of(network) != QUICK_GELU:
+        line += f"; timm's weights of this name were trained with {QUICK_GELU}"
+        line += f", as timm:{other} has it" if (other := with_quick_gelu(network)) else ""
+    return line
+
+
+def _architecture(network: nn.Module, wanted: str) -> str:
+    """Where a network's own conventions come from."""
+    published = published_config(network)
+    if LOCAL in wanted:
+        return str(Path(wanted.partition(LOCAL)[2], "config.json"))
+    if not published:
+        return wanted
+    return "timm's " + ".".join(filter(None, (published.get("architecture"), published.get("tag"))))
 
 
 def timm_filter(network: nn.Module) -> Callable[[Tensors, nn.Module], Tensors] | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.embedding.features import features_name, image_features
+from models.networks.conventions import OWN_SCALING, Scaling, add_scaling
 from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import UserError
 from utils.streams import generator
@@ -75,6 +76,7 @@ def add_teacher(parser: Parser) -> None:
         "efficientnet_lite0, timm:<name> or random:<name>")  # fmt: skip
     add("--encoder_weights", type=Path, metavar="FILE",
         help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
+    add_scaling(group, "features", "the network of --features")
     add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
         help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
     add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
@@ -188,12 +190,17 @@ class NetworkTeacher(Teacher):
     columns, layers = 1, ("features",)
 
     def __init__(
-        self, settings: TeacherSettings, table: Table, device: torch.device, weights_file: Path | None = None
+        self,
+        settings: TeacherSettings,
+        table: Table,
+        device: torch.device,
+        weights_file: Path | None = None,
+        scaling: Scaling = OWN_SCALING,
     ) -> None:
         from models.networks.precision import wants_bf16
 
         self._bf16 = wants_bf16(settings.precision, device)
-        self._features = image_features(settings.features, device, weights_file)
+        self._features = image_features(settings.features, device, weights_file, scaling)
         self.size = self._features.size
         self.weights = self._features.weights
         self.positive = np.full(len(table), -1)
@@ -228,14 +235,24 @@ class SeenTeacher(Teacher):
 
 
 def build_teacher(
-    settings: TeacherSettings, table: Table, device: torch.device, at_once: int, weights_file: Path | None = None
+    settings: TeacherSettings,
+    table: Table,
+    device: torch.device,
+    at_once: int,
+    weights_file: Path | None = None,
+    scaling: Scaling = OWN_SCALING,
 ) -> Teacher:
-    """The teacher of these settings, or with the weights of a file; UserError where it could not be downloaded."""
+    """The teacher of these settings, or with the weights of a file; UserError where it could not be downloaded.
+
+    `scaling` is of a network's images, as for `models.embedding.features.image_features`.
+    """
     if settings.features == DIFFUSION:
         if weights_file:
             raise UserError("--features diffusion takes no --encoder_weights; give --diffusion_model a folder")
+        if any(scaling):
+            raise UserError("--features diffusion takes no --image_mean and --image_std; omit them")
         return DiffusionTeacher(settings, table, device, at_once)
-    return NetworkTeacher(settings, table, device, weights_file)
+    return NetworkTeacher(settings, table, device, weights_file, scaling)
 
 
 def prompts_of(settings: TeacherSettings, table: Table) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:

@@ -71,6 +71,14 @@ def test_another_shape_is_refused(turn: Image.Transpose | None) -> None:
     assert Frame(480, 640, turn).turn_of(320, 242) is None and Frame(4, 6, turn).turn_of(7, 4) is None
 
 
+def test_a_target_may_be_two_per_cent_wider_than_its_photograph() -> None:
+    frame = Frame(200, 200)
+    assert frame.turn_of(197, 200) is None and frame.turn_of(203, 200) is None
+    for width in (195, 205):
+        with pytest.raises(ValueError, match=f"{width} x 200 pixels, another shape"):
+            frame.turn_of(width, 200)
+
+
 def test_directions_are_not_turned() -> None:
     frame = Frame(20, 10, Image.Transpose.ROTATE_90)
     for domain in ("normal", "normals"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from models.networks.task_model import Outputs, TaskModel
 from network import adaptation as adaptation_module
 from network.adaptation import Adaptation, parted, train
 from network.algorithms import ALGORITHMS
-from network.settings import AdaptSettings
+from network.settings import AdaptSettings, settle_adaptation
 from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
@@ -258,6 +259,23 @@ def test_a_client_that_diverges_is_named_or_left_out(tmp_path: Path, capsys: pyt
 def test_adaptation_needs_unseen_clients(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="give --unseen_clients"):
         Adaptation(q.simulation(q.method("fedavg"), tmp_path), AdaptSettings((2,)))
+
+
+def test_adapters_have_the_rank_that_is_given(tmp_path: Path) -> None:
+    def adaptation(rank: int | None, model: Linear) -> Adaptation:
+        lora = {"adapt_steps": [2], "adapt_images": None, "adapt_train": "lora", "adapt_rank": rank}
+        args = Namespace(**lora, unseen_clients=2, partition_file=None, test_mode=False)
+        settle_adaptation(args)
+        federation = q.simulation(q.method("fedavg"), tmp_path, model=model, **WHO)
+        return Adaptation(federation, AdaptSettings.of(args))
+
+    size, model = q.DIM + 3, Linear()
+    for given, rank in ((2, 2), (3, 3), (None, 8)):
+        adapted = adaptation(given, model)._model
+        shapes = {name.rpartition(".")[2]: tuple(value.shape) for name, value in adapted.encoder.state_dict().items()}
+        assert (shapes["lora_A"], shapes["lora_B"]) == ((rank, size), (size, rank))
+    with pytest.raises(UserError, match="--adapt_rank: the model was trained with adapters, which go on; omit it"):
+        adaptation(2, adapted)
 
 
 def test_adapters_are_added_to_a_copy_for_adaptation_alone(tmp_path: Path) -> None:

@@ -129,6 +129,32 @@ LAYERS = {
 }
 
 
+class Cached(nn.Module):
+    """Keeps in eval mode what it makes of a weight, as timm's LeViT does of its attention biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.scale = nn.Conv2d(3, 4, 1), nn.Parameter(torch.ones(4))
+        self.kept: dict[str, Tensor] = {}
+
+    def train(self, mode: bool = True) -> Cached:
+        if mode:
+            self.kept = {}
+        return super().train(mode)
+
+    def forward(self, images: Tensor) -> Outputs:
+        scale = self.scale.exp()[:, None, None]
+        if not self.training:
+            scale = self.kept.setdefault("scale", scale)
+        maps = self.conv(images) * scale
+        return Outputs(maps.mean((2, 3)), maps, maps)
+
+
+def test_copies_that_keep_what_they_make_in_eval_mode_train_side_by_side() -> None:
+    model = Cached()
+    assert isinstance(workspace(model, 2, IMAGE), VmappedCopies) and not model.kept
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_steps_side_by_side_are_those_of_each_alone(layer: str) -> None:
     torch.manual_seed(0)

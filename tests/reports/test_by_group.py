@@ -68,6 +68,14 @@ def test_settings_have_rows_of_their_own_and_own_models_count_where_there_are_so
     ]  # fmt: skip
 
 
+def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:
+    write("fedavg", 0, [("a", 0.25), ("b", 0.75)], init_lr=0.1)
+    write("fedprox", 0, [("a", 0.25), ("b", 0.75)], init_lr=0.01, mu=1)
+    table = group_tables(tmp_path, "accuracy")["by_domain"]
+    assert table[["method", "init_lr"]].to_numpy().tolist() == [["fedavg", "0.1"], ["fedprox", "0.01"]]
+    assert "mu" not in table
+
+
 def test_what_has_no_such_metric_is_told_by_its_loss(tmp_path: Path, write: Write) -> None:
     write("fedavg", 0, [("a", 2.0), ("b", 4.0)], metric="loss")
     table = group_tables(tmp_path, "accuracy")["by_domain"]

@@ -131,6 +131,23 @@ def test_gaps_after_many_steps() -> None:
     assert fits("\n".join(lines)) and "+0.1000 after 100 steps" in " ".join(" ".join(lines).split())
 
 
+def test_the_gap_of_personal_models_is_called_so() -> None:
+    def lines(last: dict[str, float], **adapted: float) -> list[str]:
+        rows = [{"steps": steps, **adapted} for steps in (0, 5)]
+        return [" ".join(line.split()) for line in of_gaps(last, rows)]
+
+    last = {"participation_gap": 0.5, "out_of_sample_gap": 0.25}
+    gaps, after = lines(last, participation_gap=0.125)
+    assert gaps.endswith("participation gap, unseen over known clients: +0.5000")
+    assert after.endswith("over known clients: +0.1250 after 5 steps")
+    # Clients have been evaluated with both: their own models count.
+    last |= {"personal_participation_gap": 0.75, "personal_out_of_sample_gap": -0.25}
+    gaps, after = lines(last, participation_gap=0.125, personal_participation_gap=0.375)
+    assert "own images: -0.2500" in gaps
+    assert gaps.endswith("unseen over known clients with their personal models: +0.7500")
+    assert after.endswith("over known clients with their personal models: +0.3750 after 5 steps")
+
+
 def test_sizes_of_many_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     found = np.repeat(np.arange(50), 1000)
     report_clusters("normal", np.zeros((1, 512)), np.zeros((1, 64)), 0.9, found)

@@ -23,7 +23,8 @@ TRIVIAL = {"train": 4.0, "local_test": 4.0, "test": 4.0, "unseen_train": 5.0, "u
 def write(tmp_path: Path) -> Write:
     """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation.
 
-    Clients without held-out images make the mean loss on training images larger by `not_tested`.
+    Clients without held-out images make the mean loss on training images larger by `not_tested`. Personal models have
+    the losses `own` on the clients' training and held-out images.
     """
 
     def of(
@@ -31,6 +32,7 @@ def write(tmp_path: Path) -> Write:
         seed: int,
         losses: tuple[float, float, float],
         after: dict[int, float] | None = None,
+        own: tuple[float, float] | None = None,
         not_tested: float = 0.0,
         trivial: float = TRIVIAL["unseen_test"],
         **more,
@@ -42,6 +44,9 @@ def write(tmp_path: Path) -> Write:
         names = ("train_loss_mean", "local_test_loss_mean", "unseen_test_loss_mean")
         last = dict(zip(names, losses, strict=True)) | {"round": 3, "test_loss": 2.0, "unseen_train_loss_mean": 2.0}
         last["out_of_sample_gap"] = losses[1] - losses[0] + not_tested
+        if own:
+            last |= {"personal_train_loss_mean": own[0], "personal_local_test_loss_mean": own[1]}
+            last["personal_out_of_sample_gap"] = own[1] - own[0]
         summary = {
             "last": last,
             "trivial": {split: {"loss": loss} for split, loss in (TRIVIAL | {"unseen_test": trivial}).items()},
@@ -123,6 +128,38 @@ def test_settings_are_not_mixed_and_each_has_its_own_iid_runs(tmp_path: Path, wr
     assert list(head.index) == ["iid", "embedding"]
     assert head.loc["embedding", "of_iid"] == pytest.approx([100.0] * 3)
     assert head.loc["embedding", "participation"] == pytest.approx([200.0] * 3)
+
+
+def test_gaps_of_personal_models_are_called_so(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
+    write_all(write)
+    for seed in range(3):
+        for kind, unseen in (("iid", 0.5), ("class_based", 0.6), ("embedding_based", 0.75)):
+            write(kind, seed, (1.0, 1.2, unseen), own=(0.4, 0.5), method="fedrep")
+    g.report_gaps(read_runs(tmp_path), tmp_path / "tables")
+    text = pd.read_csv(tmp_path / "tables/gaps.csv").set_index(["method", "split"])
+    assert dict(zip(text.index, text["model"], strict=True)) == {
+        (method, split): model
+        for method, model in (("fedavg", "global"), ("fedrep", "personal"))
+        for split in ("iid", "class", "embedding")
+    }
+    of_class = text.loc[("fedrep", "class")]
+    assert of_class["out-of-sample gap, %"].startswith("+25.0") and of_class["participation gap, %"].startswith("+20.0")
+    models = pd.read_csv(tmp_path / "tables/gap_verdicts.csv").set_index("method")["model"]
+    assert {*models["fedavg"]} == {"global"} and models["fedrep"] == "personal"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("normal, fed")] == [
+        "normal, fedavg, α = 0.1", "normal, fedrep, α = 0.1, personal models",
+    ]  # fmt: skip
+
+
+def test_rates_that_tell_methods_apart_are_columns_and_not_in_sentences(tmp_path: Path, write: Write) -> None:
+    write_all(write, init_lr=0.1, partition="equal_size")
+    write_all(write, init_lr=0.01, partition="equal_size", method="fedrep")
+    write("class_based", 0, (1.0, 1.5, 1.6), init_lr=0.1, partition="split_groups")  # of splits, not of methods
+    table = g.gaps(read_runs(tmp_path))
+    text = g.gap_table(table)
+    assert {*zip(text["method"], text["init_lr"], strict=True)} == {("fedavg", "0.1"), ("fedrep", "0.01")}
+    assert "partition" not in text and all("init_lr" not in line for line in g.gap_sentences(g.gap_verdicts(table)))
 
 
 def test_an_argument_that_one_rule_alone_has_is_not_said_of_the_others(tmp_path: Path, write: Write) -> None:

@@ -147,6 +147,16 @@ def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Wri
         assert columns == ["data", "model", "split", "alpha", *more, *measured]
 
 
+def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:
+    for method, rate in (("fedavg", 0.1), ("fedprox", 0.01)):
+        federated(write, "class_based", 1.0, method=method, init_lr=rate, batch_size=8, mu=rate)
+    rows = metric_table(read_metrics(tmp_path), "normal").query('data == "held out"')
+    assert rows[["model", "init_lr"]].values.tolist() == [
+        ["trivial predictor", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
+    ]  # fmt: skip
+    assert "batch_size" not in rows
+
+
 def test_natural_groups_stand_behind_the_other_splits(tmp_path: Path, write: Write) -> None:
     for kind in ("user_id_based", "domain_based", "embedding_based", "iid"):
         federated(write, kind, 1.0)

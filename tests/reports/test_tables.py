@@ -18,6 +18,7 @@ import make_tables
 from reports.splits import increases, methods, splits_over_iid, splits_table
 from reports.statistics import increase, with_interval
 from reports.tables import by_seed, compare, in_short, read_runs, readable
+from reports.verdicts import headlines, verdicts
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -228,6 +229,53 @@ def test_argument_that_differs_between_methods_only_is_no_column(tmp_path: Path,
     assert "mu" not in rows
     assert rows["method"].tolist() == ["fedavg", "fedavg", "fedprox", "fedprox"]
     assert rows["class over IID, %"].tolist() == ["+10.0", "+10.0", "+20.0", "+20.0"]
+
+
+def write_rates(write_run: Write) -> None:
+    """Three methods, whose learning rates are another each, and two of which have a server's and a mu."""
+    fixed = {"batch_size": 8, "mu": None, "server_lr": None}
+    write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", **fixed | {"init_lr": 0.1})
+    write_three(write_run, 0, (1.0, 1.2, 1.6), method="fedadam", **fixed | {"init_lr": 0.01, "server_lr": 0.3, "mu": 1})
+    write_three(write_run, 0, (1.0, 1.2, 1.6), method="scaffold", **fixed | {"init_lr": 0.1, "server_lr": 1, "mu": 2})
+
+
+def test_rates_that_tell_methods_apart_are_in_their_tables(tmp_path: Path, write_run: Write) -> None:
+    write_rates(write_run)
+    runs = read_runs(tmp_path)
+    splits = splits_over_iid(runs)
+    expected = {("fedadam", "0.01", "0.3"), ("fedavg", "0.1", ""), ("scaffold", "0.1", "1")}
+    _, in_console = next(in_short(compare(runs)))
+    for table in (increases(splits), splits_table(splits), readable(compare(runs)), in_console):
+        assert {*table[["method", "init_lr", "server_lr"]].itertuples(index=False, name=None)} == expected
+        assert not {"mu", "batch_size"} & {*table}
+    lines = headlines(verdicts(compare(runs)), splits_table(splits))["On clients' own images"]
+    assert len(lines) == 3 and all("lr" not in line for line in lines)  # the method says it
+
+
+def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_tasks(
+    tmp_path: Path, write_run: Write
+) -> None:
+    write_rates(write_run)
+    for method, rate in (("fedavg", 0.5), ("fedadam", 0.25)):
+        write_three(write_run, 0, (1.0, 1.1, 1.5), method=method, task="reshading", init_lr=rate)
+    table = methods(splits_over_iid(read_runs(tmp_path))).query('data == "held out" and split == "class"')
+    rates = ["normal, init_lr", "normal, server_lr", "reshading, init_lr"]
+    assert table.set_index("method")[rates].T.to_dict("list") == {
+        "fedadam": ["0.01", "0.3", "0.25"], "fedavg": ["0.1", "", "0.5"], "scaffold": ["0.1", "1", ""],
+    }  # fmt: skip
+    assert not {"init_lr", "reshading, server_lr", "normal, mu"} & {*table}
+    # Dense tasks are judged together, each at its own rate.
+    together = verdicts(compare(read_runs(tmp_path)), ["normal", "reshading"]).query('task == "2 dense tasks"')
+    assert together[["method", "data", "init_lr"]].values.tolist() == [
+        [method, "clients' own", ""] for method in ("fedadam", "fedavg")
+    ]  # fmt: skip
+
+
+def test_a_rate_of_one_method_alone_or_of_one_value_is_no_column(tmp_path: Path, write_run: Write) -> None:
+    write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", init_lr=0.1)
+    write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedadam", init_lr=0.1, server_lr=0.3)
+    write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", init_lr=0.2, task="reshading")  # of tasks, not methods
+    assert not {"init_lr", "server_lr"} & {*increases(splits_over_iid(read_runs(tmp_path)))}
 
 
 def test_iid_run_of_any_alpha_serves_all(tmp_path: Path, write_run: Write) -> None:

@@ -151,11 +151,11 @@ def test_sentences_say_what_the_interval_says() -> None:
     for embedding, phrase in (
         (
             [1.1, 1.12, 1.1, 1.12, 1.1],
-            "the embedding-based split costs more than the class-based one (5 seeds, adjusted p 0.000), +10.8",
+            "the embedding-based split costs more than the class-based one (5 seeds, adjusted p < 0.001), +10.8",
         ),
         (
             [0.9, 0.88, 0.9, 0.88, 0.9],
-            "the embedding-based split costs less than the class-based one (5 seeds, adjusted p 0.000), -10.8",
+            "the embedding-based split costs less than the class-based one (5 seeds, adjusted p < 0.001), -10.8",
         ),
         ([1.0, 1.01, 0.99, 1.0, 1.0], "the splits' costs differ by less than 2 % (5 seeds, adjusted p 0.995), -0.0"),
     ):

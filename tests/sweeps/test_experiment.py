@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import make_tables
 import run_sweep
 from sweeps import outputs, work
 from sweeps.experiment import KEYS, Experiment, Given, experiment_of, merged, read_experiment
@@ -282,6 +284,43 @@ show = ["tables/splits_{task}.md", "tables/no_such.md"]
     made(tmp_path / "x.toml", SMALL.replace('result_path = "out/{data}"\n', "") + text).outputs.run()
     assert made_of == {"of/one": "of/one/seed0/assignments_K16", "of/two": "of/two/seed3/assignments_K16"}
     assert capsys.readouterr().out.split() == ["of/one/tables/splits_normal.md", "of/two/tables/splits_normal.md"]
+
+
+def test_a_grid_of_the_command_line_ends_with_the_command_that_makes_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, results = tmp_path / "my photos", tmp_path / "out"
+    folder.mkdir()
+    words = [
+        "--data_path",
+        str(folder),
+        "--result_path",
+        str(results),
+        "--tasks",
+        "normal",
+        "--seeds",
+        "4",
+        "--n_clusters",
+        "8",
+    ]
+    monkeypatch.setattr("sys.argv", ["run_sweep.py", *words])
+    grid = experiment_of(*asked(*run_sweep.parse_args()), READS)
+    monkeypatch.setattr(outputs, "run", lambda command: pytest.fail(f"{command} was not wanted"))
+    grid.outputs.run()
+    assert capsys.readouterr().out == ""  # as with --until clusters: there are no runs yet
+    run = results / "test_federated/fedavg/run"
+    run.mkdir(parents=True)
+    (run / "summary.json").touch()
+    grid.outputs.run()
+    line = capsys.readouterr().out.splitlines()[-1]
+    python, *command = shlex.split(line.partition(" tables: ")[2])
+    monkeypatch.setattr("sys.argv", command)
+    args = make_tables.parse_args()
+    assert (python, command[0], args.result_path, args.data_path) == ("python", "make_tables.py", results, folder)
+    assert args.assignment_files_path == results / "seed4/assignments_K8"  # not those of another sweep
+    # Files say what is made: nothing is left to do.
+    made(tmp_path / "x.toml", SMALL + "[make]\nreport = false\n", more={"result_path": results}).outputs.run()
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")

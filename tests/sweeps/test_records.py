@@ -239,6 +239,14 @@ def test_initial_model_is_of_the_present_weights(start: Callable, tmp_path: Path
     assert start() == [State.NEW] * 3 and start(make=True) == [State.DONE] * 3
 
 
+def test_initial_model_is_of_the_given_scaling(start: Callable, own_copy: Path, run_here: Callable) -> None:
+    command = f"model_initialization.py --task normal --image_size 32 --data_path {own_copy}"
+    scaled = f"{command} --image_mean 0.1 0.2 0.3"
+    assert [state_of(tuple(each.split())) for each in (command, scaled)] == [State.DONE, State.NEW]
+    run_here(scaled)
+    assert [state_of(tuple(each.split())) for each in (command, scaled)] == [State.NEW, State.DONE]
+
+
 @pytest.mark.parametrize("entries", [ENCODERS, DECODERS], ids=["encoder", "decoder"])
 def test_initial_model_is_of_the_present_versions(
     start: Callable, monkeypatch: pytest.MonkeyPatch, said: Callable, entries: dict

@@ -110,8 +110,9 @@ def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhe
     folder = swept[0]
     grid = f"{SWEEP} --splits class_based embedding_based --init_lr 0.05"
     done = run_in(folder, grid)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "4 jobs: 4 done before, 0 now, 0 failed, 0 left out "
-                                                                  "because of these")  # fmt: skip
+    *_, counts, next_step = done.stdout.splitlines()
+    assert (done.returncode, counts) == (0, "4 jobs: 4 done before, 0 now, 0 failed, 0 left out because of these")
+    assert next_step.startswith("figures of these runs: ")
     # By other code, and without the clusters that embedding_based runs need.
     path = next(folder.glob(f"{RUNS}/class_based/*/summary.json")).with_name("environment.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code_version": "older"}))

@@ -108,14 +108,6 @@ def test_one_target_may_have_several_values_for_what_was_not_measured(tmp_path: 
     assert batch.valid[:, 0, :, 0].tolist() == [[False] * 2 + [True] * 7 + [False] * 3] * 2
 
 
-def test_a_map_may_be_two_per_cent_wider_than_its_photograph(tmp_path: Path) -> None:
-    for number, width in enumerate((197, 203, 195, 205)):
-        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 200, 200, 3))
-        save_depth(tmp_path / "depth" / f"{number}.png", number, 200, width)
-    found = find("maps", tmp_path, **DEPTH)
-    assert [line.partition(" x ")[0] for line in found.faults] == ["depth/2.png: 195", "depth/3.png: 205"]
-
-
 def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     """Ten photographs, of which each but the first two has another fault."""
     for number in range(10):

@@ -141,7 +141,7 @@ def test_layers_that_a_decoder_of_maps_does_without_may_be_missing(saved: Saved)
 
 def test_what_was_read_stands_in_line_settings_and_environment(saved: Saved, tmp_path: Path) -> None:
     path, model = saved(network("test_resnet").state_dict()), tmp_path / "model.safetensors"
-    line, made = make_initial_model(model, ModelConfig("normal", RESNET, 32), 0, None, path).split("\n")
+    line, _, made = make_initial_model(model, ModelConfig("normal", RESNET, 32), 0, None, path).split("\n")
     loaded = load_model(model, "normal", "a stage")
     assert line.startswith(
         f"all {len(loaded.encoder.state_dict())} tensors of the encoder are from {path}, which has 2 "

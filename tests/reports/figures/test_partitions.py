@@ -144,7 +144,7 @@ def test_clients_that_never_train_stand_last_behind_a_line(drawn: list[Figure], 
 
 def test_a_wide_title_lies_within_its_figure(tmp_path: Path) -> None:
     words = "normal, class-based split within building, dirichlet_hsu, α = 0.1, 3 unseen clients, seed 42, and more"
-    figure = partitions._bars(np.ones((3, 2)), words, "class", (), 0)
+    figure = partitions._bars(np.ones((3, 2)), words, "class", ())
     save(figure, tmp_path / "a.png")
     box, width = figure._suptitle.get_window_extent(), figure.bbox.width  # type: ignore[attr-defined]
     assert box.x0 >= 0 and box.x1 <= width and figure.get_suptitle() == words
