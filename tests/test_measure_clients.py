@@ -22,7 +22,7 @@ def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest
     table = pd.read_csv(tmp_path / "out" / "equivalent_alpha.csv").set_index("grouping")
     assert table.loc["class", "low"] < 1 < table.loc["class", "high"] < table.loc["chance", "low"]
     assert (tmp_path / "out" / "equivalent_alpha.png").is_file()
-    run_here("make_partition.py --labels labels.npy --partition equal_size --alpha 0.5 --n_clients 5 --output_path deal")
-    run_here("measure_clients.py --partition_file deal --output_path again")
+    run_here("make_partition.py --labels labels.npy --partition equal_size --n_clients 5 --output_path saved")
+    run_here("measure_clients.py --partition_file saved --output_path again")
     again = pd.read_csv(tmp_path / "again" / "equivalent_alpha.csv")
     assert again["grouping"].tolist() == ["assigned groups"] and again["clients"].tolist() == [5]
