@@ -60,9 +60,17 @@ def earth_movers_distance(counts: Counts) -> float:
     Hsu et al. 2019 (arXiv 1909.06335), section 3. It is 0 for identical clients and, where each client has one group,
     2 (1 - sum_k p_k^2) with the population's shares p. `counts` is (clients, groups).
     """
+    return float(_Shares(counts).weights @ earth_movers_distances(counts))
+
+
+def earth_movers_distances(counts: Counts) -> np.ndarray:
+    """Each client's L1 distance of group shares to the population's, (clients,) in [0, 2]; 1 for those without images.
+
+    `counts` is (clients, groups).
+    """
     of = _Shares(counts)
     # A group that a client does not have adds the population's share.
-    return float(of.weights @ (1 + of.sums(np.abs(of.share - of.expected) - of.expected)))
+    return 1 + of.sums(np.abs(of.share - of.expected) - of.expected)
 
 
 def jensen_shannon(counts: Counts) -> float:

@@ -1,0 +1,40 @@
+"""The figure of equivalent alphas shows points, intervals and where these are cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from network.partition.equivalent_alpha import Estimate
+from network.partition.own_clients import Measured
+from reports.figures import own_clients
+from tests.reports.figures.pictures import check_figure, words
+
+
+def measured(name: str, alpha: float, low: float, high: float, fit: float = 0.5) -> Measured:
+    """With these numbers of ten clients."""
+    estimate = Estimate(alpha, low, high, np.full(4, 0.25), 10, 500)
+    return Measured(name, 4, estimate, (low, high), fit, alpha / 4, {}, 0.5, 1.0, 0.2)
+
+
+def test_alphas_by_grouping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        measured("class", np.inf, 1200.0, np.inf),
+        measured("clusters", 4.0, 3.0, 5.0, fit=0.01),
+        measured("users", 0.0, 0.0, 0.1),
+    ]
+    path = tmp_path / "alpha.png"
+    check_figure(path, own_clients.equivalent_alphas(rows, path))
+    drawn: list[Figure] = []
+    monkeypatch.setattr(own_clients, "save", lambda figure, path: drawn.append(figure))
+    own_clients.equivalent_alphas(rows, path)
+    [axis] = drawn[0].axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == [f"{row.name} (4 groups)" for row in rows]
+    points = [line for line in axis.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == [4.0] and points[0].get_markerfacecolor() == "white"
+    arrows = {line.get_marker(): line.get_ydata()[0] for line in axis.lines if line.get_marker() in ("<", ">")}
+    assert arrows == {">": 0, "<": 2}
+    assert words(axis.texts) == ["IID"]
