@@ -120,6 +120,7 @@ def tried(mutations: Sequence[Mutation], jobs: int) -> dict[Mutation, str]:
     waiting = iter(list(by_tests.values()))  # whose next one a single thread gets
 
     def work(folder: Path) -> dict[Mutation, str]:
+        """The outcomes of those whose turn comes, in a copy in this folder."""
         copy = Copy(folder)
         try:
             return {each: outcome for group in waiting for each, outcome in copy.outcomes(group)}

@@ -367,6 +367,7 @@ class _Curve:
         bar = max(self(log_s), self._likelihood.iid() if log_s == self.most else -math.inf) - _DROP
 
         def over(x: float) -> float:
+            """How far it is above the bar."""
             return self(x) - bar
 
         low = 0.0 if over(self.least) >= 0 else math.exp(brentq(over, self.least, log_s, xtol=1e-4))
