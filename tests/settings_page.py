@@ -43,7 +43,7 @@ def _of_classes() -> Iterator[str]:
         yield f"## `{each.__module__}.{each.__name__}`\n\n{_first_line(each)}\n\n| field | default | |\n|---|---|---|"
         for one in fields(each):
             argument = one.metadata.get("argument")
-            default = "required" if one.default is MISSING else f"`{one.default!r}`"
+            default = "required" if one.default is MISSING else _shown(one.default)
             yield _row(one.name, default, argument.text if argument else "", argument)
         yield ""
 
@@ -56,8 +56,13 @@ def _of_registries() -> Iterator[str]:
             if not own:
                 yield f"| `{name}` | – | | |"
             for argument, about in own.items():
-                yield f"| `{name}` {_row(argument, f'`{about.default!r}`', about.text, about)}"
+                yield f"| `{name}` {_row(argument, _shown(about.default), about.text, about)}"
         yield ""
+
+
+def _shown(default: Any) -> str:
+    """A default as Python code; a path as its text, since how a path is shown depends on the system."""
+    return f"`{str(default)!r}`" if isinstance(default, Path) else f"`{default!r}`"
 
 
 def _first_line(each: Any) -> str:
