@@ -1,7 +1,7 @@
 """Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
 
 from argparse import Namespace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from utils.args import POSITIVE_INT, Parser, add_assignments, add_init_model, add_model, add_stage, number
@@ -98,8 +98,9 @@ def main() -> None:
     found = assignments, centres, args.n_clusters, projection
     made = save_assignments(args.assignment_files_path, data, args.features, *found, who.digest)
     report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
+    held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
     if args.features == "model":
-        report_central(args.task, *(of["loss"] for of in held_out_values(model, data, accelerator)))
+        report_central(args.task, *(of["loss"] for of in held_out()))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
     report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
@@ -107,7 +108,7 @@ def main() -> None:
         report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
     draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
-        report_held_out(model, data, *held_out_values(model, data, accelerator), run.figures)
+        report_held_out(model, data, *held_out(), run.figures)
     size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
     if not args.keep_embeddings:
         remove(full)

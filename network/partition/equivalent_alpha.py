@@ -209,7 +209,7 @@ class _Likelihood:
 
         cells = coo_array(counts)
         used = cells.data > 0
-        group, images = cells.coords[1][used], cells.data[used].astype(np.int64)
+        group, images = (values[used].astype(np.int64) for values in (cells.coords[1], cells.data))
         clients, self._client = np.unique(cells.coords[0][used], return_inverse=True)
         self.n_groups, self.n_clients, self.n_images = cells.shape[1], len(clients), int(images.sum())
         sizes = np.bincount(self._client, images).astype(np.int64) if len(images) else np.zeros(0, np.int64)
@@ -219,14 +219,15 @@ class _Likelihood:
             raise UserError("all images are of one group, in which clients cannot differ; give groups that they have")
         if sizes.max() < 2:
             raise UserError("no client has more than one image, which tells nothing of its mixture of groups")
-        pairs, self._pair = np.unique(np.stack([group, images]), axis=1, return_inverse=True)
-        self._pairs = pairs
+        base = int(images.max()) + 1  # a number for each pair of group and images: rows are slow to sort
+        numbers, self._pair = np.unique(group * base + images, return_inverse=True)
+        self._pairs = np.stack(np.divmod(numbers, base))
         self._sizes, self._size = np.unique(sizes, return_inverse=True)
         self.of(np.ones(self.n_clients))
 
     def of(self, weights: np.ndarray) -> _Likelihood:
         """The same where each client occurs as often as its weight (clients,) says; itself, changed."""
-        times = np.bincount(self._pair.ravel(), weights[self._client], self._pairs.shape[1])
+        times = np.bincount(self._pair, weights[self._client], self._pairs.shape[1])
         occur = times > 0
         (self._cells_group, self._cells_n), self._cells_times = self._pairs[:, occur], times[occur]
         self._size_times = np.bincount(self._size, weights, len(self._sizes))
