@@ -17,7 +17,7 @@ def parse_args() -> Namespace:
     """The command line."""
     from datasets.sources import SOURCES
     from datasets.table import FITS, MEAN, RESIZES
-    from utils.arguments import add_arguments_of, arguments_of, check_arguments
+    from utils.arguments import add_arguments_of, with_defaults
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
@@ -30,10 +30,7 @@ def parse_args() -> Namespace:
     add("--resize", choices=RESIZES, default=MEAN, help=text)
     add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
-    args = parser.parse_args()
-    check_arguments(args, SOURCES, "source")
-    vars(args).update(arguments_of(SOURCES[args.source], args))
-    return args
+    return Namespace(**with_defaults(vars(parser.parse_args()), SOURCES, "source"))
 
 
 def main() -> None:
@@ -48,7 +45,7 @@ def find(args: Namespace) -> Found:
 
     if not args.data_path.is_dir():
         raise UserError(f"{args.data_path}: no such folder; see --data_path")
-    return find_images(args)
+    return find_images(vars(args))
 
 
 def keep(args: Namespace, found: Found) -> None:
@@ -61,7 +58,7 @@ def keep(args: Namespace, found: Found) -> None:
     from utils.runs import Run, remember_data_path
     from utils.words import counted
 
-    run = Run.create(args, "extract_datapoints", args.data_path.resolve().name)
+    run = Run.create(vars(args), "extract_datapoints", args.data_path.resolve().name)
     rows, about = found.rows, found.about
 
     for line in lines_about(args.data_path, found):

@@ -29,7 +29,7 @@ def main() -> None:
     args = parse_args()
 
     from datasets.table import read_table
-    from models.networks.conventions import scaling_in
+    from models.networks.conventions import Scaling
     from models.teacher.basis import Photographs
     from models.teacher.guidance import ABOUT, make_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
@@ -41,16 +41,17 @@ def main() -> None:
     from utils.versions import digests
 
     accelerator = processes(args.use_accelerator)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
-    table, settings = read_table(args.data_path), TeacherSettings.of(args)
-    weights, scaling = args.encoder_weights, scaling_in(args, "features")
+    data_path = data_path_or_default(args.data_path, args.result_path)
+    table, settings = read_table(data_path), TeacherSettings.of(vars(args))
+    config = vars(args) | {"data_path": data_path}
+    weights, scaling = args.encoder_weights, Scaling.of(vars(args), "features")
     teacher = build_teacher(settings, table, accelerator.device, args.batch_size, weights, scaling)
     with accelerator.main_process_first():  # the other processes find the images packed
         few = _FEW if args.test_mode else None
         photographs = Photographs(table, settings.diffusion_size, accelerator.device, settings.blank_images, few)
     name = f"{settings.features.replace(':', '_').replace('/', '_')}_t{settings.timestep}_seed{settings.rand_seed}"
-    made_with = provenance(args, table.fingerprint, [weights] if weights else [])
-    run = shared_run(accelerator, lambda: Run.take_up(args, "extract_diffusion_features", name, origin=made_with))
+    made_with = provenance(config, table.fingerprint, [weights] if weights else [])
+    run = shared_run(accelerator, lambda: Run.take_up(config, "extract_diffusion_features", name, origin=made_with))
     features, basis = make_guidance(args.guidance_path, teacher, settings, photographs, accelerator)
     accelerator.end_training()  # nothing is shared from here on; without it, the others may abort on their way out
     if not accelerator.is_main_process:

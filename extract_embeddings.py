@@ -53,7 +53,7 @@ def main() -> None:
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
-    from models.networks.conventions import scaling_in
+    from models.networks.conventions import Scaling
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
@@ -74,22 +74,23 @@ def main() -> None:
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests
 
-    who = Whose.of(args, "clusters_of")
+    who = Whose.from_config(vars(args), "clusters_of")
     accelerator = processes(args.use_accelerator)
     model, path = model_for(args)
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(model.config.said(), data_path=data_path_or_default(args.data_path, args.result_path))
+    config = vars(args) | model.config.said()
+    config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
     check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
-    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
+    data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     data = who.in_data(data)
     check(data)  # again: images may be unreadable, or left out by --test_mode
     set_threads(model, data, emb.BATCH)
-    made_with = provenance(args, data.version, filter(None, (path, args.encoder_weights, *who.reads)))
+    made_with = provenance(config, data.version, filter(None, (path, args.encoder_weights, *who.reads)))
     parts = ("extract_embeddings", args.task, f"K{args.n_clusters}_seed{args.rand_seed}")
-    run = Run.take_up(args, *parts, origin=made_with)
+    run = Run.take_up(config, *parts, origin=made_with)
     full = run.path / "embeddings.npy"
-    scaling = scaling_in(args, "features")
+    scaling = Scaling.of(vars(args), "features")
     embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights, scaling)
     reduced, pca, kept = reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)

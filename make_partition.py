@@ -11,7 +11,7 @@ from utils.errors import UserError, run_script
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
-    from network.partition.settings import add_partition, settle_rule
+    from network.partition.settings import add_partition, resolve_rule
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
@@ -43,8 +43,7 @@ def parse_args() -> Namespace:
     add("--task", choices=TASKS, help="with --export_clients: whose targets go along; default: the run's")
     add("--image_size", type=POSITIVE_INT, help="with --export_clients: their side in pixels; default: the run's")
     add_seed(parser)
-    args = parser.parse_args()
-    settle_rule(args)
+    args = Namespace(**resolve_rule(vars(parser.parse_args())))
     if args.partition_file and not args.export_clients:
         raise UserError("--partition_file has nothing to deal; give --export_clients, or omit it")
     return args
@@ -80,7 +79,7 @@ def deal_images(args: Namespace) -> None:
     arrays = read_arrays(args)
     if arrays.whole:
         args.partition, args.n_clients = "natural", None
-    settings = DealSettings.of(args)
+    settings = DealSettings.from_config(vars(args))
     partition = deal_as_asked(settings, arrays.groups, arrays.natural)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})

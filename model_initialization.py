@@ -43,11 +43,11 @@ def main() -> None:
     args = parse_args()
     from datasets.table import classes_for
     from models.networks.config import ModelConfig
-    from models.networks.conventions import scaling_in
+    from models.networks.conventions import Scaling
     from models.networks.encoders import encoder_entry
     from models.networks.task_model import init_file, make_initial_model
 
-    scaling = scaling_in(args, "image")
+    scaling = Scaling.of(vars(args), "image")
     config = ModelConfig(
         args.task,
         args.encoder,

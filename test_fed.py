@@ -13,10 +13,10 @@ def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
-    from network.choices import add_choices, check_choices
-    from network.partition.settings import add_split, settle_rule
-    from network.settings import add_federation, settle_adaptation, settle_local_work, settle_privacy
-    from utils.arguments import settle_arguments
+    from network.choices import add_choices, resolve_choices
+    from network.partition.settings import add_split, resolve_rule
+    from network.settings import add_federation, resolve_adaptation, resolve_local_work, resolve_privacy
+    from utils.arguments import with_defaults
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -31,14 +31,10 @@ def parse_args() -> Namespace:
     add_choices(parser)
     parser.group("output").add_flag("--plot_distribution", True, "draw what each client has")
     add_stage(parser, "continue the newest run with these arguments", "round")
-    args = parser.parse_args()
-    settle_local_work(args)
-    settle_adaptation(args)
-    check_choices(args)
-    settle_rule(args)
-    settle_arguments(args, TRAINS, "train")
-    settle_privacy(args)
-    return args
+    config = vars(parser.parse_args())
+    for resolve in (resolve_local_work, resolve_adaptation, resolve_choices, resolve_rule):
+        config = resolve(config)
+    return Namespace(**resolve_privacy(with_defaults(config, TRAINS, "train")))
 
 
 def main() -> None:
@@ -68,41 +64,46 @@ def main() -> None:
 
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
-    choices = Choices.of(args)
-    method, settings = choices.method, (LocalSettings.of(args), SimulationSettings.of(args))
-    choices.check_uploads(args, model, *settings)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
-    vars(args).update(choices.said() | model.config.said())  # so that args.json says what ran, as below
-    check = partial(method.check_table, task=args.task, shortened=args.test_mode)
-    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
+    choices = Choices.from_config(vars(args))
+    settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
+    choices.check_uploads(vars(args), model, *settings)
+    data_path = data_path_or_default(args.data_path, args.result_path)
+    check = partial(choices.check_table, task=args.task, shortened=args.test_mode)
+    data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    asked = SplitSettings.of(args)
+    asked = SplitSettings.from_config(vars(args))
     partition, split = partition_of(asked, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
-    vars(args).update(split.said())
     choices.check(model.task, partition.participants.n_clients)
-    privacy = privacy_of(PrivacySettings.of(args), method, partition.participants.n_clients, args.rand_seed)
+    privacy = privacy_of(
+        PrivacySettings.from_config(vars(args)), *choices[:3], partition.participants.n_clients, args.rand_seed
+    )
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
-    reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *method.reads())
-    made_with = provenance(args, data.version, reads)
-    run = shared_run(accelerator, lambda: Run.start(args, *parts, origin=made_with, formerly=split.former_name))
+    reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *choices.algorithm.reads())
+    config = vars(args) | choices.record() | model.config.said() | split.said() | {"data_path": data_path}
+    made_with = provenance(config, data.version, reads)
+    run = shared_run(accelerator, lambda: Run.start(config, *parts, origin=made_with, formerly=split.former_name))
     title = f"{model.task.label}, {split.title}"
     federated = FederatedData.of(data, partition, held_out)
-    uneven = measure(partition.participants, split, federated.known, method, early, accelerator)
+    uneven = measure(partition.participants, split, federated.known, choices.reweighting, early, accelerator)
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
         for line in split.instead_of(asked):
             print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
-        report_unseen(partition, split, method, args)
+        report_unseen(partition, split, args.task, choices.tells_clusters, args.start_warm)
 
-    model, inputs = on_kept_outputs(model, data, args, accelerator)
+    adapting = AdaptSettings.from_config(vars(args))
+    model, inputs = on_kept_outputs(model, data, settings[0], accelerator, adapting.adapt_train)
     federated = replace(federated, images=inputs)
-    simulation = Simulation(model, federated, method, *settings, accelerator, run, *choices[1:], privacy)
-    adapted = train(simulation, AdaptSettings.of(args), args.resume_training)
+    simulation = Simulation(
+        model, federated, local_settings=settings[0], settings=settings[1], accelerator=accelerator, run=run,
+        privacy=privacy, **choices._asdict(),
+    )  # fmt: skip
+    adapted = train(simulation, adapting, args.resume_training)
     report_run(simulation, partition, split.type, f"{simulation.label()}, {title}", uneven, adapted)
     accelerator.end_training()
 

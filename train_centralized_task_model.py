@@ -13,7 +13,7 @@ def parse_args() -> Namespace:
     from models.central.settings import TrainSettings
     from models.networks.parts import TRAINS
     from network.partition.unseen import add_whose
-    from utils.arguments import add_arguments_of, settle_arguments
+    from utils.arguments import add_arguments_of, with_defaults
     from utils.settings import add_settings
 
     parser = Parser(__doc__)
@@ -25,9 +25,7 @@ def parse_args() -> Namespace:
     add_arguments_of(parser, "adapters", TRAINS, "train")
     add_whose(parser, "training", "trained_on", "the model learns from")
     add_stage(parser, "continue from the checkpoint", "epoch")
-    args = parser.parse_args()
-    settle_arguments(args, TRAINS, "train")
-    return args
+    return Namespace(**with_defaults(vars(parser.parse_args()), TRAINS, "train"))
 
 
 def initial_model(args: Namespace) -> Path:
@@ -54,6 +52,7 @@ def main() -> None:
     from models.central.training import CentralTraining, best_file, checkpoint_file, early_file
     from models.networks.frozen import on_kept_outputs
     from models.networks.lora import adapt
+    from models.networks.parts import TRAINS
     from models.networks.precision import set_precision
     from models.networks.task_model import load_model
     from models.networks.threads import set_threads
@@ -69,27 +68,28 @@ def main() -> None:
     accelerator = accelerator_of(args)
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    whose = Whose.of(args, "trained_on")
+    whose = Whose.from_config(vars(args), "trained_on")
     start = initial_model(args)
     model = load_model(start, args.task, "model_initialization.py")
-    adapt(model.encoder, model.config, args)
+    adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)
     set_precision(model, args.precision, accelerator.device)
-    vars(args).update(model.config.said(), data_path=data_path_or_default(args.data_path, args.result_path))
-    data = TaskData.open(args.data_path, model.task, model.config.image_size, accelerator, args.test_mode)
+    config = vars(args) | model.config.said()
+    config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
+    data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode)
     data = whose.in_data(data)
-    model, inputs = on_kept_outputs(model, data, args, accelerator)
+    settings = TrainSettings.from_config(vars(args))
+    model, inputs = on_kept_outputs(model, data, settings, accelerator)
     set_threads(model, inputs, args.batch_size)
     last, best_path, early = files = [
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]
-    settings = TrainSettings.of(args)
     training = CentralTraining(model, inputs, settings, accelerator, last, best_path, early, args.checkpoint_every)
     trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
-    made_with = provenance(args, data.version, [start, *whose.reads])
+    made_with = provenance(config, data.version, [start, *whose.reads])
     with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):
         if args.resume_training:
             training.resume()
-        run = Run.take_up(args, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
+        run = Run.take_up(config, "train_centralized", args.task, f"seed{args.rand_seed}", origin=made_with)
         run.track(accelerator, len(training.history) + 1)
         training.run(on_epoch=run.write_metrics)
 

@@ -34,6 +34,7 @@ from losses import LOSSES
 from models.central.evaluation import evaluate, mean_values
 from models.networks.task_model import TaskModel
 from network.client import copy_into
+from network.sampling import shuffled_epochs
 from network.simulation import Simulation
 from network.state import cast_like
 from utils.args import POSITIVE_INT, Parser, number_or_auto
@@ -74,7 +75,7 @@ class BareLoop:
         federation, settings = self.simulation, self.simulation.local_settings
         images = federation.data.clients[client]
         rng = generator("batches", federation.settings.rand_seed, round, client, "")
-        plan = federation.algorithm.batches(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
+        plan = shuffled_epochs(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
         return [federation.data.images.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:

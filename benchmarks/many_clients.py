@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from network.partition.dealing import deal
 from network.partition.groups import within
 from network.partition.heterogeneity import report
 from network.partition.local_test import deal_held_out
+from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from utils.errors import UserError
@@ -90,10 +90,12 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
         batch_size=IMAGES_A_CLIENT, sgd_per_epoch=_STEPS, epoch_per_round=1, n_rounds=n_rounds, init_lr=few.lr,
         momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
     )  # fmt: skip
-    algorithm = ALGORITHMS[method](Namespace(clients_per_round=A_ROUND, batch_size=IMAGES_A_CLIENT, **arguments))
+    sampling = ClientSampling(clients_per_round=A_ROUND, **arguments)
     how = SimulationSettings(rand_seed=0, evaluate_every=n_rounds, evaluate_clients=EVALUATED, memory=MEMORY)
     model = WithEmbedding(few.initial_model())
-    simulation = Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
+    simulation = Simulation(
+        model, federated, ALGORITHMS[method](), settings, how, Accelerator(cpu=True), Run(folder), sampling=sampling
+    )
     simulation.settle_pace()
     return simulation, {"dealt": half - start, "set up": time.perf_counter() - half}
 

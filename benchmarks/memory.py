@@ -15,7 +15,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
+from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import add_prefix
@@ -63,10 +63,12 @@ def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simu
     )  # fmt: skip
     clients, held_out = np.array_split(train, n_clients), np.array_split(data.test, n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.labels), np.int64))
-    algorithm = ALGORITHMS[method](Namespace(clients_per_round=CLIENTS_A_ROUND))
+    sampling = ClientSampling(clients_per_round=CLIENTS_A_ROUND)
     how = SimulationSettings(rand_seed=0, memory=bound)
     model = WithEmbedding(whole.initial_model())
-    simulation = Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
+    simulation = Simulation(
+        model, federated, ALGORITHMS[method](), settings, how, Accelerator(cpu=True), Run(folder), sampling=sampling
+    )
     for client in range(n_clients):
         simulation.states.save(client, kept_state(method, simulation.server))
     return simulation

@@ -122,9 +122,7 @@ def main() -> None:
     if args.data_path is None:
         args.data_path = Path("data/benchmark_rooms")
         make_sample_rooms(args.data_path, n_buildings=1, views_per_building=24, image_size=512)
-        select_images(Namespace(source="taskonomy", data_path=args.data_path, fit="crop", resize="mean",
-                                client_file_name="rooms.csv",
-                                taskonomy_clients_to_include=1, test_fraction=0.2, rand_seed=0))  # fmt: skip
+        select_images(args.data_path, client_file_name="rooms.csv", taskonomy_clients_to_include=1, rand_seed=0)
     rows = [measure(args.data_path, get_task(task), args) for task in args.tasks]
     print_table(f"images per second at {args.image_size} px, median (min to max) of {args.repeats}", rows)
 

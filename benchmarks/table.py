@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -82,10 +81,9 @@ def write_images(source: str, folder: Path, n: int) -> None:
 
 def measure(source: str, folder: Path) -> dict[str, float]:
     """Seconds of selecting and packing, and the memory of both, in this process."""
-    args = Namespace(source=source, data_path=folder, fit="crop", resize="mean", test_fraction=0.2, rand_seed=0)
     with PeakMemory() as memory:
         times = [time.perf_counter()]
-        select_images(args)
+        select_images(folder, source, rand_seed=0)
         times.append(time.perf_counter())
         table = read_table(folder)
         packed, _ = load_packed(table, RGB, SIZE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -21,9 +20,10 @@ from deploy.population import class_counts, knows_kinds, with_counted
 from deploy.shares import read_share
 from models.networks.config import ModelConfig
 from models.networks.lora import adapt
+from models.networks.parts import TRAINS
 from models.networks.precision import set_precision
 from models.networks.task_model import Outputs, TaskModel
-from network.algorithms import ALGORITHMS
+from network.choices import Choices
 from network.client import ClientRound, copy_into
 from network.evaluation import values_of
 from network.federated_data import FederatedData
@@ -116,21 +116,22 @@ class Participant:
     def __init__(
         self, folder: Path, plan: Mapping[str, Any], start: Mapping[str, Tensor], device: torch.device
     ) -> None:
-        args = Namespace(**plan["arguments"])
-        mine = code_version(STAGE, vars(args))
+        config = plan["arguments"]
+        mine = code_version(STAGE, config)
         if mine != plan["versions"]:
             raise UserError(f"the code here has the versions {mine}, the server's {plan['versions']}; take the same")
         self.share = read_share(folder)
         if self.share.client is None:
             raise UserError(f"{folder} has the server's images; give a client's")
         model = TaskModel(ModelConfig.of(plan["model"]))
-        adapt(model.encoder, model.config, args)
+        adapt(model.encoder, model.config, TRAINS[config["train"]].from_config(config), config["rand_seed"])
         model.load_state_dict(start)
-        set_precision(model, args.precision, device)
+        set_precision(model, config["precision"], device)
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.data = TaskData(read_table(folder), model.task, model.config.image_size, device, needs=("train",))
-        self.algorithm = ALGORITHMS[args.method](args)
-        settings = LocalSettings.of(args), SimulationSettings.of(args)
+        choices = Choices.from_config(config)
+        self.algorithm, self._reweighting = choices.algorithm, choices.reweighting
+        settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
         _, shared = travelling(self.model, self.algorithm, *settings)
         groups = np.full(len(self.data), -1)
         own, held_out = (ClientImages.of([images]) for images in (self.data.train, self.data.test))
@@ -138,7 +139,8 @@ class Participant:
         self._start = {name: tensor.to(device) for name, tensor in start.items()}
         state = OwnState(folder / RUNS / plan["run"], self.client, self.share.n_clients, device)
         self.states = state
-        self.trainer = Trainer(self.model, data, self.algorithm, *settings, state, shared)  # type: ignore[arg-type]
+        reweighting = self._reweighting
+        self.trainer = Trainer(self.model, data, self.algorithm, *settings, state, shared, reweighting)  # type: ignore[arg-type]
         self._prepared: Any = None
 
     @property
@@ -151,7 +153,7 @@ class Participant:
         """What the server is told before the first round; classes are counted for methods that tell them apart."""
         counts = class_counts(self.data, self.data.train).tolist()
         values = values_of(_Nothing(self.model), self.data, self.data.train, self.data.test)
-        if not knows_kinds(self.algorithm):
+        if not knows_kinds(self.algorithm, self._reweighting):
             counts = [sum(counts)]  # of no class that it would have to name
         return {
             "client": self.client,
@@ -194,6 +196,7 @@ class Participant:
             crowd, (others, held_out) = with_counted(self.data, counts)
             crowd.test = held_out
             clients = ClientImages.of([self.data.train, others])
+            self._reweighting.prepare(crowd, clients)
             self.algorithm.prepare(crowd, np.full(len(crowd.labels), -1), clients)
             self._prepared = said["others"]
 

@@ -15,13 +15,13 @@ import torch
 from datasets.task_data import TaskData
 from network.algorithms.by_kind import ByKind
 from network.algorithms.fedavg import FedAvg
-from network.importance import NONE
+from network.importance import FedIR
 from network.partition.client_images import ClientImages
 
 
-def knows_kinds(algorithm: FedAvg) -> bool:
-    """Whether a method tells images apart by their class, so that counts are asked for."""
-    return algorithm.importance_reweighting != NONE or isinstance(algorithm, ByKind)
+def knows_kinds(algorithm: FedAvg, reweighting: FedIR) -> bool:
+    """Whether images are told apart by their class, so that counts are asked for."""
+    return reweighting.is_active or isinstance(algorithm, ByKind)
 
 
 def class_counts(data: TaskData, images: np.ndarray) -> np.ndarray:

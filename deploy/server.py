@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
-from network.algorithms.fedavg import FedAvg
+from network.choices import Choices
 from network.client import ClientRound
 from network.evaluation import Evaluation, columns
 from network.federated_data import FederatedData
@@ -94,7 +93,7 @@ class Deployment(Simulation):
     Args:
         model: the initial model.
         data: the images that are held out in common.
-        algorithm: the federated method.
+        choices: the federated method, and which clients and images count how much.
         local_settings: how clients train.
         settings: as of a simulation.
         accelerator: this process.
@@ -108,7 +107,7 @@ class Deployment(Simulation):
         self,
         model: nn.Module,
         data: TaskData,
-        algorithm: FedAvg,
+        choices: Choices,
         local_settings: LocalSettings,
         settings: SimulationSettings,
         accelerator: Accelerator,
@@ -121,11 +120,14 @@ class Deployment(Simulation):
         crowd, clients = with_counted(data, counts)
         nothing = ClientImages.of([np.zeros(0, np.int64)] * len(clients))
         known = FederatedData(crowd, clients, nothing, np.full(len(crowd.labels), -1))
-        super().__init__(model, known, algorithm, local_settings, settings, accelerator, run)
+        super().__init__(
+            model, known, local_settings=local_settings, settings=settings, accelerator=accelerator, run=run,
+            **choices._asdict(),
+        )  # fmt: skip
         self.nodes, self.name, self.on_missing = nodes, name, on_missing
         self.versions = Versions(list(range(len(clients))))
         self._others: list[list[list[int]]] = [[[0], [0]] for _ in counts]  # what a client is told of other images
-        if knows_kinds(algorithm):
+        if knows_kinds(choices.algorithm, choices.reweighting):
             everyone, held_out = np.sum(counts, axis=0), class_counts(data, data.test).tolist()
             self._others = [[(everyone - of_client).tolist(), held_out] for of_client in counts]
         self._local, self._rehearsed = self.trainer, self.states
@@ -315,7 +317,9 @@ def _check_values(task: Task, values: np.ndarray, measured: np.ndarray, whose: s
                 raise UserError(f"its values are refused: {whose}{split}_{name} is {value:g}, which it cannot be")
 
 
-def plan_of(args: Namespace, model: Mapping[str, Any], versions: Mapping[str, int] | None, name: str) -> dict[str, Any]:
+def plan_of(
+    config: Mapping[str, Any], model: Mapping[str, Any], versions: Mapping[str, int] | None, name: str
+) -> dict[str, Any]:
     """What clients are told of a run: its arguments but for paths, the model's settings, the versions of the code."""
-    plain = {key: value for key, value in vars(args).items() if not isinstance(value, Path)}
+    plain = {key: value for key, value in config.items() if not isinstance(value, Path)}
     return {"run": name, "arguments": plain, "model": dict(model), "versions": versions}

@@ -21,17 +21,16 @@ from deploy.nodes import Nodes
 from deploy.participant import STAGE
 from deploy.population import class_counts, knows_kinds
 from deploy.server import Deployment, plan_of
-from deploy.settings import check_method, parse
+from deploy.settings import check_told_apart, parse
 from deploy.shares import Share, read_share
 from models.central.metrics import metric_names
 from models.networks.task_model import save_model
 from models.networks.threads import set_threads
-from network.algorithms import ALGORITHMS
+from network.choices import Choices
 from network.provenance import code_of, code_version
 from network.settings import LocalSettings, SimulationSettings
 from network.start import starting_model
 from utils import progress
-from utils.arguments import said_by
 from utils.errors import UserError, explained
 from utils.files import read_json, write_json
 from utils.runs import Run, data_path_or_default
@@ -72,34 +71,32 @@ def serve(grid: Grid, args: Namespace) -> Deployment:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
     accelerator = accelerator_of(args)
     model, start = starting_model(args, accelerator.device)
-    algorithm = ALGORITHMS[args.method](args)
-    check_method(algorithm)
-    args.data_path = data_path_or_default(args.data_path, args.result_path)
-    vars(args).update(said_by(algorithm) | model.config.said())
-    share = read_share(args.data_path)
+    choices = Choices.from_config(vars(args))
+    check_told_apart(choices)
+    data_path = data_path_or_default(args.data_path, args.result_path)
+    config = vars(args) | choices.record() | model.config.said() | {"data_path": data_path}
+    share = read_share(data_path)
     if share.client is not None:
-        raise UserError(
-            f"{args.data_path} has the images of client {share.client}; give the server's, with --data_path"
-        )
-    algorithm.check_clients(share.n_clients)
-    table = read_table(args.data_path)
+        raise UserError(f"{data_path} has the images of client {share.client}; give the server's, with --data_path")
+    choices.check(model.task, share.n_clients)
+    table = read_table(data_path)
     data = TaskData(table, model.task, model.config.image_size, accelerator.device, needs=("test",))
     set_threads(model, data, args.batch_size)
-    origin = code_of(STAGE, vars(args)) | {"data_version": data.version, "inputs": digests([start], args.result_path)}
+    origin = code_of(STAGE, config) | {"data_version": data.version, "inputs": digests([start], args.result_path)}
     kind = str(share.origin.get("type", "partition"))
-    run = Run.start(args, "deployed", args.method, args.task, kind, share.partition[:12], origin=origin)
+    run = Run.start(config, "deployed", args.method, args.task, kind, share.partition[:12], origin=origin)
 
     name = _name_of(run, args.resume_training)
-    plan = plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name)
+    plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
     greeting = write(plan, model.state_dict())
-    n_counts = len(class_counts(data, data.test)) if knows_kinds(algorithm) else 1
+    n_counts = len(class_counts(data, data.test)) if knows_kinds(choices.algorithm, choices.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
     nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, check)
     nodes.gather()
     _check_images(run, nodes, args.resume_training)
-    settings = LocalSettings.of(args), SimulationSettings.of(args)
-    deployment = Deployment(model, data, algorithm, *settings, accelerator, run, nodes, name, args.on_missing)
+    settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
+    deployment = Deployment(model, data, choices, *settings, accelerator, run, nodes, name, args.on_missing)
     if args.resume_training:
         deployment.resume()
     run.track(accelerator, len(deployment.rows))

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from datasets.tasks import TASKS
 from models.networks.parts import FROZEN_ENCODER, TRAINS
-from network.algorithms.fedavg import FedAvg
-from network.choices import add_choices, check_choices
-from network.importance import CLUSTER
+from network.choices import Choices, add_choices, resolve_choices
 from network.sampling import POISSON
-from network.settings import PrivacySettings, add_federation, settle_adaptation, settle_local_work, settle_privacy
+from network.settings import PrivacySettings, add_federation, resolve_adaptation, resolve_local_work, resolve_privacy
 from utils.args import POSITIVE, Parser, add_init_model, add_model, add_stage
-from utils.arguments import settle_arguments
+from utils.arguments import with_defaults
 from utils.errors import UserError
 
 ON_MISSING = ("stop", "skip_client")
@@ -50,24 +48,21 @@ def parse(words: Sequence[str]) -> Namespace:
     add("--on_missing", choices=ON_MISSING, default="stop", help="what to do where a client is away or refused")
     add("--patience", type=POSITIVE, default=600.0, help="seconds to wait for a client whose node is away")
     add_stage(parser, "continue the newest run with these arguments", "round")
-    args = parser.parse_args(list(words))
+    config = vars(parser.parse_args(list(words)))
     for (name, value), why in _REFUSED.items():
         default = parser.get_default(name)
-        given = getattr(args, name, default)  # a method's argument is there if it was given
+        given = config.get(name, default)  # a method's argument is there if it was given
         if given != default if value is _ANY else given == value:
             raise UserError(f"--{name} {given} cannot be deployed: {why}")
-    settle_privacy(args)
-    settle_adaptation(args)
-    settle_local_work(args)
-    check_choices(args)
-    settle_arguments(args, TRAINS, "train")
-    if args.train in FROZEN_ENCODER:
-        args.encoder_outputs = "never"  # each machine would round them otherwise
-    args.evaluate_apart = True  # clients see no other images
-    return args
+    for resolve in (resolve_privacy, resolve_adaptation, resolve_local_work, resolve_choices):
+        config = resolve(config)
+    config = with_defaults(config, TRAINS, "train") | {"evaluate_apart": True}  # clients see no other images
+    if config["train"] in FROZEN_ENCODER:
+        config["encoder_outputs"] = "never"  # each machine would round them otherwise
+    return Namespace(**config)
 
 
-def check_method(algorithm: FedAvg) -> None:
-    """UserError where a method tells images apart by clusters."""
-    if CLUSTER in (algorithm.importance_reweighting, getattr(algorithm, "kinds", None)):
+def check_told_apart(choices: Choices) -> None:
+    """UserError where images are told apart by clusters."""
+    if choices.tells_clusters:
         raise UserError("clusters are of all images together, which no machine has; give class in place of cluster")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datasets.augmentation import AUGMENTS
 from models.networks.parts import TRAINABLE
 from utils.args import POSITIVE, POSITIVE_INT
-from utils.arguments import Argument
 from utils.settings import setting
 
 
@@ -15,24 +14,18 @@ from utils.settings import setting
 class StepSettings:
     """What a step is like: which images it sees, and what it trains."""
 
-    batch_size: int = setting(Argument(16, "images per step", POSITIVE_INT))
-    init_lr: float = setting(Argument(0.1, "initial learning rate", POSITIVE))
+    batch_size: int = setting(16, "images per step", POSITIVE_INT)
+    init_lr: float = setting(0.1, "initial learning rate", POSITIVE)
     train: str = setting(
-        Argument(
-            "all",
-            "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged",
-            choices=tuple(TRAINABLE),
-        )
+        "all",
+        "what is trained; the rest is frozen: in eval mode, neither trained nor sent nor averaged",
+        choices=tuple(TRAINABLE),
     )
     encoder_outputs: str = setting(
-        Argument(
-            "auto",
-            "a frozen encoder runs once, and its outputs are kept in a file: auto, where they take at most 8 GiB; "
-            "half, in half precision, whatever they take; never",
-            choices=("auto", "half", "never"),
-        )
+        "auto",
+        "a frozen encoder runs once, and its outputs are kept in a file: auto, where they take at most 8 GiB; "
+        "half, in half precision, whatever they take; never",
+        choices=("auto", "half", "never"),
     )
-    encoder_lr_factor: float = setting(Argument(1.0, "learning rate of the encoder over that of the rest", POSITIVE))
-    augment: str = setting(
-        Argument("none", "how images are changed in training, with their targets", choices=tuple(AUGMENTS))
-    )
+    encoder_lr_factor: float = setting(1.0, "learning rate of the encoder over that of the rest", POSITIVE)
+    augment: str = setting("none", "how images are changed in training, with their targets", choices=tuple(AUGMENTS))

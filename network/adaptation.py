@@ -7,7 +7,6 @@ federation, without the method's own terms. A schedule goes over the steps, as i
 from __future__ import annotations
 
 import copy
-from argparse import Namespace
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,19 +17,19 @@ from torch import Tensor, nn
 
 from models.networks.kept_outputs import whole
 from models.networks.lora import adapt
-from models.networks.parts import LORA, LORA_A, TRAINS
+from models.networks.parts import LORA, LORA_A, Adapters
 from models.networks.task_model import TaskModel
 from network.algorithms.local import LocalOnly
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
+from network.importance import FedIR
 from network.partition.client_images import ClientImages
 from network.settings import AdaptSettings, check_adaptation
 from network.simulation import Simulation
 from network.state import ClientStates
 from network.trainer import Trainer
 from utils import interrupt, progress
-from utils.arguments import arguments_of
 from utils.errors import UserError
 from utils.files import json_in, write_json
 from utils.streams import generator
@@ -109,9 +108,10 @@ class Adaptation:
         folder, n_clients = simulation.run.path / "checkpoint" / "unseen", first + len(images)
         states = ClientStates(folder, own, n_clients, self.accelerator.device, simulation.settings.memory)
         local = replace(simulation.local_settings, n_rounds=1, train=self.trained)
-        of_clients = ClientImages.of(images)
+        of_clients, plain = ClientImages.of(images), FedIR()
         data = FederatedData(simulation.data.images, of_clients, of_clients, simulation.data.groups)
-        trainer = Trainer(self._model, data, LocalOnly(Namespace()), local, simulation.settings, states, ())
+        plain.prepare(data.images, of_clients)
+        trainer = Trainer(self._model, data, LocalOnly(), local, simulation.settings, states, (), plain)
         trainer.pace = simulation.trainer.pace
         return trainer
 
@@ -181,10 +181,9 @@ def _with_adapters(model: nn.Module, settings: AdaptSettings, seed: int) -> nn.M
         return model
     device = next(model.parameters()).device
     adapted = cast(TaskModel, copy.deepcopy(whole(model)).cpu())
-    given = Namespace() if settings.adapt_rank is None else Namespace(lora_rank=settings.adapt_rank)
-    args = Namespace(train=LORA, rand_seed=seed, **arguments_of(TRAINS[LORA], given))
+    adapters = Adapters() if settings.adapt_rank is None else Adapters(lora_rank=settings.adapt_rank)
     try:
-        adapt(adapted.encoder, adapted.config, args)
+        adapt(adapted.encoder, adapted.config, adapters, seed)
     except UserError as error:
         raise UserError(
             str(error).replace("--train lora", "--adapt_train lora").replace("--lora_rank", "--adapt_rank")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,14 +11,18 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS, NO_ATTACK
 from network.attacks.attack import Attack
-from utils.arguments import add_arguments_of, check_arguments, said_by
+from network.importance import CLUSTER, FedIR
+from network.sampling import ClientSampling
+from network.settings import LocalSettings, SimulationSettings
+from utils.arguments import add_arguments_of, check_arguments
 from utils.errors import UserError
+from utils.settings import add_settings
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from datasets.table import Table
     from datasets.tasks import Task
-    from network.settings import LocalSettings, SimulationSettings
     from utils.args import Parser
 
 # A run in which these have these values does not say so: it is the same run as one from before there were others.
@@ -28,26 +31,33 @@ READERS: dict[str, Mapping[str, Any]] = {"method": ALGORITHMS, "aggregation": AG
 
 
 class Choices(NamedTuple):
-    """A federation's method, aggregation and, if there is one, attack."""
+    """A federation's method, whom and what it samples and weights, its aggregation and, if there is one, attack."""
 
-    method: FedAvg
+    algorithm: FedAvg
+    sampling: ClientSampling
+    reweighting: FedIR
     aggregation: Aggregation
     attack: Attack | None
 
     @classmethod
-    def of(cls, args: Namespace) -> Choices:
+    def from_config(cls, config: Mapping[str, Any]) -> Choices:
         """Those of the arguments; UserError where they do not go together."""
-        names = {name: getattr(args, name, default) for name, default in UNSAID.items()}
-        method = ALGORITHMS[args.method](args)
-        attack = ATTACKS[names["attack"]](args) if names["attack"] != NO_ATTACK else None
+        names = {name: config.get(name, default) for name, default in UNSAID.items()}
+        method = ALGORITHMS[config["method"]].from_config(config)
+        method.bind(LocalSettings.from_config(config), SimulationSettings.from_config(config))
+        sampling = ClientSampling.from_config(config)
+        sampling.check_batches(config["batch_size"])
+        attack = ATTACKS[names["attack"]].from_config(config) if names["attack"] != NO_ATTACK else None
         robust, changes = names["aggregation"] != MEAN, attack is not None and attack.sends
-        by_method, by_bound = f"--method {args.method}", "--clip_norm"
-        if getattr(args, "clip_norm", None) is not None:
+        by_method, by_bound = f"--method {config['method']}", "--clip_norm"
+        if config.get("clip_norm") is not None:
             cls._refuse("aggregation", names, by_bound, "noise is measured for a mean of bounded uploads" * robust)
             cls._refuse("attack", names, by_bound, "attackers would send their uploads past the bound" * changes)
         cls._refuse("aggregation", names, by_method, (method.only_mean or method.no_uploads) * robust)
         cls._refuse("attack", names, by_method, method.no_uploads * changes)
-        return cls(method, AGGREGATIONS[names["aggregation"]](args), attack)
+        return cls(
+            method, sampling, FedIR.from_config(config), AGGREGATIONS[names["aggregation"]].from_config(config), attack
+        )
 
     @staticmethod
     def _refuse(name: str, names: Mapping[str, Any], other: str, reason: str) -> None:
@@ -57,31 +67,42 @@ class Choices(NamedTuple):
 
     def check(self, task: Task, n_clients: int) -> None:
         """UserError where they do not fit the task or the number of clients."""
-        self.method.check_clients(n_clients)
-        self.aggregation.check_clients(min(self.method.clients_per_round or n_clients, n_clients))
+        self.algorithm.check_clients(n_clients)
+        self.sampling.check(n_clients)
+        self.aggregation.check_clients(min(self.sampling.clients_per_round or n_clients, n_clients))
         if self.attack:
             self.attack.check(task, n_clients)
 
     def check_uploads(
-        self, args: Namespace, model: nn.Module, local_settings: LocalSettings, settings: SimulationSettings
+        self, config: Mapping[str, Any], model: nn.Module, local_settings: LocalSettings, settings: SimulationSettings
     ) -> None:
         """UserError where something is to act on uploads, and nothing of the model that is trained travels."""
         from network.trainer import travelling  # slow to import, and a parser needs none of it
 
-        _, shared = travelling(model, self.method, local_settings, settings)
-        if shared or self.method.no_uploads:
+        _, shared = travelling(model, self.algorithm, local_settings, settings)
+        if shared or self.algorithm.no_uploads:
             return
         acting = UNSAID | {"clip_norm": None}
         if self.attack and not self.attack.sends:
             del acting["attack"]
-        names: dict[str, Any] = {name: getattr(args, name, default) for name, default in acting.items()}
+        names: dict[str, Any] = {name: config.get(name, default) for name, default in acting.items()}
         for name, default in acting.items():
-            stays = f"all that --train {args.train} trains stays with the clients"
-            self._refuse(name, names, f"--method {args.method}", stays * (names[name] != default))
+            stays = f"all that --train {config['train']} trains stays with the clients"
+            self._refuse(name, names, f"--method {config['method']}", stays * (names[name] != default))
 
-    def said(self) -> dict[str, Any]:
+    def check_table(self, table: Table, task: str, shortened: bool) -> None:
+        """UserError where what the method or FedIR reads of the images is missing."""
+        self.reweighting.check_table(table, task, shortened)
+        self.algorithm.check_table(table, task, shortened)
+
+    @property
+    def tells_clusters(self) -> bool:
+        """Whether images are told apart by the clusters of the task's embeddings, whatever the partition is by."""
+        return CLUSTER in (self.reweighting.importance_reweighting, getattr(self.algorithm, "kinds", None))
+
+    def record(self) -> dict[str, Any]:
         """The arguments that they go by, by name: what was given, and what they have settled on otherwise."""
-        return {name: value for each in self if each for name, value in said_by(each).items()}
+        return {name: value for each in self if each for name, value in each.record().items()}
 
 
 def add_choices(parser: Parser) -> None:
@@ -91,14 +112,14 @@ def add_choices(parser: Parser) -> None:
     parser.group("aggregation").add_argument("--aggregation", choices=AGGREGATIONS, default=MEAN, help=text)
     text = "what some clients do to harm the others"
     parser.group("attack").add_argument("--attack", choices=(NO_ATTACK, *ATTACKS), default=NO_ATTACK, help=text)
+    for each in (ClientSampling, FedIR):
+        add_settings(parser, each, "method")
     for choice, readers in READERS.items():
         add_arguments_of(parser, choice, readers, choice)
 
 
-def check_choices(args: Namespace) -> None:
-    """UserError for arguments of what was not chosen; what is `UNSAID` is taken out."""
+def resolve_choices(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is `UNSAID`; UserError for arguments of what was not chosen."""
     for choice, readers in READERS.items():
-        check_arguments(args, readers, choice)
-    for name, default in UNSAID.items():
-        if getattr(args, name) == default:
-            delattr(args, name)
+        check_arguments(config, readers, choice)
+    return {name: value for name, value in config.items() if UNSAID.get(name, ...) != value}

@@ -111,7 +111,8 @@ class ClientContext:
     buffers, which training changes; `state` is what the client keeps between rounds. `scratch` is for whatever the
     method needs until the end of the round: sets of tensors under names that the method chooses, such as SCAFFOLD's
     "correction". `model` is the architecture; its weights are the client's only where clients train one by one.
-    `parameters` are those that the current phase trains. `batch` is what the client sees in the current step;
+    `parameters` are those that the current phase trains. `image_weights` are FedIR's, of the images at some positions.
+    `batch` is what the client sees in the current step;
     `gradient()` returns the gradient of its loss over all its images. `losses` has the minimised loss of every step.
 
     `reach` is how far the phase's optimiser moves under a constant gradient of -1 (`reach_gradient`), which is the
@@ -130,6 +131,7 @@ class ClientContext:
     state: dict[str, Tensor]
     settings: LocalSettings
     shared: frozenset[str]
+    image_weights: Callable[[Tensor], Tensor | None] = lambda positions: None
     phase: str = ""
     scratch: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     losses: list[Tensor] = field(default_factory=list)
@@ -159,6 +161,11 @@ class ClientContext:
     def reach_of(self, name: str) -> Tensor:
         """The reach of a parameter: `reach`, scaled for an encoder with a learning rate of its own."""
         return self.reach * lr_factor(name, self.settings.encoder_lr_factor)
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """The mean of a step's losses per example (B,), in which FedIR weights images."""
+        weights = self.image_weights(self.batch.positions)
+        return (losses if weights is None else losses * weights).mean()
 
     def pull(self, gradients: list[Tensor], centre: Mapping[str, Tensor], strength: float) -> None:
         """Add the gradient of strength / 2 |w - centre|^2, where w are the parameters in training."""

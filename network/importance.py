@@ -29,14 +29,100 @@ import numpy as np
 
 from network.partition.assignments import read_assignments
 from network.partition.client_images import ClientImages
+from utils.args import number
 from utils.errors import UserError
+from utils.settings import Configured, setting
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from datasets.table import Table
     from datasets.task_data import TaskData
 
 CLASS, CLUSTER, NONE = "class", "cluster", "none"
 POPULATION, HELD_OUT, UNIFORM = "population", "held_out", "uniform"
+_LEAST = 1e-30  # mean weight that weights are divided by
+
+
+class FedIR(Configured):
+    """Importance reweighting as a federation uses it, whatever its method: nothing by default.
+
+    | symbol | argument |
+    |---|---|
+    | y, the class or the cluster of an image | `--importance_reweighting` |
+    | p | `--importance_target` |
+    | the largest w | `--importance_bound` |
+    """
+
+    importance_reweighting: str = setting(
+        NONE,
+        "FedIR: weight images by the share of their class, or cluster, in the target over that in the client",
+        choices=(NONE, CLASS, CLUSTER),
+    )
+    importance_target: str = setting(
+        POPULATION, "FedIR's target: the shares that it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
+    )
+    importance_bound: float | None = setting(
+        None, "largest weight of an image; default: no bound", number(float, above=1)
+    )
+    assignment_files_path: Path | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is reweighted."""
+        return self.importance_reweighting != NONE
+
+    def check_table(self, table: Table, task: str, shortened: bool) -> None:
+        """UserError where images have no class or cluster; `shortened` says that only a few of them are used."""
+        check_kinds(self.importance_reweighting, table, task, self.assignment_files_path, shortened)
+
+    def unprotected(self) -> str:
+        """Why a bound on uploads and noise on their sum would not protect clients, in words; empty where they do."""
+        if self.importance_reweighting == CLUSTER:
+            return "clusters, which --importance_reweighting counts, were found in all clients' images"
+        if self.is_active and self.importance_target == POPULATION:
+            return "--importance_target population counts the kinds of all clients' images; give another"
+        if self.is_active and self.importance_target == UNIFORM and self.importance_bound:
+            return "by --importance_bound, the weights of uniform tell which classes anybody has; omit the bound"
+        return ""
+
+    def without_effect(self) -> str:
+        """A line that names the arguments which change no training because nothing is reweighted; or nothing."""
+        given = ("importance_target", POPULATION), ("importance_bound", None)
+        idle = [f"--{name} {getattr(self, name)}" for name, default in given if getattr(self, name) != default]
+        if not idle or self.is_active:
+            return ""
+        return f"{' and '.join(idle)}: no training heeds that without --importance_reweighting"
+
+    def measures(self, data: TaskData, clients: Sequence[np.ndarray], groups: np.ndarray) -> dict[str, float]:
+        """`Reweighting.measures` of these clients, by classes or clusters or, where it is not active, by `groups`."""
+        return self._found(data, clients, self._kinds(data) if self.is_active else groups).measures()
+
+    def prepare(self, data: TaskData, clients: ClientImages) -> None:
+        """Compute the weights of all clients' images; called once, in every process, before clients train."""
+        self._weights: Tensor | None = None
+        if self.is_active:
+            import torch
+
+            kinds = self._kinds(data)
+            weights = self._found(data, clients, kinds).of_images(kinds, clients)
+            self._weights = torch.from_numpy(weights).to(data.device, torch.float32)
+
+    def weights(self, positions: Tensor) -> Tensor | None:
+        """The weights (B,) of the images at these positions (B,) in their mean loss; None if all count the same.
+
+        They are 1 on average; those of images whose class or cluster the target lacks are 0, even if all are such.
+        """
+        if self._weights is None:
+            return None
+        weights = self._weights[positions]
+        return weights / weights.mean().clamp(min=_LEAST)
+
+    def _kinds(self, data: TaskData) -> np.ndarray:
+        return kinds_of(self.importance_reweighting, data, self.assignment_files_path)
+
+    def _found(self, data: TaskData, clients: Sequence[np.ndarray], kinds: np.ndarray) -> Reweighting:
+        return reweighting(kinds, clients, data.test, self.importance_target, self.importance_bound)
 
 
 @dataclass(frozen=True)
@@ -149,18 +235,6 @@ def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndar
         folder = assignment_folder or Path()
         return read_assignments(data.task.name, data.table, folder, for_test=data.shortened)
     return data.labels.cpu().numpy()
-
-
-def without_effect(by: str, target: str, bound: float | None) -> str:
-    """A line that names the arguments which no training heeds where nothing is reweighted; empty where there are none.
-
-    They are the values of `--importance_reweighting`, `--importance_target` and `--importance_bound`.
-    """
-    given = ("importance_target", target, POPULATION), ("importance_bound", bound, None)
-    idle = [f"--{name} {value}" for name, value, default in given if value != default]
-    if not idle or by != NONE:
-        return ""
-    return f"{' and '.join(idle)}: no training heeds that without --importance_reweighting"
 
 
 def _dealt(clients: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from datasets.task_data import TaskData
 from losses import LOSSES
 from models.networks.parts import lr_factor
 from network.client import ClientContext, Phase, Schedule, StepView
+from network.sampling import shuffled_epochs
 from network.workspace import Workspace, set_training
 from utils import interrupt
 from utils.streams import derived_seed, generator
@@ -70,7 +71,7 @@ class LocalTraining:
         sizes, plan = self._plan(clients, phase)
         optimizer = _Optimizer(clients, self.workspace, trained, phase.n_steps)
         frames = self._frames(clients, phase, sizes)
-        averaged = self._averages(sizes, plan[0])
+        averaged = self._averages(clients[0], sizes, plan[0])
         for step, (at, batch) in enumerate(self.data.batches(plan)):
             if frames is not None:
                 batch = augmented(batch, frames[step], self.data.task)
@@ -90,14 +91,14 @@ class LocalTraining:
             optimizer.step(step)
             interrupt.check()
 
-    def _averages(self, sizes: list[int], positions: np.ndarray) -> bool:
+    def _averages(self, local: ClientContext, sizes: list[int], positions: np.ndarray) -> bool:
         """Whether all clients minimise plain means over as many images, which can be taken together.
 
         `positions` are those of a step. A mean for each client costs more than the rest of a small network's step.
         """
         alike = len(set(sizes)) == 1 and not self.algorithm.overrides("local_loss")
         at = torch.from_numpy(positions).to(self.data.device, non_blocking=True)
-        return alike and self.algorithm.image_weights(at) is None
+        return alike and local.image_weights(at) is None
 
     def _by_hook(self, clients: Sequence[ClientContext], losses: Tensor, sizes: list[int]) -> Tensor:
         """What the method makes each client minimise, (n_clients,), of all losses per example."""
@@ -111,7 +112,7 @@ class LocalTraining:
         for local in clients:
             images, batch_size = local.client_round.images, local.settings.batch_size
             rng = generator("batches", self.seed, local.round, local.client, phase.name)
-            plans.append(images[self.algorithm.batches(len(images), batch_size, phase.n_steps, rng)])
+            plans.append(images[shuffled_epochs(len(images), batch_size, phase.n_steps, rng)])
         sizes = [plan.shape[1] for plan in plans]
         if len(set(sizes)) > 1:
             plans = [np.pad(plan, ((0, 0), (0, max(sizes) - plan.shape[1])), "edge") for plan in plans]
@@ -157,7 +158,7 @@ class LocalTraining:
         leaves = {name: local.tensors[name].requires_grad_() for name in names}
         total = [torch.zeros_like(leaf) for leaf in leaves.values()]
         images = local.client_round.images
-        weights = self.algorithm.image_weights(torch.from_numpy(images).to(self.data.device))
+        weights = local.image_weights(torch.from_numpy(images).to(self.data.device))
         shares = torch.ones(len(images), device=self.data.device) if weights is None else weights
         plan = np.array_split(images, -(-len(images) // local.settings.batch_size))
         for (_, batch), share in zip(self.data.batches(plan), shares.split([len(at) for at in plan]), strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -125,7 +124,7 @@ def _turns(
 ) -> Callable[[], float]:
     """A function that trains n clients at once for a few FedAvg steps and returns the seconds per client and step."""
     space, threads = build(n), threads_for(model, data, n * settings.batch_size)
-    training = LocalTraining(space, data, FedAvg(Namespace()), groups, 0)
+    training = LocalTraining(space, data, FedAvg(), groups, 0)
     short = replace(settings, n_rounds=1)
 
     def turn(n_steps: int = _STEPS) -> float:

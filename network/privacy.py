@@ -37,7 +37,7 @@ from torch import Tensor
 from network.accounting import Account
 from network.aggregation.weighted_sum import sum_type
 from network.client import ClientRound
-from network.sampling import POISSON
+from network.sampling import POISSON, ClientSampling
 from network.settings import PrivacySettings
 from network.trainer import LOSS
 from utils.errors import UserError
@@ -45,6 +45,7 @@ from utils.streams import generator
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
+    from network.importance import FedIR
 
 WITHIN = "privacy.within"  # beside an upload: 1 if it was not clipped, else 0
 _COVERED = ("uniform", POISSON)  # sampling that there is an account of
@@ -117,19 +118,22 @@ class CentralPrivacy(NoPrivacy):
     Args:
         settings: the norm, the noise and so on; `clip_norm` must be given.
         algorithm: the method.
+        sampling: how the clients of a round are drawn.
         n_clients: N.
         seed: of the noise.
     """
 
-    def __init__(self, settings: PrivacySettings, algorithm: FedAvg, n_clients: int, seed: int) -> None:
+    def __init__(
+        self, settings: PrivacySettings, algorithm: FedAvg, sampling: ClientSampling, n_clients: int, seed: int
+    ) -> None:
         self._is_summed, self._seed, self._n_clients = algorithm.is_summed, seed, n_clients
-        self._settings, self._expected = settings, algorithm.clients_per_round or n_clients
+        self._settings, self._expected = settings, sampling.clients_per_round or n_clients
         assert settings.clip_norm is not None
         self.clip_norm, self._noise = settings.clip_norm, settings.noise_multiplier or 0.0
         if settings.delta is None and n_clients == 1:
             raise UserError("--delta: its default, N^-1.1, is 1 for one client; give one below 1")
         delta = settings.delta or n_clients**-1.1
-        self.account = Account(algorithm.client_sampling, n_clients, self._expected, self._noise, delta)
+        self.account = Account(sampling.client_sampling, n_clients, self._expected, self._noise, delta)
         self._count_noise = 0.0
         if settings.clip_quantile is not None and self._noise:
             default = max(_COUNT_NOISE * self._expected, self._noise)
@@ -229,22 +233,29 @@ class CentralPrivacy(NoPrivacy):
 NO_PRIVACY = NoPrivacy()
 
 
-def privacy_of(settings: PrivacySettings, algorithm: FedAvg, n_clients: int, seed: int) -> NoPrivacy:
-    """What makes a federation of N clients private; UserError where the settings cannot, for this method."""
+def privacy_of(
+    settings: PrivacySettings,
+    algorithm: FedAvg,
+    sampling: ClientSampling,
+    reweighting: FedIR,
+    n_clients: int,
+    seed: int,
+) -> NoPrivacy:
+    """What makes a federation of N clients private; UserError where the settings cannot, for what it does."""
     if settings.clip_norm is None:
-        if algorithm.client_sampling == POISSON:
+        if sampling.client_sampling == POISSON:
             raise UserError(
                 "--client_sampling poisson may draw nobody, which only the sums of differential privacy allow for; "
                 "give --clip_norm (inf: without a bound), or another --client_sampling"
             )
         return NO_PRIVACY
-    if reason := algorithm.unprotected():
+    if reason := algorithm.unprotected() or reweighting.unprotected():
         raise UserError(f"--clip_norm: no bound of uploads protects clients here: {reason}")
-    if algorithm.client_sampling not in _COVERED:
+    if sampling.client_sampling not in _COVERED:
         raise UserError(
-            f"--clip_norm: no account covers --client_sampling {algorithm.client_sampling}, by which clients are drawn "
+            f"--clip_norm: no account covers --client_sampling {sampling.client_sampling}, by which clients are drawn "
             f"as often as they have images; give {' or '.join(_COVERED)}"
         )
-    made = CentralPrivacy(settings, algorithm, n_clients, seed)
+    made = CentralPrivacy(settings, algorithm, sampling, n_clients, seed)
     made.spent(1)  # raises where the package is missing
     return made

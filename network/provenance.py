@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,14 @@ def code_of(script: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"code_version": code_version(script, arguments), "source_hash": source_hash()}
 
 
-def provenance(args: Namespace, data_version: str | None = None, reads: Iterable[Path] = ()) -> dict[str, Any]:
+def provenance(
+    config: Mapping[str, Any], data_version: str | None = None, reads: Iterable[Path] = ()
+) -> dict[str, Any]:
     """What `environment.json` says of a run's origin: the versions of code and data, and the files it reads.
 
-    `args` are all the run's arguments, its method's and its model's among them; which file of weights its encoder
+    `config` has all the run's arguments, its method's and its model's among them; which file of weights its encoder
     started from, if any, is named beside these.
     """
-    weights = getattr(args, "weights", None)
-    origin = {"data_version": data_version, "inputs": digests(reads, args.result_path)}
-    return code_of(sys.argv[0], vars(args)) | origin | ({"encoder_weights": weights} if weights else {})
+    weights = config.get("weights")
+    origin = {"data_version": data_version, "inputs": digests(reads, config["result_path"])}
+    return code_of(sys.argv[0], config) | origin | ({"encoder_weights": weights} if weights else {})

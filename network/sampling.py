@@ -6,6 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from network.client import ClientRound
+from network.partition.client_images import ClientImages
+from network.settings import LocalSettings
+from utils.args import POSITIVE_INT
+from utils.errors import UserError
+from utils.settings import Configured, setting
+
 POISSON = "poisson"
 # (client sizes (clients,), clients per round, generator) -> the chosen clients and their weights in the server's mean
 Sampler = Callable[[np.ndarray, int, np.random.Generator], dict[int, float]]
@@ -66,6 +73,70 @@ def poisson(sizes: np.ndarray, n_chosen: int, rng: np.random.Generator) -> dict[
 
 
 SAMPLERS: dict[str, Sampler] = {"uniform": uniform, "size": by_size, "systematic": systematic, POISSON: poisson}
+
+
+class ClientSampling(Configured):
+    """Which clients take part in a round, and on which of their images; the same for every method.
+
+    | symbol | argument |
+    |---|---|
+    | C K, clients per round | `--clients_per_round` (all by default, as in arXiv 2503.14553) |
+    | S_t, the clients of a round | `--client_sampling` |
+    | N_VC of FedVC | `--virtual_client_size` |
+
+    With `--virtual_client_size` it is FedVC's: Hsu, Qi and Brown 2020 (arXiv 2003.08082, section 5.3), for clients of
+    different sizes. In a round, a client goes once over N_VC images, in N_VC / B steps: a random subset of its images
+    or, where it has fewer, draws with replacement. Clients are drawn in proportion to their size (by `systematic`,
+    unless another sampling is given), and all draws count the same. A large client may be drawn several times per
+    round. In the paper, its virtual clients then train on different subsets; here it trains once and counts as often as
+    it was drawn, which is unbiased, too. If each client has N_VC images and all take part, it is FedAvg with one local
+    epoch, to the bit.
+    """
+
+    clients_per_round: int | None = setting(None, "clients that take part in a round; default: all", POSITIVE_INT)
+    client_sampling: str = setting(
+        None,
+        "how the clients of a round are chosen; default: uniform, or systematic with --virtual_client_size",
+        choices=tuple(SAMPLERS),
+    )
+    virtual_client_size: int | None = setting(
+        None, "images per client and round, in place of local epochs or steps; default: all it has", POSITIVE_INT
+    )
+
+    def __post_init__(self) -> None:
+        if self.client_sampling is None:
+            self.client_sampling = "systematic" if self.virtual_client_size else "uniform"
+
+    def check(self, n_clients: int) -> None:
+        """Raise UserError for more clients per round than there are."""
+        if (self.clients_per_round or 0) > n_clients:
+            raise UserError(
+                f"--clients_per_round {self.clients_per_round} is more than the {n_clients} clients; see --n_clients"
+            )
+
+    def check_batches(self, batch_size: int) -> None:
+        """Raise UserError where virtual clients do not consist of whole batches."""
+        if self.virtual_client_size and self.virtual_client_size % batch_size:
+            raise UserError(
+                f"--virtual_client_size {self.virtual_client_size} is not a multiple of --batch_size {batch_size}; "
+                "give a multiple"
+            )
+
+    def cohort(
+        self, clients: ClientImages, settings: LocalSettings, rng: np.random.Generator
+    ) -> dict[int, ClientRound]:
+        """The clients that take part in a round, each with its images, steps and weight in it."""
+        chosen = SAMPLERS[self.client_sampling](clients.sizes, self.clients_per_round or len(clients), rng)
+        cohort = {}
+        for i, weight in chosen.items():
+            images = clients[i]
+            portion, n_steps = len(images) / len(clients.images), settings.steps(len(images))
+            if virtual := self.virtual_client_size:
+                # Sorted, so that a draw of all of a client's images changes nothing.
+                images = images[np.sort(rng.choice(len(images), virtual, replace=len(images) < virtual))]
+                n_steps = virtual // settings.batch_size
+            cohort[i] = ClientRound(images, n_steps, weight, portion)
+        return cohort
 
 
 def shuffled_epochs(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
 from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
-from utils.arguments import NON_NEGATIVE, Argument, add_arguments_of
+from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
 from utils.settings import add_settings, setting, settings_of
 
@@ -25,36 +25,32 @@ ON_NAN = ("stop", "skip_client")  # what to do where a loss is not finite
 class LocalSettings(StepSettings):
     """How clients train."""
 
-    n_rounds: int = setting(Argument(100, "number of global rounds", POSITIVE_INT))
+    n_rounds: int = setting(100, "number of global rounds", POSITIVE_INT)
     sgd_per_epoch: int = setting(
-        Argument(50, "steps that a client takes in a local epoch; auto, the default: 50", number_or_auto)
+        50, "steps that a client takes in a local epoch; auto, the default: 50", number_or_auto
     )
-    epoch_per_round: int = setting(Argument(1, "local epochs per round; auto, the default: 1", number_or_auto))
+    epoch_per_round: int = setting(1, "local epochs per round; auto, the default: 1", number_or_auto)
     local_epochs: int | None = setting(
-        Argument(
-            None,
-            "epochs over a client's own images per round, instead of these two; auto, the default: none",
-            number_or_auto,
-        )
+        None,
+        "epochs over a client's own images per round, instead of these two; auto, the default: none",
+        number_or_auto,
     )
-    momentum: float = setting(
-        Argument(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
-    )
-    weight_decay: float = setting(Argument(0.0, "weight decay of the local optimiser", NON_NEGATIVE))
-    use_adam: bool = setting(Argument(False, "Adam as the local optimiser, new in each round, instead of SGD", bool))
+    momentum: float = setting(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
+    weight_decay: float = setting(0.0, "weight decay of the local optimiser", NON_NEGATIVE)
+    use_adam: bool = setting(False, "Adam as the local optimiser, new in each round, instead of SGD", bool)
     lr_schedule: str = setting(
-        Argument("plateau", "how the learning rate falls; plateau is the published rule", choices=LR_SCHEDULES)
+        "plateau", "how the learning rate falls; plateau is the published rule", choices=LR_SCHEDULES
     )
     lr_decay_rate: float = setting(
-        Argument(0.999, "decay per step on a plateau; step: per round", number(float, above=0, most=1))
+        0.999, "decay per step on a plateau; step: per round", number(float, above=0, most=1)
     )
-    no_improvement_tolerance: int = setting(Argument(5, "steps without improvement that make a plateau", POSITIVE_INT))
+    no_improvement_tolerance: int = setting(5, "steps without improvement that make a plateau", POSITIVE_INT)
 
     @classmethod
-    def of(cls, args: Namespace) -> LocalSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> LocalSettings:
         """The settings of these arguments; `--test_mode` asks for two rounds of two steps."""
         short = {"n_rounds": 2, "sgd_per_epoch": 2, "epoch_per_round": 1, "local_epochs": None}
-        return cls(**settings_of(cls, args) | (short if args.test_mode else {}))
+        return cls(**settings_of(cls, config) | (short if config["test_mode"] else {}))
 
     def steps(self, n_images: int) -> int:
         """Steps per round of a client with this many images: by `local_epochs`, rounded, or the same for all."""
@@ -72,28 +68,30 @@ class PrivacySettings:
     """Central differential privacy (`network/privacy.py`): none without `clip_norm`."""
 
     clip_norm: float | None = setting(
-        Argument(None, "largest norm of what a client changes, the first one with --clip_quantile; inf: any", _norm)
+        None, "largest norm of what a client changes, the first one with --clip_quantile; inf: any", _norm
     )
     noise_multiplier: float | None = setting(
-        Argument(None, "standard deviation of the noise on the round's sum, in clip norms; default: 0", NON_NEGATIVE)
+        None, "standard deviation of the noise on the round's sum, in clip norms; default: 0", NON_NEGATIVE
     )
     clip_quantile: float | None = setting(
-        Argument(None, "adapt the norm so that this share of clients is within it", number(float, least=0, most=1))
+        None, "adapt the norm so that this share of clients is within it", number(float, least=0, most=1)
     )
-    clip_lr: float | None = setting(Argument(None, "how fast the norm adapts; default: 0.2", POSITIVE))
+    clip_lr: float | None = setting(None, "how fast the norm adapts; default: 0.2", POSITIVE)
     clip_count_noise: float | None = setting(
-        Argument(None, "standard deviation of the noise on the count of clients within the norm; default: a twentieth "
-                 "of --clients_per_round, at least --noise_multiplier", POSITIVE)
-    )  # fmt: skip
-    delta: float | None = setting(
-        Argument(None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, below=1))
+        None,
+        "standard deviation of the noise on the count of clients within the norm; default: a twentieth "
+        "of --clients_per_round, at least --noise_multiplier",
+        POSITIVE,
     )
-    max_epsilon: float | None = setting(Argument(None, "stop before epsilon exceeds this", POSITIVE))
+    delta: float | None = setting(
+        None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, below=1)
+    )
+    max_epsilon: float | None = setting(None, "stop before epsilon exceeds this", POSITIVE)
 
     @classmethod
-    def of(cls, args: Namespace) -> PrivacySettings:
+    def from_config(cls, config: Mapping[str, Any]) -> PrivacySettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, args))
+        return cls(**settings_of(cls, config))
 
 
 @dataclass(frozen=True)
@@ -106,35 +104,29 @@ class SimulationSettings:
 
     rand_seed: int
     batch_norm: str = setting(BATCH_NORM, "model")
-    evaluate_every: int = setting(Argument(1, "rounds between evaluations of models", POSITIVE_INT), "output")
+    evaluate_every: int = setting(1, "rounds between evaluations of models", POSITIVE_INT, heading="output")
     evaluate_clients: int | None = setting(
-        Argument(
-            None,
-            "clients on whose images models are evaluated, the same in every round, drawn by the seed; default: all",
-            POSITIVE_INT,
-        ),
-        "output",
+        None,
+        "clients on whose images models are evaluated, the same in every round, drawn by the seed; default: all",
+        POSITIVE_INT,
+        heading="output",
     )
     evaluate_apart: bool = setting(
-        Argument(
-            False,
-            "evaluate the server's model on each client's images apart, as a deployed federation does: the same values "
-            "but for rounding",
-            bool,
-        )
+        False,
+        "evaluate the server's model on each client's images apart, as a deployed federation does: the same values "
+        "but for rounding",
+        bool,
     )
-    on_nan: str = setting(Argument("stop", "what to do where a client's loss is not finite", choices=ON_NAN))
-    clients_per_batch: int | None = setting(
-        Argument(1, "clients trained at once; auto: the fastest number", number_or_auto)
-    )
-    compile: bool = setting(Argument(False, "compile the forward pass of local training", bool))
+    on_nan: str = setting("stop", "what to do where a client's loss is not finite", choices=ON_NAN)
+    clients_per_batch: int | None = setting(1, "clients trained at once; auto: the fastest number", number_or_auto)
+    compile: bool = setting(False, "compile the forward pass of local training", bool)
     checkpoint_every: int = 1
     memory: int = MEMORY
 
     @classmethod
-    def of(cls, args: Namespace) -> SimulationSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> SimulationSettings:
         """The settings of these arguments, except `memory`."""
-        return cls(**settings_of(cls, args))
+        return cls(**settings_of(cls, config))
 
 
 @dataclass(frozen=True)
@@ -142,45 +134,43 @@ class AdaptSettings:
     """How unseen clients adapt what the method hands to a newcomer; without `adapt_steps` they do not."""
 
     adapt_steps: Sequence[int] | None = setting(
-        Argument(None, "steps after which unseen clients are evaluated again, as 5,20,80; default: none", increasing)
+        None, "steps after which unseen clients are evaluated again, as 5,20,80; default: none", increasing
     )
     adapt_images: int | None = setting(
-        Argument(None, "of its own training images, how many an unseen client adapts on; default: all", POSITIVE_INT)
+        None, "of its own training images, how many an unseen client adapts on; default: all", POSITIVE_INT
     )
-    adapt_train: str | None = setting(
-        Argument(None, "what unseen clients train; default: all", choices=tuple(TRAINABLE))
-    )
+    adapt_train: str | None = setting(None, "what unseen clients train; default: all", choices=tuple(TRAINABLE))
     adapt_rank: int | None = setting(
-        Argument(None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT)
+        None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT
     )
 
     @classmethod
-    def of(cls, args: Namespace) -> AdaptSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> AdaptSettings:
         """The settings of these arguments; `--test_mode` asks for at most two steps."""
-        given = settings_of(cls, args)
-        if args.test_mode and given["adapt_steps"]:
+        given = settings_of(cls, config)
+        if config["test_mode"] and given["adapt_steps"]:
             given["adapt_steps"] = sorted({min(n, 2) for n in given["adapt_steps"]})
         return cls(**given)
 
 
-def settle_adaptation(args: Namespace) -> None:
-    """Fill in what unseen clients train where they adapt; UserError for what is only read where they do.
+def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With what unseen clients train where they adapt; UserError for what is only read where they do.
 
     So it is where there can be none, because none are set aside and no saved partition may have some.
     """
-    given = [
-        f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if getattr(args, name, None) is not None
-    ]
-    if args.adapt_steps is None and given:
+    resolved = dict(config)
+    given = [f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if config[name] is not None]
+    if config["adapt_steps"] is None and given:
         raise UserError(f"{given[0]} is read only with --adapt_steps; give that as well, or omit it")
-    if getattr(args, "adapt_rank", None) is None:
-        vars(args).pop("adapt_rank", None)  # a run without it is what it was before there was one
-    elif args.adapt_train != LORA:
+    if config["adapt_rank"] is None:
+        del resolved["adapt_rank"]  # a run without it is what it was before there was one
+    elif config["adapt_train"] != LORA:
         raise UserError("--adapt_rank is read only with --adapt_train lora; give that as well, or omit it")
-    if args.adapt_steps is not None:
-        if args.partition_file is None:
-            check_adaptation(args.adapt_steps, args.unseen_clients)
-        args.adapt_train = args.adapt_train or "all"
+    if config["adapt_steps"] is not None:
+        if config["partition_file"] is None:
+            check_adaptation(config["adapt_steps"], config["unseen_clients"])
+        resolved["adapt_train"] = config["adapt_train"] or "all"
+    return resolved
 
 
 def check_adaptation(steps: Sequence[int] | None, n_unseen: float | None) -> None:
@@ -193,51 +183,50 @@ def add_federation(parser: Parser) -> None:
     """Add the arguments for these settings, except those that all kinds of training have."""
     add_settings(parser, LocalSettings, "local training")
     add_arguments_of(parser, "adapters", TRAINS, "train")
-    parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `settle_local_work` knows what was given
+    parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `resolve_local_work` knows what was given
     add_settings(parser, PrivacySettings, "privacy")
     add_settings(parser, SimulationSettings, "running")
     add_settings(parser, AdaptSettings, "unseen clients")
 
 
-def settle_local_work(args: Namespace) -> None:
-    """Fill in how long clients train where it was not given; UserError where it was given in two ways."""
-    steps = [f"--{name}" for name in _LOCAL_WORK if getattr(args, name) is not None]
-    others = [f"--{name}" for name in ("virtual_client_size", "local_epochs") if getattr(args, name, None) is not None]
+def resolve_local_work(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With how long clients train where it was not given; UserError where it was given in two ways."""
+    steps = [f"--{name}" for name in _LOCAL_WORK if config[name] is not None]
+    others = [f"--{name}" for name in ("virtual_client_size", "local_epochs") if config.get(name) is not None]
     if others and len(others) + len(steps) > 1:
         replaced = [*others[1:], *steps]
         raise UserError(
             f"{others[0]} takes the place of {' and '.join(replaced)}; omit one, "
             f"or give {' '.join(f'{name} auto' for name in replaced)} after an argument file"
         )
-    for name in _LOCAL_WORK:
-        setattr(args, name, getattr(args, name) or getattr(LocalSettings, name))
+    return {**config, **{name: config[name] or getattr(LocalSettings, name) for name in _LOCAL_WORK}}
 
 
-def settle_privacy(args: Namespace) -> None:
-    """Leave out arguments of privacy that were not given; UserError where those that were say nothing together.
+def resolve_privacy(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Without arguments of privacy that were not given; UserError where those that were say nothing together.
 
     So the records of runs without privacy are what they were before there was any.
     """
-    given = {each.name for each in fields(PrivacySettings) if getattr(args, each.name) is not None}
+    names = {each.name for each in fields(PrivacySettings)}
+    given = {name: config[name] for name in names if config[name] is not None}
+    noise, endless = given.get("noise_multiplier"), given.get("clip_norm") == math.inf
     if given and "clip_norm" not in given:
         raise UserError(f"--{min(given)} says nothing without a bound of what a client changes; give --clip_norm")
-    if args.max_epsilon and not args.noise_multiplier:
+    if given.get("max_epsilon") and not noise:
         raise UserError("--max_epsilon: without noise epsilon is infinite; give --noise_multiplier")
-    if args.noise_multiplier and args.clip_norm == math.inf:
+    if noise and endless:
         raise UserError("--noise_multiplier: no noise covers changes of any size; give a finite --clip_norm")
-    if args.noise_multiplier and args.start_warm:
+    if noise and config["start_warm"]:
         raise UserError(
             "--start_warm: the central model has learnt the clients' images without noise; omit it, or the noise"
         )
-    for name in {"clip_lr", "clip_count_noise"} & given:
+    for name in {"clip_lr", "clip_count_noise"} & given.keys():
         if "clip_quantile" not in given:
             raise UserError(f"--{name} is of a norm that adapts; give --clip_quantile")
-    if args.clip_quantile is not None and args.clip_norm == math.inf:
+    if "clip_quantile" in given and endless:
         raise UserError("--clip_quantile: an infinite norm stays infinite; give a finite --clip_norm to begin with")
-    if args.clip_count_noise and not args.noise_multiplier:
+    if given.get("clip_count_noise") and not noise:
         raise UserError("--clip_count_noise: no count gets noise without --noise_multiplier; give that, or omit it")
     if given:
-        args.noise_multiplier = args.noise_multiplier or 0.0  # as tables of several say it
-    for each in fields(PrivacySettings):
-        if getattr(args, each.name) is None:
-            delattr(args, each.name)
+        given["noise_multiplier"] = noise or 0.0  # as tables of several say it
+    return {name: value for name, value in config.items() if name not in names} | given

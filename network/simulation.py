@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -22,13 +21,16 @@ from network.aggregation.mean import Mean
 from network.aggregation.rule import Aggregation
 from network.aggregation.weighted_sum import Surroundings, Uploads, total
 from network.algorithms.fedavg import FedAvg
+from network.algorithms.without_server import WithoutServer
 from network.attacks.attack import Attack
 from network.attacks.attackers import AttackedUploads, with_false_targets
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation, participation_gaps
 from network.federated_data import FederatedData
+from network.importance import FedIR
 from network.pace import print_pace
 from network.privacy import NO_PRIVACY, NoPrivacy
+from network.sampling import ClientSampling
 from network.server import ServerContext
 from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, VersionLog, add_prefix, strip_prefix
@@ -69,6 +71,8 @@ class Simulation:
         aggregation: how uploads are put together; by default, their mean.
         attack: what some clients do to harm the others, who alone count in evaluations of clients.
         privacy: what bounds uploads and adds noise to their sums; by default nothing.
+        sampling: which clients take part in a round; by default all.
+        reweighting: what weights clients' images; by default nothing.
     """
 
     def __init__(
@@ -83,6 +87,8 @@ class Simulation:
         aggregation: Aggregation | None = None,
         attack: Attack | None = None,
         privacy: NoPrivacy = NO_PRIVACY,
+        sampling: ClientSampling | None = None,
+        reweighting: FedIR | None = None,
     ) -> None:
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.algorithm = data, algorithm
@@ -91,7 +97,11 @@ class Simulation:
         self.n_rounds = privacy.affordable(local_settings.n_rounds)
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in whole(self.model).state_dict().items()}
+        algorithm.bind(local_settings, settings)
         algorithm.prepare(data.known, data.groups, data.clients)
+        self.sampling, reweighting = sampling or ClientSampling(), reweighting or FedIR()
+        self.sampling.check_batches(local_settings.batch_size)
+        reweighting.prepare(data.known, data.clients)
         self.server |= algorithm.server_state(self.model)
         self._trained, self._shared = travelling(self.model, algorithm, local_settings, settings)
         self.has_global = len(self._shared) == len(self._trained)
@@ -100,7 +110,7 @@ class Simulation:
         folder = run.path / "checkpoint" / "clients"
         self._versions = VersionLog(folder.with_name("clients.versions"))
         self.states = ClientStates(folder, own, len(data.clients), accelerator.device, settings.memory)
-        self.attack, self.aggregation = attack, aggregation or Mean(Namespace())
+        self.attack, self.aggregation = attack, aggregation or Mean()
         self.attackers = attack.draw(len(data.clients), settings.rand_seed) if attack else frozenset()
         self.evaluation = Evaluation(
             data,
@@ -122,7 +132,9 @@ class Simulation:
             self._uploads = AttackedUploads(self._uploads, attack, self.attackers, within, settings.rand_seed)
             if attack.false_targets:
                 data = replace(data, images=with_false_targets(data.images, data.clients, self.attackers))
-        self.trainer = Trainer(self.model, data, algorithm, local_settings, settings, self.states, self._shared)
+        self.trainer = Trainer(
+            self.model, data, algorithm, local_settings, settings, self.states, self._shared, reweighting
+        )
 
     def train(self) -> list[dict[str, Any]]:
         """Run the remaining rounds; returns the metrics, one row per round, the first before any training.
@@ -179,7 +191,8 @@ class Simulation:
     def cohort(self, round: int) -> dict[int, ClientRound]:
         """The clients that take part in a round, each with its part in it."""
         rng = generator("clients", self.settings.rand_seed, round)
-        return self.privacy.cohort(self.algorithm.cohort(self.data.clients, self.local_settings, rng))
+        sampled = self.sampling.cohort(self.data.clients, self.local_settings, rng)
+        return self.privacy.cohort(self.algorithm.cohort(sampled, self.data.clients))
 
     def _train_round(self, round: int) -> dict[str, Any]:
         """Train the clients of a round and update the server's model.
@@ -213,7 +226,9 @@ class Simulation:
         traffic = self.algorithm.traffic(uploaded, self.server, self._shared, self._trained)
         row |= zip(TRAFFIC, traffic, strict=True)
         self.server = self.algorithm.server_step(self.server, mean) | self._uploads.state
-        return row | self.algorithm.end_round(sound, self._context())
+        if isinstance(self.algorithm, WithoutServer):
+            self.algorithm.end_round(sound, self._context())
+        return row
 
     def label(self) -> str:
         """The method in figures, with what puts uploads together and who attacks, where that is not the usual."""
@@ -285,7 +300,9 @@ class Simulation:
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Write the round's metrics; evaluate the models and write a checkpoint where they are due."""
         if is_due(round, self.settings.evaluate_every, self.n_rounds):
-            row |= self._evaluate(round) | self.algorithm.measured(self._context()) | self.privacy.spent(round)
+            row |= self._evaluate(round) | self.privacy.spent(round)
+            if isinstance(self.algorithm, WithoutServer):
+                row |= self.algorithm.measured(self._context())
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)

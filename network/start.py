@@ -9,6 +9,7 @@ import torch
 
 from models.central.training import central_model
 from models.networks.lora import adapt
+from models.networks.parts import TRAINS
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel, init_file, load_model
 from network.batch_norm import CHANGES, batch_norm_tensors
@@ -29,6 +30,6 @@ def starting_model(args: Namespace, device: torch.device) -> tuple[TaskModel, Pa
         batch_norm_tensors(model)  # raises where there are none
     if args.batch_norm in CHANGES:
         model = CHANGES[args.batch_norm].changed(model, args.train)
-    adapt(model.encoder, model.config, args)
+    adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)
     set_precision(model, args.precision, device)
     return model, path

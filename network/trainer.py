@@ -19,6 +19,7 @@ from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound, copy_into
 from network.federated_data import FederatedData
+from network.importance import FedIR
 from network.local_training import LocalTraining
 from network.pace import measure
 from network.settings import LocalSettings, SimulationSettings
@@ -52,6 +53,7 @@ class Trainer:
         settings: how the federation is simulated.
         states: what this process's clients keep between rounds.
         shared: the names of the tensors that travel.
+        reweighting: what weights images, prepared.
     """
 
     def __init__(
@@ -63,10 +65,11 @@ class Trainer:
         settings: SimulationSettings,
         states: ClientStates,
         shared: Collection[str],
+        reweighting: FedIR,
     ) -> None:
         self.model, self.images, self.algorithm = model, data.images, algorithm
         self.local_settings, self.seed = local_settings, settings.rand_seed
-        self.states, self.shared = states, frozenset(shared)
+        self.states, self.shared, self.reweighting = states, frozenset(shared), reweighting
         self.groups = torch.from_numpy(data.groups).to(data.images.device)
         at_once = settings.clients_per_batch
         self.pace: dict[str, Any] = {"clients_per_batch": at_once} if at_once else {}
@@ -139,11 +142,12 @@ class Trainer:
             state = self.states.load(client)
             start = self.start(state, server)
             copy_into(tensors, start)
-            if client not in self.states:
-                state = self.algorithm.client_state(start)
-            each, settings = cohort[client], self.local_settings
-            local = ClientContext(client, each, round, self.model, tensors, server, start, state, settings, self.shared)
-            at_work.append(local)
+            at_work.append(
+                ClientContext(
+                    client, cohort[client], round, self.model, tensors, server, start, state, self.local_settings,
+                    self.shared, self.reweighting.weights,
+                )
+            )  # fmt: skip
         LocalTraining(space, self.images, self.algorithm, self.groups, self.seed)(at_work)
         return at_work
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -15,7 +14,7 @@ from datasets.table import classes_for, read_table
 from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
-from models.networks.conventions import scaling_in
+from models.networks.conventions import Scaling
 from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import UNSAID, Choices
 from network.provenance import code_of
@@ -36,13 +35,11 @@ class State(Enum):
     DONE = "done"
 
 
-def parsed(command: Command) -> Namespace:
-    """The arguments that a script would run with, including its method's defaults; UserError like the script."""
+def parsed(command: Command) -> dict[str, Any]:
+    """The configuration that a script would run with, its method's defaults included; UserError like the script."""
     sys.argv = list(command)
     args = MODULES[command[0]].parse_args()
-    if "method" in args:
-        vars(args).update(Choices.of(args).said())
-    return args
+    return vars(args) | (Choices.from_config(vars(args)).record() if "method" in args else {})
 
 
 def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
@@ -51,12 +48,12 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     A run is done if it has a summary, and if all files that it read, or made for later stages, are unchanged. Of code
     that differs, the policy says whether the run counts, and a warning says what becomes of it.
     """
-    args = parsed(command)
+    config = parsed(command)
     if not STAGES[command[0]]:  # an initial model, which has no run
-        return State.DONE if _has_initial_model(args, policy) else State.NEW
+        return State.DONE if _has_initial_model(config, policy) else State.NEW
     found: dict[tuple[State, bool], set[str]] = {}
-    for folder in _runs(command, args):
-        if _is_of(folder, args) and (state := _state_in(folder, args)) is not State.NEW:
+    for folder in _runs(command, config):
+        if _is_of(folder, config) and (state := _state_in(folder, config)) is not State.NEW:
             said, noted = _read(folder / "args.json"), _read(folder / "environment.json")
             counts, difference = policy.judge(noted, code_of(command[0], _of_numbers(said)))
             found.setdefault((state, counts), set()).add(difference)
@@ -71,24 +68,24 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     return State.NEW
 
 
-def _has_initial_model(args: Namespace, policy: CodePolicy) -> bool:
+def _has_initial_model(config: Mapping[str, Any], policy: CodePolicy) -> bool:
     """Whether there is an initial model of the present classes, weights, scaling of images and versions."""
-    path = init_file(args.init_model_dir, args.task, args.use_cbam)
+    path = init_file(config["init_model_dir"], config["task"], config["use_cbam"])
     if not path.is_file():
         return False
     try:
-        config, noted = made_as(path)
-        classes = classes_for(args.task, args.data_path, args.result_path)
+        model, noted = made_as(path)
+        classes = classes_for(config["task"], config["data_path"], config["result_path"])
     except UserError:  # the stage says what is wrong
         return False
-    scaling = scaling_in(args, "image")
-    if (config.classes, config.image_mean, config.image_std) != (classes, *scaling) or (
-        args.encoder_weights and not _is_file_of(config.weights, args.encoder_weights)
+    scaling = Scaling.of(config, "image")
+    if (model.classes, model.image_mean, model.image_std) != (classes, *scaling) or (
+        config["encoder_weights"] and not _is_file_of(model.weights, config["encoder_weights"])
     ):
         return False
     if noted is None:  # from before versions were noted there
         return True
-    counts, difference = policy.judge({"code_version": noted}, {"code_version": versions_of(config)})
+    counts, difference = policy.judge({"code_version": noted}, {"code_version": versions_of(model)})
     if difference:
         becomes = "counts" if counts else "is made again; --accept_code True keeps it"
         warn(f"the initial model {path}, made with {difference}, {becomes}")
@@ -101,10 +98,9 @@ def _is_file_of(weights: Mapping[str, Any] | None, path: Path) -> bool:
 
 def made_with(command: Command) -> dict[str, Any]:
     """The present code and data of a command: declared versions, sources, table and, where they are packed, images."""
-    args = parsed(command)
-    said = vars(args)
-    data = {"table": read_table(args.data_path).fingerprint, "packed": _data_now(args.data_path, said)}
-    return code_of(command[0], _of_numbers(said)) | data
+    config = parsed(command)
+    data = {"table": read_table(config["data_path"]).fingerprint, "packed": _data_now(config["data_path"], config)}
+    return code_of(command[0], _of_numbers(config)) | data
 
 
 def check_unchanged(command: Command, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
@@ -121,18 +117,18 @@ def check_unchanged(command: Command, policy: CodePolicy, submitted: Mapping[str
         raise UserError(f"the images have changed since this job was submitted; {again}")
 
 
-def _state_in(folder: Path, args: Namespace) -> State:
+def _state_in(folder: Path, config: Mapping[str, Any]) -> State:
     """The state of the run in a directory, whatever its arguments and its code."""
     summary = folder / "summary.json"
     if summary.is_file():
-        return State.DONE if unchanged(_read(summary).get("outputs", {}), args.result_path) else State.NEW
-    return State.CUT_OFF if _can_resume(folder, args) else State.NEW
+        return State.DONE if unchanged(_read(summary).get("outputs", {}), config["result_path"]) else State.NEW
+    return State.CUT_OFF if _can_resume(folder, config) else State.NEW
 
 
-def _runs(command: Command, args: Namespace) -> Iterator[Path]:
+def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
     """The run directories among which the command's would be."""
-    parts = [getattr(args, name) for name in ("method", "task", "type") if name in args]
-    for path in sorted(Path(args.result_path, STAGES[command[0]], *parts).glob("*/args.json")):
+    parts = [config[name] for name in ("method", "task", "type") if name in config]
+    for path in sorted(Path(config["result_path"], STAGES[command[0]], *parts).glob("*/args.json")):
         yield path.parent
 
 
@@ -146,37 +142,37 @@ _SAID_IF_USED = {
 }
 
 
-def _is_of(folder: Path, args: Namespace) -> bool:
+def _is_of(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a run had these arguments and the present data and inputs."""
     said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
-    wanted = _of_numbers(vars(args))
+    wanted = _of_numbers(config)
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
     return (
         all(name in said and said[name] == value for name, value in plain.items())
         and _SAID_IF_USED.isdisjoint(said.keys() - plain.keys())
-        and made_with.get("data_version") == _data_now(args.data_path, said) is not None
-        and unchanged(made_with.get("inputs", {}), args.result_path)
+        and made_with.get("data_version") == _data_now(config["data_path"], said) is not None
+        and unchanged(made_with.get("inputs", {}), config["result_path"])
     )
 
 
-def _can_resume(folder: Path, args: Namespace) -> bool:
+def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether an unfinished run has left a checkpoint."""
-    if "resume_training" not in args:
+    if "resume_training" not in config:
         return False
-    if "checkpoint_path" not in args:
+    if "checkpoint_path" not in config:
         return Run(folder).has_checkpoint
-    path = checkpoint_file(args.checkpoint_path, args.task, args.use_cbam)
+    path = checkpoint_file(config["checkpoint_path"], config["task"], config["use_cbam"])
     # Central trainings of one task and seed share a checkpoint; if it is older than this run, another one wrote it.
     begun = (folder / "args.json").stat().st_mtime
     return any(each.stat().st_mtime >= begun for each in checkpoints(path))
 
 
-def _of_numbers(arguments: dict[str, Any]) -> dict[str, Any]:
+def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that bear on numbers."""
     return {name: value for name, value in arguments.items() if name not in ASIDE}
 
 
-def _data_now(data_path: Path, said: dict[str, Any]) -> str | None:
+def _data_now(data_path: Path, said: Mapping[str, Any]) -> str | None:
     """The present version of the data that a run with these arguments used."""
     try:
         if "guidance_path" in said and "task" not in said:  # a teacher sees the photographs alone

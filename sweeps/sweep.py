@@ -87,7 +87,7 @@ class Sweep:
 
 def runner_of(args: Namespace) -> Runner:
     """What runs the jobs: this machine, or the cluster that the arguments name."""
-    policy = CodePolicy.of(args)
+    policy = CodePolicy.from_config(vars(args))
     if args.cluster is None:
         if args.cluster_arguments is not None or args.wait is not None:
             raise UserError("--cluster_arguments and --wait are for --cluster slurm; give that, too")

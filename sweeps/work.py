@@ -92,7 +92,7 @@ def checked(jobs: Iterable[Job]) -> list[Job]:
     kept: dict[str, str] = {}  # for each job the name of the one that says the same
     made: dict[tuple, dict[str, Any]] = {}
     for job in jobs:
-        said = [(command[0], vars(parsed(command))) for command in job.commands]
+        said = [(command[0], parsed(command)) for command in job.commands]
         for script, arguments in said:
             _check_alone(script, arguments, made)
         key = repr([(script, sorted(arguments.items())) for script, arguments in said])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir
 from dataclasses import replace
@@ -52,7 +51,7 @@ from network.partition.dealing import deal_as_asked
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import DealSettings
-from network.sampling import POISSON, SAMPLERS
+from network.sampling import POISSON, SAMPLERS, ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from network.simulation import Simulation
 from tests.datasets.tables import bound, classes_of, table_of
@@ -189,10 +188,10 @@ def federation() -> list[float]:
             data = data_of(TASKS["normal"], Path(folder))
             clients = [data.train[:4], data.train[4:10], data.train[10:]]
             federated = FederatedData(data, clients, [data.test] * 3, np.arange(N) % 4)
-            method = ALGORITHMS["fedavg"](Namespace(clients_per_round=2, client_sampling=sampler))
+            sampling = ClientSampling(clients_per_round=2, client_sampling=sampler)
             simulation = Simulation(
-                model_of(ModelConfig("normal", image_size=SIZE)), federated, method, settings, SimulationSettings(3),
-                Accelerator(cpu=True), Run(Path(folder)),
+                model_of(ModelConfig("normal", image_size=SIZE)), federated, FedAvg(), settings, SimulationSettings(3),
+                Accelerator(cpu=True), Run(Path(folder)), sampling=sampling,
             )  # fmt: skip
             found += losses_of(simulation.train())
     return found
@@ -263,15 +262,15 @@ def rounds(name: str) -> list[float]:
     """
     found = _rounds(name, {})
     if name == "fedavg":
-        found += _rounds(name, {"virtual_client_size": 8, "batch_size": 8, "importance_reweighting": "class"})
+        found += _rounds(name, {"virtual_client_size": 8, "importance_reweighting": "class"})
     return found
 
 
-def _rounds(name: str, arguments: dict[str, Any]) -> list[float]:
+def _rounds(name: str, more: dict[str, Any]) -> list[float]:
     settings = replace(q.SETTINGS, n_rounds=3)
     with tempfile.TemporaryDirectory() as folder, chdir(folder), patch.object(q, "QuadraticData", Labelled):
         save_guidance(Path("guidance"), "quadratic", 11, n_texts=4, size=5)
-        federation = q.simulation(q.method(name, **arguments), Path(folder), settings)
+        federation = q.simulation(q.method(name), Path(folder), settings, **more)
         found = losses_of(federation.train())
         found += [number for client in range(2) for number in q.model_of(federation, client).ravel().tolist()]
         return found + q.server_of(federation).ravel().tolist()
@@ -279,13 +278,13 @@ def _rounds(name: str, arguments: dict[str, Any]) -> list[float]:
 
 def aggregated(name: str) -> list[float]:
     """The server's model after two rounds of seven clients with one image each, by this rule."""
-    return _of_seven(aggregation=AGGREGATIONS[name](Namespace()))
+    return _of_seven(aggregation=AGGREGATIONS[name]())
 
 
 def aggregated_far(name: str) -> list[float]:
     """What becomes of eight uploads in two rounds, of which two are far away and two the same."""
     rule, within = (
-        AGGREGATIONS[name](Namespace(assumed_attackers=2.0)),
+        AGGREGATIONS[name].from_config({"assumed_attackers": 2.0}),
         Surroundings(Accelerator(cpu=True), reported=("loss",)),
     )
     uploads, server, found = rule.uploads(within), {"w": torch.zeros(6)}, []
@@ -306,17 +305,17 @@ def gossip() -> list[float]:
     """The losses of nine clients with one image each on every graph that is not drawn, six of them awake."""
     found = []
     for topology in ("ring", "torus", "star", "complete"):
-        rows = _of_singles(9, q.method("gossip", topology=topology, clients_per_round=6)).rows
+        rows = _of_singles(9, q.method("gossip", topology=topology), clients_per_round=6).rows
         found += losses_of(rows) + [row["consensus_distance"] for row in rows]
     return found
 
 
 def private() -> list[float]:
     """The server's model and the norm after rounds with Poisson sampling, noise and an adaptive norm."""
-    algorithm = q.method("fedavg", client_sampling=POISSON, clients_per_round=4)
+    sampling = {"client_sampling": POISSON, "clients_per_round": 4}
     bound = PrivacySettings(clip_norm=0.3, noise_multiplier=0.5, clip_quantile=0.6)
     with patch.object(Account, "epsilon", return_value=0.0):  # which is dp-accounting's
-        federation = _of_singles(7, algorithm, privacy=bound)
+        federation = _of_singles(7, q.method("fedavg"), privacy=bound, **sampling)
     return [row["clip_norm"] for row in federation.rows[1:]] + q.server_of(federation).ravel().tolist()
 
 
@@ -332,7 +331,7 @@ def adapted() -> list[float]:
 
 def attacked(name: str) -> list[float]:
     """The same by the mean, where two of the seven attack."""
-    return _of_seven(attack=ATTACKS[name](Namespace(attackers=2.0, alie_z=1.0)))
+    return _of_seven(attack=ATTACKS[name].from_config({"attackers": 2.0, "alie_z": 1.0}))
 
 
 def _of_seven(**chosen: Any) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -76,31 +76,21 @@ def _last_value(words: Sequence[str], name: str, default: str) -> str:
     return found
 
 
-def check_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) -> None:
+def check_arguments(config: Mapping[str, Any], readers: Mapping[str, Any], choice: str) -> None:
     """UserError if an argument was given that only readers other than the chosen one read; `--choice` names it."""
-    chosen = getattr(args, choice)
-    for name in vars(args):
+    chosen = config[choice]
+    for name in config:
         who = [each for each, reader in readers.items() if name in reader.arguments]
         if who and chosen not in who:
             raise UserError(f"--{name} is not an argument of --{choice} {chosen} but of {', '.join(who)}; omit it")
 
 
-def settle_arguments(args: Namespace, readers: Mapping[str, Any], choice: str) -> None:
-    """Fill in the chosen reader's own arguments that were not given; UserError as of `check_arguments`."""
-    check_arguments(args, readers, choice)
-    vars(args).update(arguments_of(readers[getattr(args, choice)], args))
+def with_defaults(config: Mapping[str, Any], readers: Mapping[str, Any], choice: str) -> dict[str, Any]:
+    """The configuration with the chosen reader's own arguments that were not given; UserError of `check_arguments`."""
+    check_arguments(config, readers, choice)
+    return {**config, **arguments_of(readers[config[choice]], config)}
 
 
-def arguments_of(reader: Reader, args: Namespace) -> dict[str, Any]:
+def arguments_of(reader: Reader, config: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a reader's arguments, its own defaults for those that were not given."""
-    return {name: getattr(args, name, argument.default) for name, argument in reader.arguments.items()}
-
-
-def read_arguments(reader: Reader, args: Namespace) -> None:
-    """Set the values of a reader's arguments as its attributes."""
-    vars(reader).update(arguments_of(reader, args))
-
-
-def said_by(reader: Reader) -> dict[str, Any]:
-    """The arguments that a reader goes by, by name: what was given, and what it has settled on otherwise."""
-    return {name: getattr(reader, name) for name in reader.arguments}
+    return {name: config.get(name, argument.default) for name, argument in reader.arguments.items()}

@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -60,12 +59,12 @@ class Run:
         self._log: Callable[..., None] | None = None
 
     @classmethod
-    def create(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
-        """Make the directory of a new run and write down its arguments and versions.
+    def create(cls, config: Mapping[str, Any], *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+        """Make the directory of a new run and write down its configuration, arguments by name, and versions.
 
         `origin`, of `network.provenance.provenance`, goes into `environment.json` as well.
         """
-        base = Path(args.result_path, *parts)
+        base = Path(config["result_path"], *parts)
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
             path, number = base, 1
@@ -79,13 +78,17 @@ class Run:
         except OSError as error:
             raise UserError(f"{base}: cannot make the run directory ({error.strerror}); see --result_path") from error
         run = cls(path)._hold()
-        write_json(path / "args.json", {key: _plain(value) for key, value in vars(args).items()})
+        write_json(path / "args.json", {key: _plain(value) for key, value in config.items()})
         write_json(path / "environment.json", environment() | dict(origin or {}))
         return run
 
     @classmethod
     def start(
-        cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None, formerly: str | None = None
+        cls,
+        config: Mapping[str, Any],
+        *parts: str,
+        origin: Mapping[str, Any] | None = None,
+        formerly: str | None = None,
     ) -> Run:
         """A new run, or with `--resume_training True` the newest of this name and origin that has a checkpoint.
 
@@ -94,36 +97,36 @@ class Run:
         file that it reads has changed, or if the run is still going on. `--accept_code` and `--refuse_code` say
         otherwise of the code, see `utils.versions.CodePolicy`.
         """
-        if not args.resume_training:
-            return cls.create(args, *parts, origin=origin)
+        if not config["resume_training"]:
+            return cls.create(config, *parts, origin=origin)
         names = dict.fromkeys((parts[-1], formerly or parts[-1]))
-        runs = [run for name in names for run in cls._named(args, *parts[:-1], name) if run.has_checkpoint]
+        runs = [run for name in names for run in cls._named(config, *parts[:-1], name) if run.has_checkpoint]
         if not runs:
-            base = Path(args.result_path, *parts)
+            base = Path(config["result_path"], *parts)
             raise UserError(f"{base} has no checkpoint to resume from; start without --resume_training True")
-        return cls._first(runs, args, origin or {})._hold()
+        return cls._first(runs, config, origin or {})._hold()
 
     @classmethod
-    def take_up(cls, args: Namespace, *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
+    def take_up(cls, config: Mapping[str, Any], *parts: str, origin: Mapping[str, Any] | None = None) -> Run:
         """A new run, or with `--resume_training True` the newest unfinished one of this name, arguments and origin.
 
         For stages whose checkpoint lies elsewhere. Raises `UserError` if the code alone keeps such a run from being
         taken up.
         """
-        named = cls._named(args, *parts) if args.resume_training else []
+        named = cls._named(config, *parts) if config["resume_training"] else []
         unfinished = [run for run in named if not (run.path / "summary.json").exists()]
-        runs = [run for run in unfinished if not run._differences(args, origin or {})]
+        runs = [run for run in unfinished if not run._differences(config, origin or {})]
         if runs:
-            return cls._first(runs, args, origin or {})._hold()
-        return cls.create(args, *parts, origin=origin)
+            return cls._first(runs, config, origin or {})._hold()
+        return cls.create(config, *parts, origin=origin)
 
     @classmethod
-    def _first(cls, runs: Sequence[Run], args: Namespace, origin: Mapping[str, Any]) -> Run:
+    def _first(cls, runs: Sequence[Run], config: Mapping[str, Any], origin: Mapping[str, Any]) -> Run:
         """The newest run that may be resumed; UserError in the words of the newest of all if there is none."""
         faults = []
         for run in sorted(runs, key=lambda run: run.path.stat().st_mtime, reverse=True):
-            counts, difference = CodePolicy.of(args).judge(run._read("environment.json"), origin)
-            fault = run._differences(args, origin)
+            counts, difference = CodePolicy.from_config(config).judge(run._read("environment.json"), origin)
+            fault = run._differences(config, origin)
             if counts and not fault:
                 if difference:
                     warn(f"{run.path} was started with {difference}; going on with it")
@@ -133,18 +136,18 @@ class Run:
         raise UserError(faults[0])
 
     @classmethod
-    def _named(cls, args: Namespace, *parts: str) -> list[Run]:
+    def _named(cls, config: Mapping[str, Any], *parts: str) -> list[Run]:
         """The runs of a name that have begun, with and without a number behind it.
 
         A run whose `environment.json` is missing, which is written last, was killed before it began.
         """
-        base = Path(args.result_path, *parts)
+        base = Path(config["result_path"], *parts)
         paths = [p for p in base.parent.glob(f"{base.name}*") if p == base or _numbered(p.name, base.name)]
         return [cls(path) for path in paths if all((path / name).is_file() for name in _WRITTEN)]
 
-    def _differences(self, args: Namespace, origin: Mapping[str, Any]) -> str:
+    def _differences(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
         """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""
-        before, now = self._read("args.json"), {name: _plain(value) for name, value in vars(args).items()}
+        before, now = self._read("args.json"), {name: _plain(value) for name, value in config.items()}
         changed = [name for name in now | before if name not in _MAY_CHANGE and before.get(name) != now.get(name)]
         if changed:
             return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"

@@ -1,18 +1,32 @@
-"""Settings: dataclasses whose fields are arguments of a script, so that each is written once."""
+"""Settings: fields of dataclasses that are arguments of a script as well, so that each is written once."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from dataclasses import field, fields
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from utils.args import Parser
 from utils.arguments import Argument
 
 
-def setting(argument: Argument, heading: str = "") -> Any:
+def setting(
+    default: Any,
+    text: str,
+    type: Callable[[str], Any] = str,
+    *,
+    choices: Collection[Any] | None = None,
+    nargs: str | None = None,
+    heading: str = "",
+) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others."""
-    return field(default=argument.default, metadata={"argument": argument, "heading": heading})
+    argument = Argument(default, text, type, choices, nargs)
+    return field(default=default, metadata={"argument": argument, "heading": heading})
+
+
+def arguments_in(settings: type) -> dict[str, Argument]:
+    """The arguments that the fields of a dataclass are, by name."""
+    return {each.name: each.metadata["argument"] for each in fields(settings) if "argument" in each.metadata}
 
 
 def add_settings(parser: Parser, settings: type, heading: str) -> None:
@@ -28,7 +42,31 @@ def add_settings(parser: Parser, settings: type, heading: str) -> None:
                 )
 
 
-def settings_of(settings: type, args: Namespace) -> dict[str, Any]:
-    """The values that a script's arguments have for the fields of a dataclass."""
-    given = vars(args)
-    return {each.name: given[each.name] for each in fields(settings) if each.name in given}
+def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a configuration, arguments by name, has for the fields of a dataclass."""
+    return {each.name: config[each.name] for each in fields(settings) if each.name in config}
+
+
+@dataclass_transform(kw_only_default=True)
+class Configured:
+    """What is made from settings: `FedProx(mu=0.1)` in Python, `--method fedprox --mu 0.1` on the command line.
+
+    Every subclass is a dataclass without being declared one. `arguments` are those of its fields that are settings;
+    a field that is none takes its value from an argument of its name that the script has in any case.
+    """
+
+    arguments: ClassVar[Mapping[str, Argument]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(kw_only=True, eq=False)(cls)
+        cls.arguments = arguments_in(cls)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """With the values of these arguments, and its own defaults for those that are not among them."""
+        return cls(**settings_of(cls, config))
+
+    def record(self) -> dict[str, Any]:
+        """The arguments that it goes by, by name: what was given, and what follows from that where nothing was."""
+        return {name: getattr(self, name) for name in self.arguments}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -64,9 +63,9 @@ class CodePolicy:
     refuse_code: bool = False
 
     @classmethod
-    def of(cls, args: Namespace) -> CodePolicy:
+    def from_config(cls, config: Mapping[str, Any]) -> CodePolicy:
         """As a script's arguments say; see `utils.args.add_code`."""
-        return cls(getattr(args, "accept_code", False), getattr(args, "refuse_code", False))
+        return cls(config.get("accept_code", False), config.get("refuse_code", False))
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from datasets.classes import ClassSet
 from datasets.task_data import Batch, gathered
 from datasets.tasks import get_task
 from models.networks.task_model import Outputs
+from network import local_training
 from network.algorithms.fedavg import FedAvg
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings
@@ -25,12 +25,9 @@ from network.simulation import Simulation
 from utils.runs import Run
 
 
-class InOrder(FedAvg):
-    """FedAvg whose clients go through their images in the order in which they lie."""
-
-    def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Batches of positions, one after the other."""
-        return np.arange(n_images).reshape(n_steps, batch_size)
+def in_order(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Batches of positions, one after the other: clients go through their images as all peers' do here."""
+    return np.arange(n_images).reshape(n_steps, batch_size)
 
 
 class WithEmbedding(nn.Module):
@@ -80,13 +77,14 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     clients = np.split(data.test, federation.n_clients)
     federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))
     how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
-    model, algorithm = WithEmbedding(federation.initial_model()), InOrder(Namespace())
+    model, algorithm = WithEmbedding(federation.initial_model()), FedAvg()
     return Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
 
 
 def main() -> None:
     """Rounds as the benchmark asks for them."""
     federation = Federation.of_text(sys.argv[1])
+    local_training.shuffled_epochs = in_order
     with tempfile.TemporaryDirectory() as folder:
         simulation, round = simulation_of(federation, Path(folder)), 0
         simulation.settle_pace()

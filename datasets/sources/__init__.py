@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from datasets.sources.arrays import Arrays
 from datasets.sources.cifar import Cifar10, Cifar100
@@ -23,7 +25,7 @@ from datasets.sources.office_caltech import OfficeCaltech
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
-from datasets.table import Found, make_table, write_table
+from datasets.table import MEAN, Found, make_table, write_table
 
 SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
@@ -44,20 +46,33 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
-def find_images(args: Namespace) -> Found:
-    """The images that the arguments of stage 1 ask for, each with its part."""
-    source = SOURCES[args.source](args)
+def find_images(config: Mapping[str, Any]) -> Found:
+    """The images that the arguments of stage 1, by name, ask for, each with its part."""
+    source = SOURCES[config["source"]](config)
     found = source.find()
     if not source.is_rendered:
-        found = in_frames(args.data_path, found)
-    rows = make_table(found, args.test_fraction, args.rand_seed)
-    return replace(
-        found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=args.resize)
-    )
+        found = in_frames(config["data_path"], found)
+    rows = make_table(found, config["test_fraction"], config["rand_seed"])
+    about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"])
+    return replace(found, rows=rows, about=about)
 
 
-def select_images(args: Namespace) -> Found:
-    """`find_images`, with their table written into the data folder."""
-    found = find_images(args)
-    write_table(args.data_path, found)
+def select_images(
+    data_path: Path,
+    source: str = "taskonomy",
+    *,
+    fit: str = "crop",
+    resize: str = MEAN,
+    test_fraction: float = 0.2,
+    rand_seed: int = 42,
+    **arguments: Any,
+) -> Found:
+    """Find a folder's images and write their table into it, as stage 1 does; `arguments` are the source's own.
+
+    Raises:
+        UserError: where there are none, or the table cannot be written.
+    """
+    common = {"fit": fit, "resize": resize, "test_fraction": test_fraction, "rand_seed": rand_seed}
+    found = find_images({"data_path": data_path, "source": source, **common, **arguments})
+    write_table(data_path, found)
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from datasets.table import About, Found
-from utils.arguments import Argument, read_arguments
+from utils.arguments import Argument, arguments_of
 from utils.errors import UserError
 
 
@@ -23,12 +23,12 @@ class Source(ABC):
     arguments: ClassVar[dict[str, Argument]] = {}
     is_rendered: ClassVar[bool] = False
 
-    def __init__(self, args: Namespace) -> None:
-        self.data_path: Path = args.data_path
-        self.rand_seed: int = args.rand_seed
-        self._fit: str = args.fit
-        self._name: str = args.source
-        read_arguments(self, args)
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.data_path: Path = config["data_path"]
+        self.rand_seed: int = config["rand_seed"]
+        self._fit: str = config["fit"]
+        self._name: str = config["source"]
+        vars(self).update(arguments_of(self, config))
 
     @abstractmethod
     def find(self) -> Found:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from models.settings import StepSettings
 from utils.args import POSITIVE_INT, number
-from utils.arguments import Argument
 from utils.settings import setting, settings_of
 
 
@@ -16,22 +16,18 @@ class TrainSettings(StepSettings):
     """How a central model is trained; `rand_seed` is of all randomness."""
 
     rand_seed: int
-    n_epochs: int = setting(Argument(100, "number of epochs in all", POSITIVE_INT))
+    n_epochs: int = setting(100, "number of epochs in all", POSITIVE_INT)
     lr_schedule: str = setting(
-        Argument(
-            "plateau",
-            "how the learning rate changes: on plateaus, as published, or up to --init_lr and down again",
-            choices=("plateau", "one_cycle"),
-        )
+        "plateau",
+        "how the learning rate changes: on plateaus, as published, or up to --init_lr and down again",
+        choices=("plateau", "one_cycle"),
     )
-    lr_decay_rate: float = setting(Argument(0.95, "decay per epoch on a plateau", number(float, above=0, most=1)))
-    no_improvement_tolerance: int = setting(Argument(5, "epochs without improvement before the decay", POSITIVE_INT))
-    use_adam: bool = setting(Argument(False, "Adam instead of SGD", bool))
-    val_fraction: float = setting(
-        Argument(0.1, "share of the training images to validate on", number(float, above=0, most=0.9))
-    )
+    lr_decay_rate: float = setting(0.95, "decay per epoch on a plateau", number(float, above=0, most=1))
+    no_improvement_tolerance: int = setting(5, "epochs without improvement before the decay", POSITIVE_INT)
+    use_adam: bool = setting(False, "Adam instead of SGD", bool)
+    val_fraction: float = setting(0.1, "share of the training images to validate on", number(float, above=0, most=0.9))
 
     @classmethod
-    def of(cls, args: Namespace) -> TrainSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> TrainSettings:
         """The settings of these arguments; `--test_mode` asks for two epochs."""
-        return cls(**settings_of(cls, args) | ({"n_epochs": 2} if args.test_mode else {}))
+        return cls(**settings_of(cls, config) | ({"n_epochs": 2} if config["test_mode"] else {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,17 +48,12 @@ OWN_SCALING = Scaling()  # the network's
 
 
 def add_scaling(group: Group, prefix: str, of: str) -> None:
-    """`--image_mean` and `--image_std`, which `scaling_in` reads; arguments that are not given do not exist."""
+    """`--image_mean` and `--image_std`, which `Scaling.of` reads; arguments that are not given do not exist."""
     for name, of_bounds in _BOUNDS.items():
         group.add_argument(
             f"--image_{name}", dest=f"{prefix}_{name}", type=of_bounds, nargs=3, metavar=("R", "G", "B"),
             default=SUPPRESS, help=f"{LONG[name]} by which {of} scales images in [0, 1]; default: as it was published",
         )  # fmt: skip
-
-
-def scaling_in(args: Namespace, prefix: str) -> Scaling:
-    """What `add_scaling`'s arguments were given."""
-    return Scaling.of(vars(args), prefix)
 
 
 def is_openais(names: Mapping[str, Any]) -> bool:

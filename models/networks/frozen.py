@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from argparse import Namespace
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +27,7 @@ from models.networks.kept_outputs import Layout, behind
 from models.networks.parts import FROZEN_ENCODER
 from models.networks.task_model import TaskModel
 from models.networks.threads import threads_for
+from models.settings import StepSettings
 from utils.errors import UserError
 from utils.files import as_file_name, locked
 from utils.filling import fill, note_of, remove
@@ -39,30 +39,34 @@ _BATCH = 64  # images that are encoded at once
 
 
 def on_kept_outputs(
-    model: TaskModel, data: TaskData, args: Namespace, accelerator: Accelerator
+    model: TaskModel,
+    data: TaskData,
+    settings: StepSettings,
+    accelerator: Accelerator,
+    adapt_train: str | None = None,
 ) -> tuple[TaskModel, TaskData]:
     """The model behind its encoder's outputs, and the data that have them for images, or both as they are.
 
-    That is by a training's `--train`, `--augment` and `--encoder_outputs`: the encoder must be frozen and see the same
-    images in every step. Runs of `--test_mode` see few images and do without. UserError where outputs in half precision
-    are asked for and cannot be had, or the disk is full.
+    That is by a training's settings: the encoder must be frozen, for unseen clients that train `adapt_train`, too, and
+    see the same images in every step. Runs of `--test_mode` see few images and do without. UserError where outputs in
+    half precision are asked for and cannot be had, or the disk is full.
     """
-    trained = {args.train, getattr(args, "adapt_train", None) or args.train}  # by clients, and by unseen ones
-    possible = trained.issubset(FROZEN_ENCODER) and args.augment == "none"
-    if args.encoder_outputs == "half" and not possible:
+    trained = {settings.train, adapt_train or settings.train}
+    possible = trained.issubset(FROZEN_ENCODER) and settings.augment == "none"
+    if settings.encoder_outputs == "half" and not possible:
         raise UserError(
             "--encoder_outputs half needs a frozen encoder (--train decoder or head, --adapt_train too) that sees "
             "images as they are (--augment none); omit it"
         )
-    if args.encoder_outputs == "never" or not possible or data.shortened:
+    if settings.encoder_outputs == "never" or not possible or data.shortened:
         return model, data
     model.to(accelerator.device).to(memory_format=torch.channels_last)
     images = packed_version(data.table, RGB, data.image_size)
     if images is None:
         raise UserError(f"{data.table.data_path}: the images have changed while they were read; start again")
     folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / images[:16]
-    outputs = EncoderOutputs(model, data, args.encoder_outputs == "half")
-    if args.encoder_outputs == "auto" and outputs.n_bytes > MOST_BYTES:
+    outputs = EncoderOutputs(model, data, settings.encoder_outputs == "half")
+    if settings.encoder_outputs == "auto" and outputs.n_bytes > MOST_BYTES:
         if accelerator.is_main_process:
             print(
                 f"the frozen encoder runs in every step: its outputs would take {_gib(outputs.n_bytes)}, more than "

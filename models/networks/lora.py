@@ -7,7 +7,6 @@ had before; `merged` makes one weight of them in what is saved for later stages,
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -15,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
-from models.networks.parts import LORA, LORA_A, LORA_B, in_eval_mode
+from models.networks.parts import LORA_A, LORA_B, Adapters, in_eval_mode
 from utils.errors import UserError
+from utils.settings import Configured
 from utils.streams import derived_seed
 
 _SCALE = "lora_scale"
@@ -43,15 +43,15 @@ class LoraLinear(nn.Linear):
         return super().forward(x) + self.lora_scale * F.linear(F.linear(x, self.lora_A), self.lora_B)
 
 
-def adapt(encoder: nn.Module, config: ModelConfig, args: Namespace) -> None:
-    """With `--train lora`, give the encoder of a model with this config adapters as the arguments ask.
+def adapt(encoder: nn.Module, config: ModelConfig, adapters: Configured, seed: int) -> None:
+    """Give the encoder of a model with this config `Adapters`, drawn by the seed; anything else changes nothing.
 
     The encoder, on the CPU, computes what it did before. UserError where it has no linear layers, or none of the names
     in `--lora_targets`, or one that is smaller than the rank.
     """
-    if args.train != LORA:
+    if not isinstance(adapters, Adapters):
         return
-    rank, targets = args.lora_rank, args.lora_targets
+    rank, targets = adapters.lora_rank, adapters.lora_targets
     layers = _linear_layers(encoder, config.image_size)
     if not layers:
         raise UserError(
@@ -73,9 +73,9 @@ def adapt(encoder: nn.Module, config: ModelConfig, args: Namespace) -> None:
             f"--lora_rank {rank} is larger than {smallest} of --encoder {config.encoder}, {size}; give at most "
             f"{least}, or --lora_targets for other layers of {', '.join(names)}"
         )
-    generator = torch.Generator().manual_seed(derived_seed("lora", args.rand_seed))
+    generator = torch.Generator().manual_seed(derived_seed("lora", seed))
     for path in taken:
-        encoder.set_submodule(path, LoraLinear(layers[path], rank, args.lora_alpha, generator))
+        encoder.set_submodule(path, LoraLinear(layers[path], rank, adapters.lora_alpha, generator))
 
 
 def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from utils.args import POSITIVE, POSITIVE_INT
-from utils.arguments import Argument
+from utils.settings import Configured, setting
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,15 +18,24 @@ TRAINABLE = {"all": "", "decoder": "decoder", "head": "decoder.head", LORA: LORA
 FROZEN_ENCODER = ("decoder", "head")  # of these, what train nothing in the encoder
 LORA_A, LORA_B = "lora_A", "lora_B"  # an adapter's parameters
 _ENCODER = "encoder."
-_OF_LORA = {
-    "lora_rank": Argument(8, "rank of the adapters", POSITIVE_INT),
-    "lora_alpha": Argument(8.0, "adapters count this much over their rank", POSITIVE),
-    "lora_targets": Argument(
+
+
+class Whole(Configured):
+    """Tensors are trained as they are."""
+
+
+class Adapters(Configured):
+    """Low-rank adapters beside the encoder's linear layers: LoRA, Hu et al. 2022 (arXiv 2106.09685)."""
+
+    lora_rank: int = setting(8, "rank of the adapters", POSITIVE_INT)
+    lora_alpha: float = setting(8.0, "adapters count this much over their rank", POSITIVE)
+    lora_targets: Sequence[str] | None = setting(
         None, "names of the encoder's linear layers with adapters, as qkv; default: all", nargs="+"
-    ),
-}
-# The choices of `--train` with the arguments that only they read.
-TRAINS = {part: SimpleNamespace(arguments=_OF_LORA if part == LORA else {}) for part in TRAINABLE}
+    )
+
+
+# The choices of `--train`, as what only they have settings for.
+TRAINS: dict[str, type[Configured]] = {part: Adapters if part == LORA else Whole for part in TRAINABLE}
 
 
 def is_within(part: str, name: str) -> bool:

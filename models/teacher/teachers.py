@@ -8,7 +8,7 @@ column is the positive; what is learnt from the columns is left to the method.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from argparse import ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -53,9 +53,8 @@ class TeacherSettings:
     rand_seed: int
 
     @classmethod
-    def of(cls, args: Namespace | Mapping[str, Any]) -> TeacherSettings:
+    def of(cls, given: Mapping[str, Any]) -> TeacherSettings:
         """From a script's arguments, or what JSON makes of these settings; KeyError where one is missing."""
-        given = args if isinstance(args, Mapping) else vars(args)
         said = {field.name: given[field.name] for field in fields(cls)}
         return cls(**said | {"layers": tuple(said["layers"])})
 

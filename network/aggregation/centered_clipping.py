@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from network.aggregation.rule import ByDistance, distances_to
 from utils.args import POSITIVE, POSITIVE_INT
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,14 +30,10 @@ class CenteredClipping(ByDistance):
     version: ClassVar[int] = 2
     title = "Centered clipping"
     remembers: ClassVar[bool] = True
-    arguments: ClassVar[dict[str, Argument]] = {
-        "clip_radius": Argument(
-            None, "radius beyond which changes are clipped; default: the median distance", POSITIVE
-        ),
-        "clip_steps": Argument(3, "iterations of the clipping", POSITIVE_INT),
-    }
-    clip_radius: float | None
-    clip_steps: int
+    clip_radius: float | None = setting(
+        None, "radius beyond which changes are clipped; default: the median distance", POSITIVE
+    )
+    clip_steps: int = setting(3, "iterations of the clipping", POSITIVE_INT)
 
     def coefficients(self, products: Tensor) -> Tensor:
         """The weights of the changes and, last, of v_0."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.aggregation.rule import Chooses, squared_distances
 from utils.args import count_of, share_or_number
-from utils.arguments import Argument
 from utils.errors import UserError
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,13 +26,9 @@ class Krum(Chooses):
     allows.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = {
-        "assumed_attackers": Argument(
-            0.2, "attackers that the rule reckons with: a share below 1 of a round's clients, or a number",
-            share_or_number,
-        )
-    }  # fmt: skip
-    assumed_attackers: float
+    assumed_attackers: float = setting(
+        0.2, "attackers that the rule reckons with: a share below 1 of a round's clients, or a number", share_or_number
+    )
 
     def check_clients(self, n_clients: int) -> None:
         """Raise UserError for fewer than 2 f + 3 clients."""

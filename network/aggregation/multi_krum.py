@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from network.aggregation.krum import Krum
 from utils.args import POSITIVE_INT
-from utils.arguments import Argument
 from utils.errors import UserError
+from utils.settings import setting
 
 
 class MultiKrum(Krum):
@@ -20,10 +18,9 @@ class MultiKrum(Krum):
     """
 
     title = "Multi-Krum"
-    arguments: ClassVar[dict[str, Argument]] = Krum.arguments | {
-        "n_chosen": Argument(None, "changes that are averaged; default: all but the assumed attackers", POSITIVE_INT)
-    }
-    n_chosen: int | None
+    n_chosen: int | None = setting(
+        None, "changes that are averaged; default: all but the assumed attackers", POSITIVE_INT
+    )
 
     def check_clients(self, n_clients: int) -> None:
         """Raise UserError as Krum does, and where more changes are to be averaged than there are clients."""

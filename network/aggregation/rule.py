@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from network.aggregation.weighted_sum import Surroundings, Uploads
-from utils.arguments import Argument, read_arguments
+from utils.settings import Configured
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,26 +15,22 @@ if TYPE_CHECKING:
     from network.aggregation.kept_uploads import KeptUploads
 
 
-class Aggregation(ABC):
+class Aggregation(Configured, ABC):
     """A way to make one model of a round's uploads.
 
-    `arguments` declares its command-line arguments; each becomes an attribute. `title` is its name in figures, where
-    that is not the class's name. `version` is raised by one, from 1, where its numbers change.
+    Fields that are settings are arguments. `title` is its name in figures, where that is not the class's name.
+    `version` is raised by one, from 1, where its numbers change.
     """
 
     version: ClassVar[int] = 1
     title: ClassVar[str] = ""
-    arguments: ClassVar[dict[str, Argument]] = {}
-
-    def __init__(self, args: Namespace) -> None:
-        read_arguments(self, args)
 
     @classmethod
     def label(cls) -> str:
         """Its name in figures."""
         return cls.title or cls.__name__
 
-    def check_clients(self, n_clients: int) -> None:  # noqa: B027 - most fit rounds of any number
+    def check_clients(self, n_clients: int) -> None:
         """Raise UserError if the arguments do not fit rounds of this many clients."""
 
     @abstractmethod

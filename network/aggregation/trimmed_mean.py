@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.aggregation.rule import CoordinateWise
 from utils.args import number
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,10 +24,7 @@ class TrimmedMean(CoordinateWise):
     """
 
     title = "Trimmed mean"
-    arguments: ClassVar[dict[str, Argument]] = {
-        "trim_share": Argument(0.2, "share of values left out at either end", number(float, least=0, most=0.4999))
-    }
-    trim_share: float
+    trim_share: float = setting(0.2, "share of values left out at either end", number(float, least=0, most=0.4999))
 
     def of(self, block: Tensor) -> Tensor:
         """The trimmed means (B,) of (n, B)."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
 from network.importance import CLASS, CLUSTER, check_kinds, kinds_of
 from network.partition.client_images import ClientImages
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,15 +25,12 @@ class ByKind(FedAvg):
     Clusters are those of the task's own embeddings, so that methods made for classification work for every task.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "kinds": Argument(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
-    }
-    kinds: str
+    kinds: str = setting(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
+    assignment_files_path: Path | None = None
 
     def check_table(self, table: Table, task: str, shortened: bool) -> None:
         """Images must have the kinds that are asked for."""
-        super().check_table(table, task, shortened)
-        check_kinds(self.kinds, table, task, self._clusters, shortened)
+        check_kinds(self.kinds, table, task, self.assignment_files_path, shortened)
 
     def unprotected(self) -> str:
         """Clusters are of all clients' images."""
@@ -44,8 +42,7 @@ class ByKind(FedAvg):
         """Look up the kinds of all images."""
         import torch
 
-        super().prepare(data, groups, clients)
-        self._kind_of = kinds_of(self.kinds, data, self._clusters)
+        self._kind_of = kinds_of(self.kinds, data, self.assignment_files_path)
         self._n_kinds = int(self._kind_of.max()) + 1
         self._kinds_on_device = torch.from_numpy(self._kind_of).to(data.device)
 

@@ -9,7 +9,6 @@ import numpy as np
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientRound
 from network.partition.client_images import ClientImages
-from network.settings import LocalSettings
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
@@ -30,11 +29,9 @@ class Centralized(FedAvg):
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Treat all images as those of one client."""
-        super().prepare(data, groups, ClientImages.of([clients.images]))
+        self._images = clients.images
 
-    def cohort(
-        self, clients: ClientImages, settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, ClientRound]:
+    def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
         """One client, under the first one's number, with all images and all steps."""
-        n_steps = sum(each.n_steps for each in super().cohort(clients, settings, rng).values())
+        n_steps = sum(each.n_steps for each in sampled.values())
         return {0: ClientRound(clients.images, n_steps, 1.0, 1.0)}

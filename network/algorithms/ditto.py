@@ -9,7 +9,8 @@ from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from network.state import add_prefix, strip_prefix
 from utils.args import POSITIVE_INT
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,13 +30,11 @@ class Ditto(FedAvg):
     alone, it is trained first, and the global model afterwards, so that one working copy serves both.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "lam": Argument(1.0, "lambda, the strength of the pull on personal models", NON_NEGATIVE),
-        "personal_steps": Argument(None, "steps of the personal model; default: as the global one's", POSITIVE_INT),
-    }
+    lam: float = setting(1.0, "lambda, the strength of the pull on personal models", NON_NEGATIVE)
+    personal_steps: int | None = setting(
+        None, "steps of the personal model; default: as the global one's", POSITIVE_INT
+    )
     personal: ClassVar[bool] = True
-    lam: float
-    personal_steps: int | None
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The personal model's phase, then FedAvg's."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+from network.algorithms.fedavgm import BELOW_ONE
 from network.algorithms.fedopt import FedOpt
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,9 +18,7 @@ class FedAdagrad(FedOpt):
     v <- v + Delta^2. beta_1 is 0 unless given, since Adagrad as usually understood has no momentum.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedOpt.arguments | {
-        "beta1": replace(FedOpt.arguments["beta1"], default=0.0)
-    }
+    beta1: float = setting(0.0, "server's momentum", BELOW_ONE)
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The sum of all Delta^2."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.algorithms.fedavgm import BELOW_ONE
 from network.algorithms.fedopt import FedOpt
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,10 +18,7 @@ class FedAdam(FedOpt):
     v <- beta_2 v + (1 - beta_2) Delta^2, with the paper's beta_1 = 0.9 and beta_2 = 0.99.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedOpt.arguments | {
-        "beta2": Argument(0.99, "decay of the server's second moment", BELOW_ONE)
-    }
-    beta2: float
+    beta2: float = setting(0.99, "decay of the server's second moment", BELOW_ONE)
 
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:
         """The running mean of Delta^2."""

@@ -11,7 +11,8 @@ from network.client_models import ClientModels
 from network.server import ServerContext
 from network.state import strip_prefix
 from utils.args import POSITIVE
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,15 +45,10 @@ class FedAMP(FedAvg):
     keeps it.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "sigma": Argument(None, "squared distance where attention falls to 1/e; default: the mean", POSITIVE),
-        "alpha_k": Argument(None, "step size of message passing; default: sigma / number of clients", POSITIVE),
-        "lam": Argument(1.0, "lambda / alpha_k, the strength of the pull towards u_i", NON_NEGATIVE),
-    }
+    sigma: float | None = setting(None, "squared distance where attention falls to 1/e; default: the mean", POSITIVE)
+    alpha_k: float | None = setting(None, "step size of message passing; default: sigma / number of clients", POSITIVE)
+    lam: float = setting(1.0, "lambda / alpha_k, the strength of the pull towards u_i", NON_NEGATIVE)
     no_uploads: ClassVar[str] = "every client has a mixture of its own"
-    sigma: float | None
-    alpha_k: float | None
-    lam: float
 
     def unprotected(self) -> str:
         """There is no sum over clients."""

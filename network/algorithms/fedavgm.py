@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
 from network.state import add_prefix, zeros
 from utils.args import POSITIVE, number
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,12 +28,8 @@ class FedAvgM(FedAvg):
     averaged.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
-        "beta1": Argument(0.9, "server's momentum", BELOW_ONE),
-    }
-    server_lr: float
-    beta1: float
+    server_lr: float = setting(1.0, "server's learning rate", POSITIVE)
+    beta1: float = setting(0.9, "server's momentum", BELOW_ONE)
 
     def server_state(self, model: nn.Module) -> dict[str, Tensor]:
         """The momentum of each parameter, initially 0."""

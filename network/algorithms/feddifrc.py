@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +12,11 @@ from models.embedding.features import shrunk
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from network.partition.client_images import ClientImages
+from network.settings import LocalSettings, SimulationSettings
 from utils.args import POSITIVE
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
 from utils.errors import UserError
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,36 +51,33 @@ class FedDifRC(FedAvg):
     0; and it has no condition. Its temperature (0.04) belongs to these terms.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "guidance_path": Argument(Path("guidance"), "folder of the teacher's vectors", Path),
-        "guidance": Argument("own", "shuffled: as a control, each image has the vectors of another",
-                             choices=("own", "shuffled")),
-        "contrast": Argument("texts", "what an image is contrasted with: the teacher's vectors for other texts, or the "
-                             "mean vectors of other classes or groups", choices=("texts", "classes", "groups")),
-        "representation": Argument("features", "what is guided: the encoder's vector, or the pooled embedding",
-                                   choices=("features", "embedding")),
-        "condition": Argument("none", "round: the teacher sees clients' embeddings", choices=("none", "round")),
-        "tdcl_weight": Argument(1.0, "weight of the contrast", NON_NEGATIVE),
-        "ndcr_weight": Argument(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE),
-        "task_weight": Argument(1.0, "weight of the task's loss; 0: self-supervised", NON_NEGATIVE),
-        "contrast_temperature": Argument(0.06, "temperature of the contrast", POSITIVE),
-    }  # fmt: skip
-    guidance_path: Path
-    guidance: str
-    contrast: str
-    representation: str
-    condition: str
-    tdcl_weight: float
-    ndcr_weight: float
-    task_weight: float
-    contrast_temperature: float
+    guidance_path: Path = setting(Path("guidance"), "folder of the teacher's vectors", Path)
+    guidance: str = setting(
+        "own", "shuffled: as a control, each image has the vectors of another", choices=("own", "shuffled")
+    )
+    contrast: str = setting(
+        "texts",
+        "what an image is contrasted with: the teacher's vectors for other texts, or the "
+        "mean vectors of other classes or groups",
+        choices=("texts", "classes", "groups"),
+    )
+    representation: str = setting(
+        "features", "what is guided: the encoder's vector, or the pooled embedding", choices=("features", "embedding")
+    )
+    condition: str = setting("none", "round: the teacher sees clients' embeddings", choices=("none", "round"))
+    tdcl_weight: float = setting(1.0, "weight of the contrast", NON_NEGATIVE)
+    ndcr_weight: float = setting(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE)
+    task_weight: float = setting(1.0, "weight of the task's loss; 0: self-supervised", NON_NEGATIVE)
+    contrast_temperature: float = setting(0.06, "temperature of the contrast", POSITIVE)
 
-    def __init__(self, args: Namespace) -> None:
-        super().__init__(args)
+    def __post_init__(self) -> None:
         if self.condition == "round" and self.contrast != "texts":
             raise UserError("--condition round needs texts, which it puts to the teacher; give --contrast texts")
         self._condition: Condition | None = None
-        self._shuffle = getattr(args, "rand_seed", 0) if self.guidance == "shuffled" else None
+
+    def bind(self, local_settings: LocalSettings, settings: SimulationSettings) -> None:
+        """Take the seed by which vectors are shuffled."""
+        self._shuffle = settings.rand_seed if self.guidance == "shuffled" else None
 
     def unprotected(self) -> str:
         """The teacher's vectors are centred, and their basis and scale fitted, over images of all clients."""
@@ -95,7 +93,6 @@ class FedDifRC(FedAvg):
 
     def check_table(self, table: Table, task: str, shortened: bool) -> None:
         """The teacher's vectors must be there, and of these images."""
-        super().check_table(table, task, shortened)
         if self.reads():
             from models.teacher.guidance import read_guidance
 
@@ -103,7 +100,6 @@ class FedDifRC(FedAvg):
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Read the teacher's vectors, and load the teacher itself if clients ask it again."""
-        super().prepare(data, groups, clients)
         if not (self.tdcl_weight or self.ndcr_weight):
             return
         from models.teacher.guide import Condition, Guide

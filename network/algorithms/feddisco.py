@@ -11,8 +11,8 @@ from network.algorithms.by_kind import ByKind
 from network.client import ClientRound
 from network.importance import POPULATION, UNIFORM, reweighting
 from network.partition.client_images import ClientImages
-from network.settings import LocalSettings
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
@@ -31,17 +31,12 @@ class FedDisco(ByKind):
     code. The offset b brings clients closer to equal weights. If no client would count, they count as in FedAvg.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
-        "discrepancy_weight": Argument(0.5, "how much a client's discrepancy lowers its weight", NON_NEGATIVE),
-        "discrepancy_offset": Argument(0.1, "added to every client's weight", NON_NEGATIVE),
-        "discrepancy_target": Argument(
-            UNIFORM, "the shares of kinds that clients' are compared with", choices=(UNIFORM, POPULATION)
-        ),
-    }
+    discrepancy_weight: float = setting(0.5, "how much a client's discrepancy lowers its weight", NON_NEGATIVE)
+    discrepancy_offset: float = setting(0.1, "added to every client's weight", NON_NEGATIVE)
+    discrepancy_target: str = setting(
+        UNIFORM, "the shares of kinds that clients' are compared with", choices=(UNIFORM, POPULATION)
+    )
     only_mean: ClassVar[str] = "it consists of clients' weights, which other rules do not ask for"
-    discrepancy_weight: float
-    discrepancy_offset: float
-    discrepancy_target: str
 
     def unprotected(self) -> str:
         """Weights are what the method is about."""
@@ -55,13 +50,10 @@ class FedDisco(ByKind):
         shares = found.count / found.sizes[found.client]
         self._discrepancy = np.bincount(found.client, -shares * np.log(found.weight), len(clients))
 
-    def cohort(
-        self, clients: ClientImages, settings: LocalSettings, rng: np.random.Generator
-    ) -> dict[int, ClientRound]:
-        """FedAvg's cohort, with other weights that have the same sum."""
-        cohort = super().cohort(clients, settings, rng)
-        weights = np.array([each.weight for each in cohort.values()], float)
-        discrepancy = self._discrepancy[list(cohort)].clip(min=0.0)
+    def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
+        """The same clients, with other weights that have the same sum."""
+        weights = np.array([each.weight for each in sampled.values()], float)
+        discrepancy = self._discrepancy[list(sampled)].clip(min=0.0)
         relative = discrepancy / max(discrepancy.sum(), np.finfo(float).tiny)
         counted = weights / weights.sum() - self.discrepancy_weight * relative + self.discrepancy_offset
         counted = counted.clip(min=0.0)
@@ -69,5 +61,5 @@ class FedDisco(ByKind):
             weights = counted / counted.sum() * weights.sum()
         return {
             client: replace(each, weight=weight)
-            for (client, each), weight in zip(cohort.items(), weights.tolist(), strict=True)
+            for (client, each), weight in zip(sampled.items(), weights.tolist(), strict=True)
         }

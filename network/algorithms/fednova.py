@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedprox import FedProx
 from network.client import ClientContext
 from network.state import add_prefix, strip_prefix
-from utils.arguments import Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ class FedNova(FedProx):
     averaged.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedProx.arguments | {"mu": replace(FedProx.arguments["mu"], default=0.0)}
+    mu: float = setting(0.0, "weight of the proximal term", NON_NEGATIVE)
     left_alone: ClassVar[Collection[str]] = ("reach",)  # which is positive, and turns the direction if it is not
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:

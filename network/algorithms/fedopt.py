@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import BELOW_ONE
 from network.state import add_prefix, zeros
 from utils.args import POSITIVE
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,14 +30,9 @@ class FedOpt(FedAvg, ABC):
     first rounds. Buffers are averaged.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "server_lr": Argument(0.01, "server's learning rate", POSITIVE),
-        "beta1": Argument(0.9, "server's momentum", BELOW_ONE),
-        "tau": Argument(1e-3, "degree of adaptivity", POSITIVE),
-    }
-    server_lr: float
-    beta1: float
-    tau: float
+    server_lr: float = setting(0.01, "server's learning rate", POSITIVE)
+    beta1: float = setting(0.9, "server's momentum", BELOW_ONE)
+    tau: float = setting(1e-3, "degree of adaptivity", POSITIVE)
 
     @abstractmethod
     def second_moment(self, v: Tensor, square: Tensor) -> Tensor:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from network.algorithms.fedavg import FedAvg
-from utils.arguments import Argument
+from utils.settings import setting
 
 PERSONAL_PARTS = {"head": "decoder.head.", "decoder": "decoder."}
 
@@ -22,10 +20,7 @@ class FedPer(FedAvg):
     There is no global model.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "personal_part": Argument("head", "what stays with the client", choices=tuple(PERSONAL_PARTS))
-    }
-    personal_part: str
+    personal_part: str = setting("head", "what stays with the client", choices=tuple(PERSONAL_PARTS))
 
     def is_shared(self, name: str) -> bool:
         """All but the personal part travels."""

@@ -9,7 +9,8 @@ from network.algorithms.by_kind import ByKind
 from network.client import ClientContext, Phase
 from network.partition.client_images import ClientImages
 from network.state import add_prefix
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,12 +37,9 @@ class FedProto(ByKind):
     as in comparisons with methods that share one model, models are averaged as well.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
-        "prototype_weight": Argument(1.0, "weight of the distance to the prototype", NON_NEGATIVE)
-    }
+    prototype_weight: float = setting(1.0, "weight of the distance to the prototype", NON_NEGATIVE)
     only_mean: ClassVar[str] = "prototypes are sums over clients"
     left_alone: ClassVar[Collection[str]] = (COUNTS,)
-    prototype_weight: float
 
     def unprotected(self) -> str:
         """Sums and counts have another scale than a model, by orders of magnitude."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,10 +25,7 @@ class FedProx(FedAvg):
     gradient, mu (w - w_t), which need not be computed by backpropagation.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "mu": Argument(0.01, "weight of the proximal term", NON_NEGATIVE)
-    }
-    mu: float
+    mu: float = setting(0.01, "weight of the proximal term", NON_NEGATIVE)
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add mu (w - w_t)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from network.algorithms.by_kind import ByKind
 from network.client import ClientContext
 from utils.args import POSITIVE, number
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,18 +32,12 @@ class FedRCL(ByKind):
     which pushes images of the kind apart. An image without another of its kind, or without a kind, has neither term.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = ByKind.arguments | {
-        "temperature": Argument(0.05, "temperature of the contrast", POSITIVE),
-        "relaxation_threshold": Argument(
-            0.7, "cosine above which images of a kind are pushed apart", number(float, least=-1, most=1)
-        ),
-        "contrast_weight": Argument(1.0, "weight of the contrast of kinds", NON_NEGATIVE),
-        "relaxation_weight": Argument(1.0, "weight of the term that pushes images of a kind apart", NON_NEGATIVE),
-    }
-    temperature: float
-    relaxation_threshold: float
-    contrast_weight: float
-    relaxation_weight: float
+    temperature: float = setting(0.05, "temperature of the contrast", POSITIVE)
+    relaxation_threshold: float = setting(
+        0.7, "cosine above which images of a kind are pushed apart", number(float, least=-1, most=1)
+    )
+    contrast_weight: float = setting(1.0, "weight of the contrast of kinds", NON_NEGATIVE)
+    relaxation_weight: float = setting(1.0, "weight of the term that pushes images of a kind apart", NON_NEGATIVE)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss plus the two terms."""

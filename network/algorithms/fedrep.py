@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from network.algorithms.fedper import FedPer
 from network.client import ClientContext, Phase
 from utils.args import number
-from utils.arguments import Argument
+from utils.settings import setting
 
 
 class FedRep(FedPer):
@@ -24,10 +23,7 @@ class FedRep(FedPer):
     of batch norm move in both phases. Where `--train` freezes the whole body, all steps are the head's.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedPer.arguments | {
-        "head_steps": Argument(None, "steps of the head per round; default: half of all", number(int, least=0))
-    }
-    head_steps: int | None
+    head_steps: int | None = setting(None, "steps of the head per round; default: half of all", number(int, least=0))
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """The head's phase, then the body's."""

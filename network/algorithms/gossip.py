@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from models.networks.parts import TRAINABLE, is_within
 from network.aggregation.weighted_sum import sum_type
 from network.algorithms.fedavg import FedAvg
+from network.algorithms.without_server import WithoutServer
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientRound
 from network.client_models import ClientModels
 from network.server import ServerContext
+from network.settings import LocalSettings, SimulationSettings
 from network.state import add_prefix, strip_prefix
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from utils.args import POSITIVE_INT
-from utils.arguments import Argument
+from utils.settings import setting
 
 if TYPE_CHECKING:
     import networkx
@@ -30,7 +31,7 @@ _MIXED = "mixed"  # the prefix of a client's next model, until all have theirs
 _MOST = 2000  # clients of whom the spectral gap is computed
 
 
-class Gossip(FedAvg):
+class Gossip(WithoutServer, FedAvg):
     """Averaging among neighbours, without a server: D-PSGD, Lian et al. 2017 (arXiv 1705.09056), algorithm 1.
 
     | symbol | argument |
@@ -52,19 +53,14 @@ class Gossip(FedAvg):
 
     version: ClassVar[int] = 2
     title = "Gossip averaging"
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "topology": Argument("ring", "who is whose neighbour", choices=tuple(TOPOLOGIES)),
-        "degree": Argument(4, "neighbours of each client with --topology random_regular", POSITIVE_INT),
-    }
+    topology: str = setting("ring", "who is whose neighbour", choices=tuple(TOPOLOGIES))
+    degree: int = setting(4, "neighbours of each client with --topology random_regular", POSITIVE_INT)
     no_uploads: ClassVar[str] = "neighbours mix their models among themselves"
-    topology: str
-    degree: int
 
-    def __init__(self, args: Namespace) -> None:
-        super().__init__(args)
-        self._seed = getattr(args, "rand_seed", 0)
-        self._trained = TRAINABLE[getattr(args, "train", "all")]
-        self._own_norm = getattr(args, "batch_norm", "averaged") == "local"
+    def bind(self, local_settings: LocalSettings, settings: SimulationSettings) -> None:
+        """Take the graph's seed, and what is trained and mixed."""
+        self._seed, self._trained = settings.rand_seed, TRAINABLE[local_settings.train]
+        self._own_norm = settings.batch_norm == "local"
         self._sent = 0
 
     def unprotected(self) -> str:
@@ -73,17 +69,11 @@ class Gossip(FedAvg):
 
     def check_clients(self, n_clients: int) -> None:
         """There must be such a graph."""
-        super().check_clients(n_clients)
         self._graph_of(n_clients)
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Draw the graph."""
-        super().prepare(data, groups, clients)
         self._graph = self._graph_of(len(clients))
-
-    def is_shared(self, name: str) -> bool:
-        """Nothing goes through the server."""
-        return False
 
     def start_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
         """How many neighbours the clients that are awake have among themselves, on average."""
@@ -91,7 +81,7 @@ class Gossip(FedAvg):
         self._sent = round(neighbours * sum(context.server[name].nbytes for name in self._models(context).names))
         return {"neighbours": neighbours}
 
-    def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> dict[str, float]:
+    def end_round(self, cohort: Mapping[int, ClientRound], context: ServerContext) -> None:
         """Mix the models of neighbours."""
         import torch
 
@@ -105,7 +95,6 @@ class Gossip(FedAvg):
             after = strip_prefix(_MIXED, state)
             kept_state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{_MIXED}.")}
             states.save(client, kept_state | add_prefix("own", after))
-        return {}
 
     def measured(self, context: ServerContext) -> dict[str, float]:
         """How far all clients' models are from their mean."""

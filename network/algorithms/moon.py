@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from models.networks.parts import in_eval_mode
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase, StepView
 from network.state import add_prefix, strip_prefix
 from utils.args import POSITIVE
-from utils.arguments import NON_NEGATIVE, Argument
+from utils.arguments import NON_NEGATIVE
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,14 +38,9 @@ class MOON(FedAvg):
     size; there, the encoder's vector is closer to the paper's vector of a whole image.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "mu": Argument(1.0, "weight of the contrastive term", NON_NEGATIVE),
-        "temperature": Argument(0.5, "temperature of the contrastive term", POSITIVE),
-        "representation": Argument("embedding", "what is contrasted", choices=("embedding", "features")),
-    }
-    mu: float
-    temperature: float
-    representation: str
+    mu: float = setting(1.0, "weight of the contrastive term", NON_NEGATIVE)
+    temperature: float = setting(0.5, "temperature of the contrastive term", POSITIVE)
+    representation: str = setting("embedding", "what is contrasted", choices=("embedding", "features"))
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """Train with the previous model as contrast, then keep the new one in its place."""

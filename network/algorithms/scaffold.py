@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
+from network.settings import LocalSettings, SimulationSettings
 from network.state import add_prefix, strip_prefix, zeros
 from utils.args import POSITIVE
-from utils.arguments import Argument
 from utils.errors import UserError
+from utils.settings import setting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -38,17 +38,13 @@ class Scaffold(FedAvg):
     """
 
     title = "SCAFFOLD"
-    arguments: ClassVar[dict[str, Argument]] = FedAvg.arguments | {
-        "server_lr": Argument(1.0, "server's learning rate", POSITIVE),
-        "scaffold_option": Argument(None, "option I or II for c_i; default: 2, or 1 with Adam", int, choices=(1, 2)),
-    }
+    server_lr: float = setting(1.0, "server's learning rate", POSITIVE)
+    scaffold_option: int = setting(None, "option I or II for c_i; default: 2, or 1 with Adam", int, choices=(1, 2))
     only_mean: ClassVar[str] = "changes of control variates are summed over clients"
-    server_lr: float
-    scaffold_option: int
 
-    def __init__(self, args: Namespace) -> None:
-        super().__init__(args)
-        adam = getattr(args, "use_adam", False)
+    def bind(self, local_settings: LocalSettings, settings: SimulationSettings) -> None:
+        """Choose the option where none was given."""
+        adam = local_settings.use_adam
         if adam and self.scaffold_option == 2:
             raise UserError("--scaffold_option 2 needs steps proportional to gradients; with --use_adam True give 1")
         self.scaffold_option = self.scaffold_option or (1 if adam else 2)

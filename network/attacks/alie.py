@@ -9,7 +9,7 @@ import numpy as np
 
 from network.attacks.attack import Attack, Change, Honest
 from utils.args import number
-from utils.arguments import Argument
+from utils.settings import setting
 
 
 class ALIE(Attack):
@@ -28,11 +28,9 @@ class ALIE(Attack):
 
     version: ClassVar[int] = 2
     knows: ClassVar[bool] = True
-    arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
-        "alie_z": Argument(None, "standard deviations from the mean; default: the paper's, by the numbers of clients",
-                           number(float)),
-    }  # fmt: skip
-    alie_z: float | None
+    alie_z: float | None = setting(
+        None, "standard deviations from the mean; default: the paper's, by the numbers of clients", number(float)
+    )
 
     def sent(self, own: Change, honest: Honest | None, rng: np.random.Generator) -> Change:
         """mean - z std of the honest changes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from utils.args import count_of, share_or_number
-from utils.arguments import Argument, read_arguments
 from utils.errors import UserError
+from utils.settings import Configured, setting
 from utils.streams import generator
 
 if TYPE_CHECKING:
@@ -36,10 +35,10 @@ class Honest:
     n_attackers: int
 
 
-class Attack:
+class Attack(Configured):
     """What attackers do: they train on false targets, or send something else than the change that training made.
 
-    `arguments` declares the attack's command-line arguments; each becomes an attribute. `title` is its name in figures.
+    Fields that are settings are arguments. `title` is the attack's name in figures.
     `false_targets` says that attackers train on those of `datasets/false_targets.py`, `sends` that they change what
     they send, and `knows` that for this they need to know the honest clients' uploads. `version` is raised by one, from
     1, where numbers change.
@@ -50,13 +49,7 @@ class Attack:
     false_targets: ClassVar[bool] = False
     sends: ClassVar[bool] = True
     knows: ClassVar[bool] = False
-    arguments: ClassVar[dict[str, Argument]] = {
-        "attackers": Argument(0.2, "clients that attack: a share below 1 of all clients, or a number", share_or_number)
-    }
-    attackers: float
-
-    def __init__(self, args: Namespace) -> None:
-        read_arguments(self, args)
+    attackers: float = setting(0.2, "clients that attack: a share below 1 of all clients, or a number", share_or_number)
 
     def check(self, task: Task, n_clients: int) -> None:
         """Raise UserError if the attack does not fit the task or the number of clients."""

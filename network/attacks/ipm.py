@@ -8,7 +8,7 @@ import numpy as np
 
 from network.attacks.attack import Attack, Change, Honest
 from utils.args import POSITIVE
-from utils.arguments import Argument
+from utils.settings import setting
 
 
 class IPM(Attack):
@@ -25,10 +25,7 @@ class IPM(Attack):
 
     version: ClassVar[int] = 2
     knows: ClassVar[bool] = True
-    arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
-        "ipm_epsilon": Argument(0.5, "length of what is sent, in lengths of the honest mean", POSITIVE)
-    }
-    ipm_epsilon: float
+    ipm_epsilon: float = setting(0.5, "length of what is sent, in lengths of the honest mean", POSITIVE)
 
     def sent(self, own: Change, honest: Honest | None, rng: np.random.Generator) -> Change:
         """Minus epsilon times the honest mean."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from network.attacks.attack import Attack, Change, Honest
 from utils.args import POSITIVE
-from utils.arguments import Argument
+from utils.settings import setting
 
 
 class SignFlip(Attack):
@@ -19,10 +19,7 @@ class SignFlip(Attack):
 
     version: ClassVar[int] = 2
     title = "sign flip"
-    arguments: ClassVar[dict[str, Argument]] = Attack.arguments | {
-        "attack_scale": Argument(1.0, "length of what is sent, in lengths of the honest change", POSITIVE)
-    }
-    attack_scale: float
+    attack_scale: float = setting(1.0, "length of what is sent, in lengths of the honest change", POSITIVE)
 
     def sent(self, own: Change, honest: Honest | None, rng: np.random.Generator) -> Change:
         """Minus its own change."""

@@ -19,7 +19,7 @@ from losses import LOSSES
 from models.embedding.features import shrunk
 from models.networks.task_model import load_model, made_as, versions_of
 from network.aggregation.weighted_sum import sum_type
-from network.importance import NONE, kinds_of, reweighting, without_effect
+from network.importance import FedIR
 from network.partition.assignments import read_projection
 from network.partition.dealing import Partition
 from network.partition.description import described_by
@@ -35,7 +35,7 @@ from utils.processes import from_main
 from utils.versions import ENGINE, file_digest, ids_digest
 
 if TYPE_CHECKING:
-    from network.algorithms.fedavg import FedAvg
+    pass
 
 _CHUNK = 64
 
@@ -118,7 +118,12 @@ def residual_share(model: nn.Module, data: TaskData, client_of: np.ndarray, n_cl
 
 
 def measure(
-    partition: Partition, split: SplitSettings, data: TaskData, method: FedAvg, early: Path, accelerator: Accelerator
+    partition: Partition,
+    split: SplitSettings,
+    data: TaskData,
+    reweighting: FedIR,
+    early: Path,
+    accelerator: Accelerator,
 ) -> dict[str, float]:
     """All measures of a partition in a run of `test_fed.py`, except those for which something is missing.
 
@@ -133,9 +138,8 @@ def measure(
     values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:
         values |= unevenness(data.table, client_of, n_clients)
-    reweighted = method.importance_reweighting, method.importance_target, method.importance_bound
-    values |= _of_reweighting(partition, groups, data, split.assignment_files_path, *reweighted)
-    if accelerator.is_main_process and (line := without_effect(*reweighted)):
+    values |= reweighting.measures(data, partition.clients, groups)
+    if accelerator.is_main_process and (line := reweighting.without_effect()):
         progress.say(line)
     if early.is_file():
         values |= _of_gradients(partition, data, early, accelerator)
@@ -173,17 +177,3 @@ def _kept(path: Path) -> dict[str, float] | None:
     with suppress(OSError, ValueError):
         return json_in(path)
     return None
-
-
-def _of_reweighting(
-    partition: Partition,
-    groups: np.ndarray,
-    data: TaskData,
-    assignments: Path,
-    by: str,
-    target: str,
-    bound: float | None,
-) -> dict[str, float]:
-    """What FedIR can do here (see `network/importance.py`), by the run's kinds or, without reweighting, by `groups`."""
-    kinds = groups if by == NONE else kinds_of(by, data, assignments)
-    return reweighting(kinds, partition.clients, data.test, target, bound).measures()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from models.embedding.features import features_name
 from network.partition.groups import EMBEDDING, RANDOM, column_name, split_label, split_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
 from utils.args import POSITIVE_INT, Parser, add_assignments, number, number_or_auto, share_or_number
-from utils.arguments import Argument, add_arguments_of, arguments_of, settle_arguments
+from utils.arguments import add_arguments_of, arguments_of, with_defaults
 from utils.settings import add_settings, setting, settings_of
 from utils.words import counted
 
@@ -33,32 +33,28 @@ class DealSettings:
     """By which rule groups are dealt, to how many clients; `options` are the values of the rule's own arguments."""
 
     rand_seed: int
-    partition: str = setting(Argument(_USUAL, "rule by which groups are dealt to clients", choices=PARTITIONERS))
+    partition: str = setting(_USUAL, "rule by which groups are dealt to clients", choices=PARTITIONERS)
     alpha: float = setting(
-        Argument(
-            0.1,
-            "Dirichlet concentration, 0 with dirichlet_hsu only; "
-            f"{', '.join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)} do not use it",
-            alpha,
-        )
+        0.1,
+        "Dirichlet concentration, 0 with dirichlet_hsu only; "
+        f"{', '.join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)} do not use it",
+        alpha,
     )
     n_clients: int | None = setting(
-        Argument(25, "number of clients; auto: one for each group of --partition natural", number_or_auto)
+        25, "number of clients; auto: one for each group of --partition natural", number_or_auto
     )
     min_client_ds_len: int | None = setting(
-        Argument(
-            None,
-            "smallest number of images per client; default: the rule's published number, or less where there are too "
-            "few images",
-            POSITIVE_INT,
-        )
+        None,
+        "smallest number of images per client; default: the rule's published number, or less where there are too "
+        "few images",
+        POSITIVE_INT,
     )
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, args: Namespace) -> DealSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> DealSettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, args), options=arguments_of(PARTITIONERS[args.partition], args))
+        return cls(**settings_of(cls, config), options=arguments_of(PARTITIONERS[config["partition"]], config))
 
     def said(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed, by name."""
@@ -115,9 +111,9 @@ class SplitSettings:
     unseen_clients: float | None = None
 
     @classmethod
-    def of(cls, args: Namespace) -> SplitSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> SplitSettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, args), deal=DealSettings.of(args))
+        return cls(**settings_of(cls, config), deal=DealSettings.from_config(config))
 
     @property
     def dealt_by(self) -> DealSettings:
@@ -189,6 +185,6 @@ def add_split(parser: Parser) -> None:
     add("--features", type=features_name, help="features that the clusters must be of; default: any")
 
 
-def settle_rule(args: Namespace) -> None:
-    """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
-    settle_arguments(args, PARTITIONERS, "partition")
+def resolve_rule(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With the rule's own arguments that were not given; UserError for an argument of another rule."""
+    return with_defaults(config, PARTITIONERS, "partition")

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,9 +70,9 @@ class Whose:
     file: Path | None = None
 
     @classmethod
-    def of(cls, args: Namespace, name: str) -> Whose:
+    def from_config(cls, config: Mapping[str, Any], name: str) -> Whose:
         """As `--<name>` asks; UserError without its partition, or for one without unseen clients."""
-        whose, file = getattr(args, name), args.partition_file
+        whose, file = config[name], config["partition_file"]
         if (whose == PARTICIPANTS) != (file is not None):
             raise UserError(f"--{name} participants and --partition_file belong together; give both, or omit both")
         if file is None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
-from network.algorithms.fedavg import FedAvg
-from network.importance import CLUSTER
 from network.partition.assignments import know_unseen
 from network.partition.client_images import ClientImages
 from network.partition.dealing import Partition
@@ -77,19 +74,22 @@ def report_partition(
         distribution(counts, title, name, figure, names, within, clients, partition.n_unseen)
 
 
-def report_unseen(partition: Partition, split: SplitSettings, method: FedAvg, args: Namespace) -> None:
-    """Print how many clients are unseen, and what was made with their images all the same. By the main process."""
+def report_unseen(partition: Partition, split: SplitSettings, task: str, by_cluster: bool, start_warm: bool) -> None:
+    """Print how many clients are unseen, and what was made with their images all the same. By the main process.
+
+    `by_cluster` says that the method tells images apart by the task's clusters, `start_warm` that the federation
+    starts from the central model.
+    """
     if not partition.n_unseen:
         return
     sizes = partition.sizes[-partition.n_unseen :]
     print(f"{counted(partition.n_unseen, 'unseen client')} with {sizes.min()} to {sizes.max()} images each never train")
-    by_cluster = split.type == EMBEDDING or CLUSTER in (method.importance_reweighting, getattr(args, "kinds", ""))
-    if by_cluster and know_unseen(args.task, split.assignment_files_path, digest(partition)):
+    if (by_cluster or split.type == EMBEDDING) and know_unseen(task, split.assignment_files_path, digest(partition)):
         print(
-            f"the clusters of {args.task} were found with their images, too; for others, extract_embeddings.py has\n"
+            f"the clusters of {task} were found with their images, too; for others, extract_embeddings.py has\n"
             "  --clusters_of participants, and takes this run as --partition_file, as test_fed.py then does"
         )
-    if args.start_warm:
+    if start_warm:
         print("the central model has seen their images, unless it was made with --trained_on participants")
 
 

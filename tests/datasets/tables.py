@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,7 @@ def select_views(
         "taskonomy_clients_to_include": max(1, len(buildings)), "scene_class_file_name": CLASS_NAMES,
         "test_fraction": test_fraction, "rand_seed": seed,
     }  # fmt: skip
-    select_images(Namespace(**args | more))
+    select_images(**args | more)
     return read_table(data_path)
 
 

@@ -170,7 +170,7 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
         seen.append({})
         federated = FederatedData(data, clients, [data.test[:2]] * 3, np.zeros(len(data), np.int64))
         how = SimulationSettings(0, evaluate_every=9, clients_per_batch=clients_per_batch)
-        algorithm, folder = Watching(q.Namespace()), tmp_path / str(clients_per_batch)
+        algorithm, folder = Watching(), tmp_path / str(clients_per_batch)
         run = Simulation(model_of(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
         run.train()
         ends.append(run.server)

@@ -24,15 +24,14 @@ from datasets.tasks import get_task
 from deploy.messages import read, write
 from deploy.participant import RUNS, STAGE, Participant, join, participant
 from deploy.server import Deployment, _check_values, plan_of
-from deploy.settings import check_method, parse
+from deploy.settings import check_told_apart, parse
 from models.networks.task_model import TaskModel
-from network.algorithms import ALGORITHMS
+from network.choices import Choices
 from network.provenance import code_version
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import VersionLog
 from tests.deploy.conftest import TASK, WORDS, Shares
-from utils.arguments import said_by
 from utils.errors import UserError
 from utils.runs import Run, load_checkpoint, previous
 
@@ -76,15 +75,15 @@ def deployment(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", tamper: Tamper = untouched, name: str = ""
 ) -> Deployment:
     args = parse(shlex.split(f"{WORDS} {more}"))
-    model, algorithm, name = shares.model(), ALGORITHMS[args.method](args), name or uuid4().hex
-    check_method(algorithm)
-    vars(args).update(said_by(algorithm) | model.config.said())
+    model, choices, name = shares.model(), Choices.from_config(vars(args)), name or uuid4().hex
+    check_told_apart(choices)
+    config = vars(args) | choices.record() | model.config.said()
     nodes = Here(shares, name, tamper)
-    greeting = write(plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name), model.state_dict())
+    greeting = write(plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
-    settings = LocalSettings.of(args), SimulationSettings.of(args)
-    return Deployment(model, server, algorithm, *settings, accelerator, Run(path), nodes, name, args.on_missing)  # type: ignore[arg-type]
+    settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
+    return Deployment(model, server, choices, *settings, accelerator, Run(path), nodes, name, args.on_missing)  # type: ignore[arg-type]
 
 
 def server_data(shares: Shares, model: TaskModel) -> TaskData:
@@ -95,8 +94,12 @@ def simulation(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", kind: type[Simulation] = Simulation
 ) -> Simulation:
     args = parse(shlex.split(f"{WORDS} {more}"))
-    settings = LocalSettings.of(args), SimulationSettings.of(args)
-    return kind(shares.model(), shares.federated, ALGORITHMS[args.method](args), *settings, accelerator, Run(path))
+    config = vars(args)
+    local, settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
+    return kind(
+        shares.model(), shares.federated, local_settings=local, settings=settings, accelerator=accelerator,
+        run=Run(path), **Choices.from_config(config)._asdict(),
+    )  # fmt: skip
 
 
 def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
@@ -417,4 +420,4 @@ def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> 
 def test_clusters_are_refused(words: str) -> None:
     args = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):
-        check_method(ALGORITHMS[args.method](args))
+        check_told_apart(Choices.from_config(vars(args)))

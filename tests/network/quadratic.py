@@ -7,7 +7,6 @@ algorithm can be followed in plain arrays [w, h] of shape (2, 5).
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -24,7 +23,9 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound
 from network.federated_data import FederatedData
+from network.importance import FedIR
 from network.privacy import privacy_of
+from network.sampling import ClientSampling
 from network.settings import LocalSettings, PrivacySettings, SimulationSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy
@@ -107,7 +108,7 @@ def local_of(
 
 def method(name: str, **arguments: object) -> FedAvg:
     """A method with these arguments, and its own defaults for the others."""
-    return ALGORITHMS[name](Namespace(**arguments))
+    return ALGORITHMS[name](**arguments)
 
 
 def spoilt(name: str, client: int, rounds: Collection[int], **arguments: object) -> FedAvg:
@@ -118,22 +119,28 @@ def spoilt(name: str, client: int, rounds: Collection[int], **arguments: object)
             factor = float("nan") if local.client == client and local.round in rounds else 1.0
             return super().local_loss(loss, local) * factor
 
-    return Spoilt(Namespace(**arguments))
+    return Spoilt(**arguments)
 
 
 def simulation(
     algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS, model: nn.Module | None = None, **more: object
 ) -> Simulation:
-    """The federation, before its first round."""
+    """The federation, before its first round; `more` has settings, of the sampling and FedIR as well."""
     clients, held_out = more.pop("clients", CLIENTS), more.pop("held_out", HELD_OUT)
     unseen, theirs = more.pop("unseen", ()), more.pop("unseen_held_out", ())
     data = FederatedData(QuadraticData(), clients, held_out, np.zeros(11, np.int64), unseen, theirs)
     accelerator = more.pop("accelerator", None) or Accelerator(cpu=True)
-    chosen = more.pop("aggregation", None), more.pop("attack", None)
-    privacy = privacy_of(more.pop("privacy", PrivacySettings()), algorithm, len(clients), 1)
+    chosen = {name: more.pop(name) for name in ("aggregation", "attack") if name in more}
+    sampling, reweighting = (
+        kind(**{name: more.pop(name) for name in kind.arguments if name in more}) for kind in (ClientSampling, FedIR)
+    )
+    bounds = more.pop("privacy", PrivacySettings())
+    chosen["privacy"] = privacy_of(bounds, algorithm, sampling, reweighting, len(clients), 1)
     how = SimulationSettings(**{"rand_seed": 1} | more)
-    place = accelerator, Run(folder)
-    return Simulation(model or Quadratic(), data, algorithm, settings, how, *place, *chosen, privacy)
+    return Simulation(
+        model or Quadratic(), data, algorithm, settings, how, accelerator, Run(folder), **chosen, sampling=sampling,
+        reweighting=reweighting,
+    )  # fmt: skip
 
 
 def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS, **more: object) -> Simulation:

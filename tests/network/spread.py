@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from models.networks.task_model import Outputs
 from network.adaptation import train
 from network.aggregation import AGGREGATIONS
 from network.attacks import ATTACKS
+from network.sampling import ClientSampling
 from network.settings import AdaptSettings, PrivacySettings
 from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
@@ -27,7 +27,7 @@ FOUR_HELD_OUT = [np.array([8]), np.array([9]), np.array([10]), np.zeros(0, np.in
 N_ROUNDS = 3
 FEDERATIONS: dict[str, dict[str, object]] = {
     "fedavg": {"client_sampling": "size"}, "fedprox": {}, "scaffold": {}, "fedrep": {}, "fedamp": {}, "ditto": {},
-    "fedavgm": {}, "fedadam": {}, "fedyogi": {"virtual_client_size": 4, "batch_size": 2}, "fedadagrad": {},
+    "fedavgm": {}, "fedadam": {}, "fedyogi": {"virtual_client_size": 4}, "fedadagrad": {},
     "fednova": {"mu": 0.1}, "moon": {}, "fedper": {}, "local": {}, "centralized": {},
     "feddifrc": {"contrast_temperature": 0.5}, "feddisco": {}, "fedrcl": {"temperature": 0.5}, "fedproto": {},
     "gossip": {"topology": "star"},
@@ -57,17 +57,19 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
         SETTINGS, n_rounds=N_ROUNDS, momentum=0.5, lr_schedule="plateau", lr_decay_rate=0.5, sgd_per_epoch=7,
         no_improvement_tolerance=1, batch_size=2, init_lr=0.05,
     )  # fmt: skip
-    arguments = {"clients_per_round": 2 if name.endswith("_unseen") else 3} | FEDERATIONS[algorithm]
+    arguments = dict(FEDERATIONS[algorithm])
+    sampled = {name: arguments.pop(name) for name in ClientSampling.arguments if name in arguments}
+    sampled["clients_per_round"] = 2 if name.endswith("_unseen") else 3
     if algorithm == "feddifrc":
         arguments["guidance_path"] = save_guidance(folder / "guidance" / str(os.getpid()), "quadratic", 11, 4, DIM)
     if name.endswith("_private"):
-        arguments |= {"client_sampling": "poisson"}
+        sampled["client_sampling"] = "poisson"
         more["privacy"] = PrivacySettings(clip_norm=0.2, noise_multiplier=0.5, clip_quantile=0.5)
     made = spoilt(algorithm, 1, [1], **arguments) if name.endswith("_nan") else method(algorithm, **arguments)
     for kind, known in (("aggregation", AGGREGATIONS), ("attack", ATTACKS)):
         for each in filter(known.__contains__, added):
-            more[kind] = known[each](Namespace(attackers=2.0, assumed_attackers=0.0))
-    how = {"batch_norm": "local" if name.endswith("_bn") else "averaged", "on_nan": "skip_client"} | more
+            more[kind] = known[each].from_config({"attackers": 2.0, "assumed_attackers": 0.0})
+    how = sampled | {"batch_norm": "local" if name.endswith("_bn") else "averaged", "on_nan": "skip_client"} | more
     who = {"clients": FOUR, "held_out": FOUR_HELD_OUT}
     if name.endswith("_unseen"):
         who = {"clients": FOUR[:2], "held_out": FOUR_HELD_OUT[:2]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from models.networks.task_model import Outputs, TaskModel
 from network import adaptation as adaptation_module
 from network.adaptation import Adaptation, parted, train
 from network.algorithms import ALGORITHMS
-from network.settings import AdaptSettings, settle_adaptation
+from network.settings import AdaptSettings, resolve_adaptation
 from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
@@ -185,11 +184,12 @@ KINDS = [{}, {"importance_reweighting": "class", "importance_target": "held_out"
 def test_no_pixel_of_an_unseen_client_changes_a_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: dict
 ) -> None:
+    own = {}
     if name == "feddifrc":
-        more = {"guidance_path": save_guidance(tmp_path / "guidance", "quadratic", 11, 4, q.DIM)}
-    clean = q.trained(q.method(name, **more), tmp_path / "clean", **WHO)
+        own = {"guidance_path": save_guidance(tmp_path / "guidance", "quadratic", 11, 4, q.DIM)}
+    clean = q.trained(q.method(name, **own), tmp_path / "clean", **WHO, **more)
     noisy(monkeypatch)
-    other = q.trained(q.method(name, **more), tmp_path / "noisy", **WHO)
+    other = q.trained(q.method(name, **own), tmp_path / "noisy", **WHO, **more)
     assert all(torch.equal(tensor, other.server[key]) for key, tensor in clean.server.items())
     for client in range(2):
         own, theirs = clean.states.load(client), other.states.load(client)
@@ -264,10 +264,9 @@ def test_adaptation_needs_unseen_clients(tmp_path: Path) -> None:
 def test_adapters_have_the_rank_that_is_given(tmp_path: Path) -> None:
     def adaptation(rank: int | None, model: Linear) -> Adaptation:
         lora = {"adapt_steps": [2], "adapt_images": None, "adapt_train": "lora", "adapt_rank": rank}
-        args = Namespace(**lora, unseen_clients=2, partition_file=None, test_mode=False)
-        settle_adaptation(args)
+        config = resolve_adaptation(lora | {"unseen_clients": 2, "partition_file": None, "test_mode": False})
         federation = q.simulation(q.method("fedavg"), tmp_path, model=model, **WHO)
-        return Adaptation(federation, AdaptSettings.of(args))
+        return Adaptation(federation, AdaptSettings.from_config(config))
 
     size, model = q.DIM + 3, Linear()
     for given, rank in ((2, 2), (3, 3), (None, 8)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,9 @@ from torch import nn
 from network.aggregation import AGGREGATIONS, MEAN
 from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
-from network.choices import Choices, add_choices, check_choices
+from network.choices import Choices, add_choices, resolve_choices
+from network.importance import FedIR
+from network.sampling import ClientSampling
 from network.settings import SimulationSettings
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
@@ -23,6 +25,7 @@ from utils.errors import UserError
 
 EIGHT = [np.array([image]) for image in range(8)]
 HELD_OUT = [np.arange(8, 11), *[np.zeros(0, np.int64)] * 7]
+CONFIG = {"test_mode": False, "batch_size": 8, "rand_seed": 0}  # what scripts have in any case
 REFUSED = {
     "aggregation": {"fedamp", "local", "centralized", "gossip", "scaffold", "fedproto", "feddisco"},
     "attack": {"fedamp", "local", "centralized", "gossip"},
@@ -34,36 +37,36 @@ def test_every_combination_works_or_is_refused_in_a_line(method: str, tmp_path: 
     guidance = save_guidance(tmp_path / "guidance", "quadratic", 11, 4, q.DIM)
     rules = [("aggregation", name) for name in AGGREGATIONS] + [("attack", name) for name in ATTACKS]
     for kind, name in rules:
-        args = Namespace(method=method, guidance_path=guidance, contrast_temperature=0.5, **{kind: name})
+        config = CONFIG | {"method": method, "guidance_path": guidance, "contrast_temperature": 0.5, kind: name}
         if method in REFUSED[kind] and name not in (MEAN, "label_flip"):
             with pytest.raises(
                 UserError, match=f"--{kind} {name} does not suit --method {method}: .+; omit one of them"
             ):
-                Choices.of(args)
+                Choices.from_config(config)
             continue
-        chosen = Choices.of(args)
+        chosen = Choices.from_config(config)
         run = q.trained(
-            chosen.method, tmp_path / name, replace(q.SETTINGS, n_rounds=1, sgd_per_epoch=1), clients=EIGHT,
+            chosen.algorithm, tmp_path / name, replace(q.SETTINGS, n_rounds=1, sgd_per_epoch=1), clients=EIGHT,
             held_out=HELD_OUT, aggregation=chosen.aggregation, attack=chosen.attack,
         )  # fmt: skip
         columns = [column for column in run.rows[-1] if column.endswith("train_loss_mean")]
         assert columns and all(np.isfinite(run.rows[-1][column]) for column in columns)
 
 
-def parsed(*words: str) -> Namespace:
+def parsed(*words: str) -> dict[str, Any]:
     parser = Parser("a script")
     add_choices(parser)
-    args = parser.parse_args(words)
-    check_choices(args)
-    return args
+    return resolve_choices(vars(parser.parse_args(words)))
 
 
 def test_runs_say_what_is_not_usual() -> None:
-    usual = parsed()
-    assert vars(usual) == {"method": "fedavg"} == vars(parsed("--aggregation", "mean", "--attack", "none"))
-    assert Choices.of(usual).said().keys() == ALGORITHMS["fedavg"].arguments.keys()
-    said = Choices.of(parsed("--aggregation", "krum", "--attack", "ipm", "--attackers", "3")).said()
-    assert said["assumed_attackers"] == 0.2 and said["attackers"] == 3 and said["ipm_epsilon"] == 0.5
+    usual, parts = parsed(), {*ClientSampling.arguments, *FedIR.arguments}
+    assert usual.keys() == {"method"} | parts and usual == parsed("--aggregation", "mean", "--attack", "none")
+    assert Choices.from_config(CONFIG | usual).record().keys() == parts
+    given = parsed("--aggregation", "krum", "--attack", "ipm", "--attackers", "3", "--virtual_client_size", "16")
+    record = Choices.from_config(CONFIG | given).record()
+    assert record["assumed_attackers"] == 0.2 and record["attackers"] == 3 and record["ipm_epsilon"] == 0.5
+    assert record["client_sampling"] == "systematic"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +89,11 @@ def test_arguments_of_others_are_refused(words: str, line: str) -> None:
 
 
 def test_bounded_uploads_are_those_of_the_mean_and_of_who_keeps_to_the_bound() -> None:
-    Choices.of(Namespace(method="fedavg", clip_norm=1.0, attack="label_flip"))
+    bounded = CONFIG | {"method": "fedavg", "clip_norm": 1.0}
+    Choices.from_config(bounded | {"attack": "label_flip"})
     for kind, name in (("aggregation", "median"), ("attack", "ipm")):
         with pytest.raises(UserError, match=f"--{kind} {name} does not suit --clip_norm: .+; omit one of them"):
-            Choices.of(Namespace(method="fedavg", clip_norm=1.0, **{kind: name}))
+            Choices.from_config(bounded | {kind: name})
 
 
 def test_nothing_acts_on_uploads_where_there_are_none() -> None:
@@ -97,15 +101,15 @@ def test_nothing_acts_on_uploads_where_there_are_none() -> None:
     model = nn.ModuleDict({"encoder": nn.Linear(1, 1), "decoder": nn.ModuleDict({"head": nn.Linear(1, 1)})})
     settings = SimulationSettings(rand_seed=0)
     for given in ({"clip_norm": 1.0}, {"attack": "ipm"}, {"aggregation": "median"}):
-        args = Namespace(method="fedper", train="head", **given)
-        chosen = Choices.of(args)
-        chosen.check_uploads(args, model, q.SETTINGS, settings)
+        config = CONFIG | {"method": "fedper", "train": "head", **given}
+        chosen = Choices.from_config(config)
+        chosen.check_uploads(config, model, q.SETTINGS, settings)
         [(name, value)] = given.items()
         with pytest.raises(UserError, match=f"--{name} {value} does not suit --method fedper: .+; omit one of them"):
-            chosen.check_uploads(args, model, replace(q.SETTINGS, train="head"), settings)
+            chosen.check_uploads(config, model, replace(q.SETTINGS, train="head"), settings)
     for given in ({}, {"attack": "label_flip"}):
-        args = Namespace(method="fedper", train="head", **given)
-        Choices.of(args).check_uploads(args, model, replace(q.SETTINGS, train="head"), settings)
+        config = CONFIG | {"method": "fedper", "train": "head", **given}
+        Choices.from_config(config).check_uploads(config, model, replace(q.SETTINGS, train="head"), settings)
 
 
 def test_help_describes_the_chosen_rule() -> None:
@@ -118,14 +122,15 @@ def test_help_describes_the_chosen_rule() -> None:
 
 def test_rounds_must_be_large_enough_for_the_rule() -> None:
     for words, n_clients in (("", 6), ("--clients_per_round 4", 10)):
-        chosen = Choices.of(parsed(*f"--aggregation krum --assumed_attackers 2 {words}".split()))
+        chosen = Choices.from_config(CONFIG | parsed(*f"--aggregation krum --assumed_attackers 2 {words}".split()))
         with pytest.raises(UserError, match="with 2 attackers, Krum needs 7 clients per round"):
             chosen.check(q.QuadraticData.task, n_clients)
-    Choices.of(parsed("--attack", "label_flip")).check(q.QuadraticData.task, 10)
+    Choices.from_config(CONFIG | parsed("--attack", "label_flip")).check(q.QuadraticData.task, 10)
 
 
 def test_names_of_arguments_are_of_one_registry_each() -> None:
     names = [
         {name for entry in each.values() for name in entry.arguments} for each in (ALGORITHMS, AGGREGATIONS, ATTACKS)
     ]
+    names += [{*ClientSampling.arguments}, {*FedIR.arguments}]
     assert all(a.isdisjoint(b) for a, b in product(names, names) if a is not b)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from argparse import Namespace
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +21,9 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import StepView
 from network.federated_data import FederatedData
-from network.importance import CLASS, CLUSTER, kinds_of, reweighting, without_effect
+from network.importance import CLASS, CLUSTER, FedIR, kinds_of, reweighting
 from network.partition.assignments import save_assignments
+from network.partition.client_images import ClientImages
 from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.models.teacher.guiding import guide_here
@@ -47,20 +47,25 @@ class Labelled(q.QuadraticData):
         return Batch(torch.from_numpy(q.A)[kinds], target, torch.ones_like(target, dtype=torch.bool))
 
 
-def federation(labels: list[list[int]], algorithm: FedAvg, folder: Path, **settings: object) -> Simulation:
+def federation(
+    labels: list[list[int]], algorithm: FedAvg, folder: Path, reweighting: FedIR | None = None, **settings: object
+) -> Simulation:
     """Clients whose images have these classes."""
     data = Labelled([kind for of_client in labels for kind in of_client])
     clients = [np.arange(a, b) for a, b in pairwise(np.cumsum([0, *map(len, labels)]))]
     of_all = replace(q.SETTINGS, batch_size=16, **settings)
     federated = FederatedData(data, clients, [data.test] * len(clients), data.labels.numpy())
     accelerator = Accelerator(cpu=True)
-    return Simulation(q.Quadratic(), federated, algorithm, of_all, SimulationSettings(1), accelerator, Run(folder))
+    how = SimulationSettings(1)
+    return Simulation(
+        q.Quadratic(), federated, algorithm, of_all, how, accelerator, Run(folder), reweighting=reweighting
+    )
 
 
 def first_step(q_2: list[int], folder: Path, **arguments: object) -> np.ndarray:
     """The server's step over the learning rate, of q_1 = (0.9, 0.1) and a second client, each in one full batch."""
-    algorithm = q.method("fedavg", importance_reweighting="class", **arguments)
-    run = federation([[0] * 9 + [1], q_2], algorithm, folder, n_rounds=1, sgd_per_epoch=1)
+    by_class = FedIR(importance_reweighting="class", **arguments)
+    run = federation([[0] * 9 + [1], q_2], q.method("fedavg"), folder, by_class, n_rounds=1, sgd_per_epoch=1)
     run.train()
     return (q.START - q.server_of(run)) / q.LR
 
@@ -97,8 +102,8 @@ def test_a_target_like_the_clients_changes_no_bit_of_any_method_and_another_does
     more = {"scaffold_option": 1} if name == "scaffold" else {}
 
     def run(folder: str, **arguments: object) -> list[Tensor]:
-        method = q.method(name, **more, **arguments)
-        end = federation(labels, method, tmp_path / folder, n_rounds=3, momentum=0.5)
+        method, weights = q.method(name, **more), FedIR(**arguments)
+        end = federation(labels, method, tmp_path / folder, weights, n_rounds=3, momentum=0.5)
         end.train()
         of_clients = [end.states.load(client) for client in range(2)]
         return [tensor for tensors in (end.server, *of_clients) for tensor in tensors.values()]
@@ -114,7 +119,9 @@ def test_small_batches_follow_the_client_rather_than_the_target() -> None:
     algorithm, local = q.method("fedavg"), q.local_of()
     kinds = np.array([0] * 9 + [1])
     weights = reweighting(kinds, [np.arange(10)], np.array([0, 9]), "held_out").of_images(kinds, [np.arange(10)])
-    algorithm._importance = torch.from_numpy(weights)
+    reweighted = FedIR(importance_reweighting="class")
+    reweighted._weights = torch.from_numpy(weights)
+    local.image_weights = reweighted.weights
     for batch, expected in {2: 0.17, 4: 0.27, 8: 0.36, 16: 0.43, 64: 0.48, 256: 0.50}.items():
         mean = 0.0
         for rare in range(batch + 1):
@@ -157,18 +164,20 @@ def test_clients_with_nothing_of_the_target_are_counted_and_leave_the_rest_to_th
 
 
 def test_a_target_or_bound_that_nothing_heeds_is_said() -> None:
-    line = without_effect("none", "held_out", 4.0)
+    line = FedIR(importance_target="held_out", importance_bound=4.0).without_effect()
     given = "--importance_target held_out and --importance_bound 4.0"
     assert line == f"{given}: no training heeds that without --importance_reweighting" and len(line) <= 120
-    assert without_effect("class", "held_out", 4.0) == without_effect("none", "population", None) == ""
+    heeded = FedIR(importance_reweighting="class", importance_target="held_out", importance_bound=4.0)
+    assert heeded.without_effect() == FedIR().without_effect() == ""
 
 
 def test_batches_of_nothing_that_the_target_has_teach_nothing(tmp_path: Path) -> None:
-    method = q.method("fedavg", importance_reweighting="class", importance_target="held_out")
-    run = federation([[0, 1], [2, 2]], method, tmp_path)
+    weights = FedIR(importance_reweighting="class", importance_target="held_out")
+    run = federation([[0, 1], [2, 2]], q.method("fedavg"), tmp_path, weights)
     run.train()
     assert np.isfinite(q.server_of(run)).all() and run.rows[-1]["local_loss"] > 0
-    alone = federation([[0, 1], [2, 2]], q.method("fedavg", importance_reweighting="class"), tmp_path / "all")
+    weights = FedIR(importance_reweighting="class")
+    alone = federation([[0, 1], [2, 2]], q.method("fedavg"), tmp_path / "all", weights)
     alone.train()
     assert not q.close(q.server_of(run), q.server_of(alone))
 
@@ -192,11 +201,11 @@ def test_clusters_are_the_tasks_own_whatever_was_dealt(table: Table, tmp_path: P
         kinds_of(CLUSTER, data, tmp_path)
     clusters = np.arange(len(table)) % 3
     save_assignments(tmp_path, data, "embeddings", clusters, np.zeros((3, 2)), 3, tmp_path / "reduced.npy")
-    method = FedAvg(Namespace(importance_reweighting="cluster", assignment_files_path=tmp_path))
+    reweighted = FedIR(importance_reweighting="cluster", assignment_files_path=tmp_path)
     clients = [data.train[clusters[data.train] != 2], data.train[clusters[data.train] == 2]]
-    method.prepare(data, table.labels, clients)
+    reweighted.prepare(data, ClientImages.of(clients))
     n = len(data.train)
     own = np.bincount(clusters[data.train])
     # w = (own / n) / (own / client) = client / n, whatever the cluster's size.
-    assert method._importance[torch.from_numpy(clients[0])].numpy() == pytest.approx((own[0] + own[1]) / n)
-    assert method._importance[torch.from_numpy(clients[1])].numpy() == pytest.approx(own[2] / n)
+    assert reweighted._weights[torch.from_numpy(clients[0])].numpy() == pytest.approx((own[0] + own[1]) / n)
+    assert reweighted._weights[torch.from_numpy(clients[1])].numpy() == pytest.approx(own[2] / n)

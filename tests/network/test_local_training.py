@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,7 @@ def train(local: ClientContext, *phases: Phase, data: object = None, algorithm: 
 
     data = data or q.QuadraticData()
     groups = torch.zeros(len(data.labels)).long()
-    LocalTraining(OneCopy(local.model), data, InPhases(Namespace()), groups, 0)([local])
+    LocalTraining(OneCopy(local.model), data, InPhases(), groups, 0)([local])
 
 
 def weights(local: ClientContext) -> np.ndarray:
@@ -104,8 +103,7 @@ def test_losses_of_clients_side_by_side_are_those_of_each_by_itself(batch_size: 
 
     settings = replace(q.SETTINGS, batch_size=batch_size)
     together, alone = (
-        q.trained(method(Namespace()), tmp_path / method.__name__, settings, clients_per_batch=2)
-        for method in (FedAvg, Own)
+        q.trained(method(), tmp_path / method.__name__, settings, clients_per_batch=2) for method in (FedAvg, Own)
     )
     assert (q.server_of(together) == q.server_of(alone)).all()
     assert [row["local_loss"] for row in together.rows[1:]] == [row["local_loss"] for row in alone.rows[1:]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,10 @@ from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
 from network.client import ClientRound
 from network.federated_data import FederatedData
+from network.importance import FedIR
 from network.partition.dealing import deal
 from network.partition.heterogeneity import report
+from network.sampling import ClientSampling
 from network.settings import SimulationSettings
 from network.simulation import Simulation
 from tests.network.quadratic import (
@@ -52,8 +53,8 @@ def federation(kind: type[FedAvg], folder: Path, **more: object) -> tuple[Simula
             rounds.append(list(cohort))
             return cohort
 
-    algorithm = Noted(Namespace(clients_per_round=A_ROUND))
-    return simulation(algorithm, folder, clients=IMAGES, held_out=HELD_OUT, **more), rounds
+    who = {"clients": IMAGES, "held_out": HELD_OUT, "clients_per_round": A_ROUND}
+    return simulation(Noted(), folder, **who, **more), rounds
 
 
 def test_rounds_are_those_of_the_clients_that_take_part(tmp_path: Path) -> None:
@@ -96,15 +97,18 @@ def peak_of(n_users: int, folder: Path) -> int:
     """The most memory, in bytes, that it takes to deal all photographs, say how uneven that is, and train on some."""
     rng = np.random.default_rng(0)
     users, labels = rng.permutation(np.arange(1_300_000) % n_users), rng.integers(1203, size=1_300_000)
-    data, arguments = Photographs(labels), {"virtual_client_size": 16, "batch_size": 8, "clients_per_round": A_ROUND}
+    data, sampling = Photographs(labels), ClientSampling(virtual_client_size=16, clients_per_round=A_ROUND)
     tracemalloc.start()
     partition = deal("natural", users, n_users, 1.0, 0)
     values = report(partition.client_of, labels, n_users)
     assert values["smallest_client"] == values["largest_client"] == 1_300_000 // n_users
-    algorithm = method("fedavgm", importance_reweighting="class", **arguments)
+    reweighting = FedIR(importance_reweighting="class")
     federated = FederatedData(data, partition.clients, [np.zeros(0, np.int64)] * n_users, users)
-    settings = replace(SETTINGS, n_rounds=3), SimulationSettings(0)
-    run = Simulation(Quadratic(), federated, algorithm, *settings, Accelerator(cpu=True), Run(folder))
+    settings = replace(SETTINGS, n_rounds=3, batch_size=8), SimulationSettings(0)
+    run = Simulation(
+        Quadratic(), federated, method("fedavgm"), *settings, Accelerator(cpu=True), Run(folder), sampling=sampling,
+        reweighting=reweighting,
+    )  # fmt: skip
     run.settle_pace()
     for round in range(3):
         row = run._train_round(round)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +15,9 @@ from torch import Tensor
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientRound
-from network.importance import reweighting
-from network.privacy import WITHIN, CentralPrivacy, privacy_of
+from network.importance import FedIR, reweighting
+from network.privacy import WITHIN, CentralPrivacy, NoPrivacy, privacy_of
+from network.sampling import ClientSampling
 from network.settings import PrivacySettings
 from network.simulation import Simulation
 from network.trainer import LOSS
@@ -42,7 +42,13 @@ def private(folder: Path, privacy: PrivacySettings, algorithm: FedAvg | None = N
 
 
 def mechanism(n_clients: int = 4, **settings: object) -> CentralPrivacy:
-    return privacy_of(PrivacySettings(**{"clip_norm": 1.0} | settings), q.method("fedavg"), n_clients, 0)
+    return made_private(PrivacySettings(**{"clip_norm": 1.0} | settings), n_clients)
+
+
+def made_private(settings: PrivacySettings, n_clients: int, name: str = "fedavg", **more: object) -> NoPrivacy:
+    """What the settings make of a method, with `more` of its own arguments, of the sampling's and of FedIR's."""
+    parts = [kind.from_config(more) for kind in (ALGORITHMS[name], ClientSampling, FedIR)]
+    return privacy_of(settings, *parts, n_clients, 0)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -149,8 +155,7 @@ def test_an_adaptive_norm_follows_its_quantile() -> None:
 
 
 def test_the_noise_of_what_is_summed_is_of_all_clients_and_that_of_a_mean_of_the_rounds() -> None:
-    algorithm = q.method("scaffold", clients_per_round=2)
-    made = privacy_of(PrivacySettings(clip_norm=3.0, noise_multiplier=0.5), algorithm, 8, 0)
+    made = made_private(PrivacySettings(clip_norm=3.0, noise_multiplier=0.5), 8, "scaffold", clients_per_round=2)
     server = {name: torch.zeros(30_000) for name in ("w", "control.w")}
     mean = {name: tensor.double() for name, tensor in server.items()}
     mean |= {LOSS: torch.tensor(1.0), WITHIN: torch.tensor(1.0, dtype=torch.float64)}
@@ -164,8 +169,8 @@ def test_under_poisson_sampling_only_the_clients_that_were_drawn_are_counted(
     drawn: int, within: int, share: float
 ) -> None:
     # Each of those drawn adds 1/2 or -1/2; the sum over the expected four, and 1/2, is the share (Andrew et al.).
-    algorithm = q.method("fedavg", client_sampling="poisson", clients_per_round=4)
-    made = privacy_of(PrivacySettings(clip_norm=1.0, clip_quantile=0.3, clip_lr=0.2), algorithm, 8, 0)
+    asked = PrivacySettings(clip_norm=1.0, clip_quantile=0.3, clip_lr=0.2)
+    made = made_private(asked, 8, client_sampling="poisson", clients_per_round=4)
     mean = {LOSS: torch.tensor(1.0), WITHIN: torch.tensor(within / 4, dtype=torch.float64)}
     made.released(mean, {}, float(drawn), 0)
     assert made.clip_norm == pytest.approx(math.exp(-0.2 * (share - 0.3)))
@@ -188,8 +193,7 @@ def test_the_counts_noise_is_paid_for_by_more_on_the_sum() -> None:
 
 
 def test_poisson_rounds_are_divided_by_the_expected_number(tmp_path: Path) -> None:
-    algorithm = q.method("fedavg", client_sampling="poisson", clients_per_round=1)
-    run = private(tmp_path, NOISELESS, algorithm)
+    run = private(tmp_path, NOISELESS, client_sampling="poisson", clients_per_round=1)
     sizes = set()
     for round in range(12):
         x, cohort = q.server_of(run), run.cohort(round)
@@ -204,8 +208,8 @@ def test_poisson_rounds_are_divided_by_the_expected_number(tmp_path: Path) -> No
 
 
 def test_a_round_without_clients_has_noise_and_leaves_what_clients_keep(tmp_path: Path) -> None:
-    algorithm = q.method("moon", client_sampling="poisson", clients_per_round=1)
-    run = private(tmp_path, PrivacySettings(clip_norm=1.0, noise_multiplier=1.0), algorithm)
+    asked = PrivacySettings(clip_norm=1.0, noise_multiplier=1.0)
+    run = private(tmp_path, asked, q.method("moon"), client_sampling="poisson", clients_per_round=1)
     empty = next(round for round in range(100) if not any(each.weight for each in run.cohort(round).values()))
     before = q.server_of(run)
     run._train_round(empty)
@@ -274,14 +278,13 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
         ),
         ("fedavg", {"importance_reweighting": "cluster"}, "found in all clients' images"),
         ("fedavg", {"client_sampling": "size"}, "no account covers --client_sampling size"),
-        ("fedavg", {"virtual_client_size": 8, "batch_size": 8}, "no account covers --client_sampling systematic"),
+        ("fedavg", {"virtual_client_size": 8}, "no account covers --client_sampling systematic"),
     ],
 )
 def test_what_no_bound_protects_is_refused(name: str, arguments: dict, said: str) -> None:
-    algorithm = ALGORITHMS[name](Namespace(**arguments))
     with pytest.raises(UserError, match=said):
-        privacy_of(PrivacySettings(clip_norm=1.0), algorithm, 4, 0)
-    assert type(privacy_of(PrivacySettings(), algorithm, 4, 0)).__name__ == "NoPrivacy"
+        made_private(PrivacySettings(clip_norm=1.0), 4, name, **arguments)
+    assert type(made_private(PrivacySettings(), 4, name, **arguments)).__name__ == "NoPrivacy"
 
 
 def test_without_a_bound_weights_towards_equal_shares_say_nothing_of_others() -> None:
@@ -293,18 +296,17 @@ def test_without_a_bound_weights_towards_equal_shares_say_nothing_of_others() ->
             for n, k in ((4, 1), (5, 2))
         ]
         assert np.allclose(*(each / each.mean() for each in weights)) == same
-    method = q.method("fedavg", importance_reweighting="class", importance_target="uniform")
-    assert not method.unprotected()
+    assert not FedIR(importance_reweighting="class", importance_target="uniform").unprotected()
 
 
 def test_every_method_is_either_private_or_refused() -> None:
-    refused = {name for name in ALGORITHMS if ALGORITHMS[name](Namespace()).unprotected()}
+    refused = {name for name in ALGORITHMS if ALGORITHMS[name]().unprotected()}
     assert refused.isdisjoint(PRIVATE) and refused | {*PRIVATE} == {*ALGORITHMS}
 
 
 def test_poisson_sampling_needs_the_sums_that_allow_for_nobody() -> None:
     with pytest.raises(UserError, match=r"--client_sampling poisson .* give --clip_norm"):
-        privacy_of(PrivacySettings(), q.method("fedavg", client_sampling="poisson"), 4, 0)
+        made_private(PrivacySettings(), 4, client_sampling="poisson")
 
 
 def test_weights_and_portions_tell_nothing_of_sizes() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +63,6 @@ def test_provenance_is_of_the_script_and_its_arguments(tmp_path: Path, monkeypat
     (tmp_path / "model").write_bytes(b"weights")
     monkeypatch.setattr(sys, "argv", ["test_fed.py"])
     monkeypatch.setattr(FedProx, "version", 4, raising=False)
-    found = provenance(Namespace(**GIVEN, result_path=tmp_path), "data", [tmp_path / "model"])
+    found = provenance(GIVEN | {"result_path": tmp_path}, "data", [tmp_path / "model"])
     assert found["code_version"]["method FedProx"] == 4 and found["source_hash"] == source_hash()
     assert (found["data_version"], list(found["inputs"])) == ("data", ["model"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import signal
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from losses import l1
 from models.central.metrics import metric_names
 from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
+from network import local_training
 from network import simulation as simulation_module
 from network.adaptation import Adaptation
 from network.algorithms import ALGORITHMS
@@ -31,8 +32,10 @@ from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound
 from network.federated_data import FederatedData
+from network.partition.client_images import ClientImages
 from network.partition.dealing import deal
 from network.partition.local_test import deal_held_out
+from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import MEMORY
@@ -65,7 +68,7 @@ def model(norm: str = "batch", seed: int = 0, task: Task = TASKS["normal"]) -> T
 
 
 def method(name: str = "fedavg", **arguments) -> FedAvg:
-    return ALGORITHMS[name](Namespace(**arguments))
+    return ALGORITHMS[name](**arguments)
 
 
 def clients_of(data: TaskData, n_clients: int = 3) -> tuple[list[np.ndarray], np.ndarray]:
@@ -89,8 +92,9 @@ def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
         held_out = deal_held_out(clients, groups, held_out_groups(data), 0)
         network = more.pop("model", None) or model(norm)
         federated = FederatedData(data, clients, held_out, groups)
+        chosen = {"sampling": more.pop("sampling", None)}
         how = SimulationSettings(**{"rand_seed": 7} | more)
-        return Simulation(network, federated, algorithm or method(), settings, how, ACCELERATOR, run)
+        return Simulation(network, federated, algorithm or method(), settings, how, ACCELERATOR, run, **chosen)
 
     return make
 
@@ -195,21 +199,22 @@ def test_fedprox_without_its_term_is_fedavg(simulate: Callable) -> None:
     assert all(torch.equal(plain.server[key], without.server[key]) for key in plain.server)
 
 
-def test_the_choice_of_clients_and_the_batches_of_each_have_streams_of_their_own(tmp_path: Path) -> None:
+def test_the_choice_of_clients_and_the_batches_of_each_have_streams_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A draw from every generator, of which one chooses the clients of the first round, is another."""
     draws: list[int] = []
 
-    class Noted(FedAvg):
-        """Draws once from every generator that it is given, of which one chooses the clients of the first round."""
+    def noted(function: Callable) -> Callable:
+        def call(*args: Any) -> object:
+            draws.append(int(args[-1].integers(2**63)))
+            return function(*args)
 
-        def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
-            draws.append(int(rng.integers(2**63)))
-            return super().cohort(clients, settings, rng)
+        return call
 
-        def batches(self, n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
-            draws.append(int(rng.integers(2**63)))
-            return super().batches(n_images, batch_size, n_steps, rng)
-
-    run = quadratic(Noted(Namespace()), tmp_path, replace(SETTINGS, n_rounds=3))
+    monkeypatch.setattr(ClientSampling, "cohort", noted(ClientSampling.cohort))
+    monkeypatch.setattr(local_training, "shuffled_epochs", noted(local_training.shuffled_epochs))
+    run = quadratic(FedAvg(), tmp_path, replace(SETTINGS, n_rounds=3))
     run.train()
     assert len(draws) == 3 * (1 + len(run.data.clients)) == len(set(draws))
 
@@ -259,7 +264,7 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
             return dict(reversed(super().cohort(*args).items()))
 
     servers = []
-    for number, algorithm in enumerate((method(), Reversed(Namespace()))):
+    for number, algorithm in enumerate((method(), Reversed())):
         run = Run(tmp_path / str(number))
         federated = FederatedData(data, clients, [data.test] * len(clients), groups)
         simulation = Simulation(model(), federated, algorithm, SETTINGS, SimulationSettings(0), ACCELERATOR, run)
@@ -305,9 +310,6 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
     steps: dict[int, int] = {}
 
     class Example(FedAvg):
-        def client_state(self, model: nn.Module) -> dict[str, Tensor]:
-            return {"steps": torch.zeros(())}
-
         def server_state(self, model: nn.Module) -> dict[str, Tensor]:
             return {"rounds": torch.zeros(())}
 
@@ -315,7 +317,7 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
             return not name.startswith("decoder.head")
 
         def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
-            local.state["steps"] += 1
+            local.state["steps"] = local.state.get("steps", torch.zeros(())) + 1
             steps[local.client] = int(local.state["steps"])
             assert len(local.batch.embedding) == len(local.batch.labels) == len(local.batch.groups) == len(loss)
             return super().local_loss(loss, local)
@@ -323,7 +325,7 @@ def test_a_new_method_is_one_short_class(simulate: Callable) -> None:
         def server_step(self, server: dict[str, Tensor], mean: dict[str, Tensor]) -> dict[str, Tensor]:
             return super().server_step(server, mean | {"rounds": server["rounds"] + 1})
 
-    simulation = simulate(Example(Namespace(clients_per_round=2)))
+    simulation = simulate(Example(), sampling=ClientSampling(clients_per_round=2))
     head = simulation.server["decoder.head.0.weight"].clone()
     body = simulation.server["decoder.fc.weight"].clone()
     simulation.train()
@@ -356,7 +358,7 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
             assert (self.counts[local.client][local.batch.groups.numpy()] > 0).all()
             return super().local_loss(loss, local)
 
-    simulation = simulate(Looking(Namespace()), clients_per_batch=3)
+    simulation = simulate(Looking(), clients_per_batch=3)
     simulation.train()
     assert told[:2] == ["prepare", "server_state"] and set(told[2:]) == {"local_loss"}
     assert sum(simulation.algorithm.counts).sum() == sum(map(len, simulation.data.clients))
@@ -585,7 +587,7 @@ class Spoilt(FedAvg):
 def spoilt(folder: Path, **more: object) -> Simulation:
     settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")
     clients, held_out = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5])], [np.array([8])] * 3
-    return quadratic(Spoilt(Namespace()), folder, settings, clients=clients, held_out=held_out, **more)
+    return quadratic(Spoilt(), folder, settings, clients=clients, held_out=held_out, **more)
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -608,14 +610,13 @@ def test_a_client_whose_loss_is_not_finite_is_left_out_of_the_round(
     class Without(FedAvg):
         """The second round without client 2."""
 
-        def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
+        def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
             self.round = getattr(self, "round", 0) + 1
-            cohort = super().cohort(clients, settings, rng)
-            return {client: each for client, each in cohort.items() if (client, self.round) != (2, 2)}
+            return {client: each for client, each in sampled.items() if (client, self.round) != (2, 2)}
 
     more = {"clients": run.data.clients, "held_out": [np.array([8])] * 3}
     settings = replace(SETTINGS, n_rounds=3, lr_schedule="plateau")
-    expected = quadratic(Without(Namespace()), tmp_path / "without", settings, **more)
+    expected = quadratic(Without(), tmp_path / "without", settings, **more)
     expected.train()
     assert all(torch.equal(run.server[key], expected.server[key]) for key in run.server)
     for client in range(3):

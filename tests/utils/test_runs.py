@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from argparse import Namespace
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,9 +23,9 @@ from utils.versions import warn
 PARTS = ("test_federated", "fedavg", "alpha0.1_seed4")
 
 
-def arguments(result_path: Path, **changes: object) -> Namespace:
+def arguments(result_path: Path, **changes: object) -> dict[str, object]:
     defaults = {"result_path": result_path, "alpha": 0.1, "task": "normal", "mu": None, "resume_training": False}
-    return Namespace(**defaults | changes)
+    return defaults | changes
 
 
 def started(result_path: Path, time: int, **changes: object) -> Run:

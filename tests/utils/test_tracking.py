@@ -25,7 +25,7 @@ from utils.tracking import accelerator_of
 def started(result_path: Path, track: str | None, first: int, resume: bool = False) -> Run:
     """A run, new or taken up again, that is tracked from step `first` on."""
     args = Namespace(result_path=result_path, track=track, use_accelerator=False, resume_training=resume)
-    run = Run.take_up(args, "test_federated", "seed4")
+    run = Run.take_up(vars(args), "test_federated", "seed4")
     run.track(accelerator_of(args), first)
     return run
 

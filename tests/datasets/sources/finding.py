@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from datasets.table import Found, Table, read_table
 from datasets.tasks import RGB
 
 
-def arguments(source: str, data_path: Path, **more: object) -> Namespace:
+def arguments(source: str, data_path: Path, **more: object) -> dict[str, object]:
     """The arguments of stage 1."""
     common = {"fit": "crop", "resize": "mean", "test_fraction": 0.25, "rand_seed": 0}
-    return Namespace(**{"source": source, "data_path": data_path, **common, **more})
+    return {"source": source, "data_path": data_path, **common, **more}
 
 
 def find(source: str, data_path: Path, **more: object) -> Found:
@@ -28,7 +27,7 @@ def find(source: str, data_path: Path, **more: object) -> Found:
 
 def select(source: str, data_path: Path, **more: object) -> Table:
     """The table that stage 1 makes."""
-    select_images(arguments(source, data_path, **more))
+    select_images(**arguments(source, data_path, **more))
     return read_table(data_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import asdict, replace
 
 from models.central.settings import TrainSettings
@@ -10,7 +9,6 @@ from models.central.settings import TrainSettings
 
 def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
     wanted = TrainSettings(7, n_epochs=30, init_lr=0.3, augment="flip")
-    args = Namespace(**asdict(wanted), other=1, test_mode=False)
-    assert TrainSettings.of(args) == wanted
-    args.test_mode = True
-    assert TrainSettings.of(args) == replace(wanted, n_epochs=2)
+    config = asdict(wanted) | {"other": 1, "test_mode": False}
+    assert TrainSettings.from_config(config) == wanted
+    assert TrainSettings.from_config(config | {"test_mode": True}) == replace(wanted, n_epochs=2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,8 @@ from models.networks.config import ModelConfig
 from models.networks.encoders import ENCODERS
 from models.networks.frozen import EncoderOutputs, on_kept_outputs
 from models.networks.task_model import TaskModel, load_model
+from models.settings import StepSettings
+from network import local_training
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
@@ -60,8 +62,8 @@ def model_of(task: str = "normal", encoder: str = "tiny", decoder: str = "taskon
     return TaskModel(ModelConfig(task, encoder, SIZE, decoder=decoder, **more))
 
 
-def asked(how: str = "auto", train: str = "decoder", augment: str = "none") -> Namespace:
-    return Namespace(encoder_outputs=how, train=train, augment=augment)
+def asked(how: str = "auto", train: str = "decoder", augment: str = "none") -> StepSettings:
+    return StepSettings(encoder_outputs=how, train=train, augment=augment)
 
 
 def files(table: Table) -> list[Path]:
@@ -91,7 +93,7 @@ def federation(
     federated = FederatedData(data, clients, [data.test[:3]] * 3, groups)
     how = SimulationSettings(3, clients_per_batch=at_once)
     arguments = {"representation": "features"} if name == "moon" else {}
-    algorithm = ALGORITHMS[name](Namespace(batch_size=4, **arguments))
+    algorithm = ALGORITHMS[name](**arguments)
     return Simulation(model, federated, algorithm, settings, how, ACCELERATOR, Run(folder))
 
 
@@ -157,10 +159,10 @@ def test_losses_are_equal_to_the_bit_where_batches_are_those_that_were_encoded(
     monkeypatch.setattr(frozen, "_BATCH", 4)
     data, losses = data_of(copied), []
 
-    class InOrder(ALGORITHMS["fedavg"]):
-        def batches(self, n_images: int, batch_size: int, n_steps: int, rng: object) -> np.ndarray:
-            return np.arange(4 * n_steps).reshape(n_steps, 4)
+    in_order = np.arange(12).reshape(3, 4)
+    monkeypatch.setattr(local_training, "shuffled_epochs", lambda *_: in_order)
 
+    class Noted(ALGORITHMS["fedavg"]):
         def local_loss(self, loss: Tensor, local: object) -> Tensor:
             losses.append(loss.detach().clone())
             return super().local_loss(loss, local)
@@ -169,9 +171,7 @@ def test_losses_are_equal_to_the_bit_where_batches_are_those_that_were_encoded(
         model, images = on_kept_outputs(model_of(), data, asked(how), ACCELERATOR)
         federated = FederatedData(images, [np.arange(12)], [data.test], np.zeros(len(data), np.int64))
         settings = replace(q.SETTINGS, train="decoder", batch_size=4, sgd_per_epoch=3)
-        Simulation(
-            model, federated, InOrder(Namespace()), settings, SimulationSettings(0), ACCELERATOR, Run(tmp_path / how)
-        ).train()
+        Simulation(model, federated, Noted(), settings, SimulationSettings(0), ACCELERATOR, Run(tmp_path / how)).train()
     with_encoder, kept = losses[: len(losses) // 2], losses[len(losses) // 2 :]
     assert len(kept) == 6 and all(torch.equal(*pair) for pair in zip(with_encoder, kept, strict=True))
 
@@ -323,7 +323,7 @@ def test_a_gpu_does_not_share_outputs_with_a_cpu(copied: Table) -> None:
     names = []
     for kind in ("cpu", "cuda"):
         outputs = EncoderOutputs(model_of(), data, half=False)
-        outputs._data = Namespace(device=torch.device(kind))
+        outputs._data = SimpleNamespace(device=torch.device(kind))
         names.append(outputs._name())
     assert names[0] != names[1]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,9 @@ from models.central.settings import TrainSettings
 from models.central.training import CentralTraining, model_from_checkpoint
 from models.networks.frozen import on_kept_outputs
 from models.networks.lora import LoraLinear, adapt, merged
+from models.networks.parts import Adapters
 from models.networks.task_model import ModelConfig, TaskModel, load_model
+from models.settings import StepSettings
 from network.algorithms import ALGORITHMS
 from network.federated_data import FederatedData
 from network.linear_probe import probe, probe_run
@@ -46,9 +47,8 @@ def data(table: Table) -> TaskData:
     return TaskData(table, table.bind(get_task("class_scene")), SIZE, torch.device("cpu"))
 
 
-def asked(**more: object) -> Namespace:
-    chosen = {"train": "lora", "rand_seed": 0, "lora_rank": RANK, "lora_alpha": ALPHA, "lora_targets": None}
-    return Namespace(**chosen | more)
+def asked(**more: object) -> Adapters:
+    return Adapters(**{"lora_rank": RANK, "lora_alpha": ALPHA} | more)
 
 
 def plain_of(data: TaskData, encoder: str = "timm:test_vit") -> TaskModel:
@@ -60,7 +60,7 @@ def plain_of(data: TaskData, encoder: str = "timm:test_vit") -> TaskModel:
 def adapted(data: TaskData, encoder: str = "timm:test_vit", moved: bool = False, **more: object) -> TaskModel:
     """The model with adapters; where it is `moved`, B is no longer 0."""
     model = plain_of(data, encoder)
-    adapt(model.encoder, model.config, asked(**more))
+    adapt(model.encoder, model.config, asked(**more), 0)
     for name, parameter in model.named_parameters():
         if moved and name.endswith("lora_B"):
             nn.init.normal_(parameter, std=0.1)
@@ -145,7 +145,7 @@ def test_what_cannot_be_adapted_is_said(encoder: str, more: dict, message: str, 
     model = plain_of(data, encoder)
     before = list(model.state_dict())
     with pytest.raises(UserError, match=message):
-        adapt(model.encoder, model.config, asked(**more))
+        adapt(model.encoder, model.config, asked(**more), 0)
     assert list(model.state_dict()) == before
 
 
@@ -154,19 +154,17 @@ def test_layers_whose_weight_is_read_past_them_get_no_adapters(data: TaskData) -
     small = {"img_size": SIZE, "embed_dim": WIDTH, "depth": 1, "num_heads": 2, "num_classes": 0}
     model.encoder.backbone = timm.create_model("beit_base_patch16_224", **small).eval()  # F.linear(x, qkv.weight, …)
     with pytest.raises(UserError, match=r"--lora_targets qkv: .* there are fc1, fc2, proj"):
-        adapt(model.encoder, model.config, asked(lora_targets=["qkv"]))
-    adapt(model.encoder, model.config, asked())
+        adapt(model.encoder, model.config, asked(lora_targets=["qkv"]), 0)
+    adapt(model.encoder, model.config, asked(), 0)
     names = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, LoraLinear)}
     assert names == {"fc1", "fc2", "proj"}
 
 
 def test_encoders_with_adapters_run_in_every_step(data: TaskData) -> None:
     model = adapted(data)
-    args = Namespace(train="lora", augment="none", encoder_outputs="auto")
-    assert on_kept_outputs(model, data, args, ACCELERATOR) == (model, data)
+    assert on_kept_outputs(model, data, StepSettings(train="lora"), ACCELERATOR) == (model, data)
     with pytest.raises(UserError, match="half needs a frozen encoder"):
-        args.encoder_outputs = "half"
-        on_kept_outputs(model, data, args, ACCELERATOR)
+        on_kept_outputs(model, data, StepSettings(train="lora", encoder_outputs="half"), ACCELERATOR)
 
 
 # A federation
@@ -187,7 +185,7 @@ def federation(
     )
     federated = FederatedData(data, np.split(data.train[:16], [6]), [data.test[:3]] * 2, np.arange(len(data)) % 3)
     how = SimulationSettings(0, clients_per_batch=at_once)
-    algorithm = Watched(q.Namespace())
+    algorithm = Watched()
     return Simulation(adapted(data), federated, algorithm, settings, how, ACCELERATOR, Run(folder))
 
 

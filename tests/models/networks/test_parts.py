@@ -67,7 +67,7 @@ def test_frozen_tensors_keep_their_bits(
             sent.append({key.removeprefix("control.") for key in upload})
             return upload
 
-    algorithm = Watched(q.Namespace())
+    algorithm = Watched()
     federated = FederatedData(data, clients, [data.test[:2]] * 2, np.zeros(len(data), np.int64))
     how = SimulationSettings(0, clients_per_batch=clients_per_batch, evaluate_every=9)
     run = Simulation(model, federated, algorithm, settings, how, ACCELERATOR, Run(tmp_path))
@@ -175,7 +175,7 @@ def test_the_encoders_rate_is_that_of_pytorchs_groups(settings: dict, monkeypatc
         def local_update(self, local: object) -> object:
             yield Phase(5)
 
-    LocalTraining(OneCopy(local.model), q.QuadraticData(), InPhases(q.Namespace()), torch.zeros(11).long(), 0)([local])
+    LocalTraining(OneCopy(local.model), q.QuadraticData(), InPhases(), torch.zeros(11).long(), 0)([local])
     groups = [{"params": [model.decoder.head.shift]}, {"params": [model.weight], "lr": 0.1 * q.LR}]
     decay = settings.get("weight_decay", 0.0)
     optimizer = torch.optim.SGD(groups, lr=q.LR, momentum=settings.get("momentum", 0.0), weight_decay=decay)

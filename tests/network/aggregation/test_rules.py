@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def kept(
     name: str, folder: Path, memory: int = 1 << 30, buffers: Sequence[str] = (), **arguments: object
 ) -> KeptUploads:
     within = Surroundings(Accelerator(cpu=True), buffers=buffers, reported=("loss",), folder=folder, memory=memory)
-    return AGGREGATIONS[name](Namespace(**arguments)).uploads(within)
+    return AGGREGATIONS[name](**arguments).uploads(within)
 
 
 def aggregate(uploads: KeptUploads, changes: np.ndarray, order: Sequence[int] | None = None,
@@ -109,14 +108,14 @@ def test_multi_krum_averages_the_lowest_scores(tmp_path: Path) -> None:
 
 
 def test_krum_refuses_too_few_clients_in_a_line() -> None:
-    rule = AGGREGATIONS["krum"](Namespace(assumed_attackers=4.0))
+    rule = AGGREGATIONS["krum"](assumed_attackers=4.0)
     rule.check_clients(11)
     with pytest.raises(
         UserError, match="with 4 attackers, Krum needs 11 clients per round, and there are 10; give a sm"
     ):
         rule.check_clients(10)
     with pytest.raises(UserError, match="--n_chosen 6 is more than the 5 clients per round"):
-        AGGREGATIONS["multi_krum"](Namespace(n_chosen=6)).check_clients(5)
+        AGGREGATIONS["multi_krum"](n_chosen=6).check_clients(5)
 
 
 def test_geometric_median_minimises_the_sum_of_distances(tmp_path: Path) -> None:

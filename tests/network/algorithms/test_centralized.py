@@ -15,7 +15,7 @@ from tests.network import quadratic as q
 def test_a_round_has_the_steps_of_all_who_would_take_part(
     tmp_path: Path, clients_per_round: int | None, n_steps: int
 ) -> None:
-    federation = q.trained(q.method("centralized", clients_per_round=clients_per_round), tmp_path)
+    federation = q.trained(q.method("centralized"), tmp_path, clients_per_round=clients_per_round)
     end = q.descend(q.START, np.arange(8), 2 * n_steps)
     assert q.close(q.server_of(federation), end)
     own = [q.loss(end, images) for images in q.CLIENTS]  # still reported by client

@@ -52,8 +52,8 @@ def test_three_rounds_by_hand(tmp_path: Path, sigma: float, alpha: float | None,
 
 
 def test_the_last_models_of_those_who_sit_out_count(tmp_path: Path) -> None:
-    algorithm = q.method("fedamp", sigma=9.0, clients_per_round=1)
-    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=5))
+    algorithm = q.method("fedamp", sigma=9.0)
+    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=5), clients_per_round=1)
     models, seen = [q.START.astype(float)] * 2, set()
     for round in range(5):
         [i] = uniform([3, 5], 1, generator("clients", 1, round))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
 from network.partition.client_images import ClientImages
-from network.settings import settle_local_work
+from network.sampling import ClientSampling
+from network.settings import resolve_local_work
 from tests.network import quadratic as q
 from utils.errors import UserError
 
@@ -71,7 +71,7 @@ def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
         def correct(self, gradients: list, local: ClientContext) -> None:
             taken[local.client] = taken.get(local.client, 0) + 1
 
-    q.trained(Counting(Namespace()), tmp_path, replace(settings, n_rounds=1))
+    q.trained(Counting(), tmp_path, replace(settings, n_rounds=1))
     assert taken == {0: 3, 1: 5}
 
 
@@ -79,18 +79,18 @@ def test_virtual_clients_of_all_of_equal_clients_are_the_clients_to_the_bit(tmp_
     settings = replace(q.SETTINGS, batch_size=2, local_epochs=1, n_rounds=4)
     more = {"clients": [np.array([0, 3, 5, 6]), np.array([1, 2, 4, 7])], "clients_per_batch": 2}
     plain = q.trained(q.method("fedavg"), tmp_path / "plain", settings, **more)
-    method = q.method("fedavg", virtual_client_size=4, batch_size=2)
-    virtual = q.trained(method, tmp_path / "virtual", replace(settings, local_epochs=None), **more)
-    assert method.client_sampling == "systematic"
+    more |= {"virtual_client_size": 4}
+    virtual = q.trained(q.method("fedavg"), tmp_path / "virtual", replace(settings, local_epochs=None), **more)
+    assert virtual.sampling.client_sampling == "systematic"
     assert (q.server_of(plain) == q.server_of(virtual)).all() and not (q.server_of(plain) == q.START).any()
 
 
 def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches() -> None:
     clients = ClientImages.of([np.arange(10, 70), np.arange(100, 103), np.arange(200, 208)])
-    method = q.method("fedavg", virtual_client_size=8, batch_size=4, clients_per_round=3)
+    sampling = ClientSampling(virtual_client_size=8, clients_per_round=3)
     settings, drawn = replace(q.SETTINGS, batch_size=4, local_epochs=5, sgd_per_epoch=99), []
     for seed in range(200):
-        cohort = method.cohort(clients, settings, np.random.default_rng(seed))
+        cohort = sampling.cohort(clients, settings, np.random.default_rng(seed))
         assert {each.n_steps for each in cohort.values()} == {2} and {len(each.images) for each in cohort.values()} == {
             8
         }
@@ -107,11 +107,11 @@ def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches(
 
 def test_virtual_clients_have_whole_batches_and_no_other_local_work() -> None:
     with pytest.raises(UserError, match="--virtual_client_size 100 is not a multiple of --batch_size 64"):
-        q.method("fedprox", virtual_client_size=100, batch_size=64)
+        ClientSampling(virtual_client_size=100).check_batches(64)
     for given in ({"sgd_per_epoch": 5}, {"local_epochs": 1}):
         work = dict.fromkeys(("sgd_per_epoch", "epoch_per_round", "local_epochs")) | given
         with pytest.raises(UserError, match=f"--virtual_client_size takes the place of --{next(iter(given))}; omit"):
-            settle_local_work(Namespace(**work, virtual_client_size=64))
+            resolve_local_work(work | {"virtual_client_size": 64})
 
 
 def test_heterogeneous_clients_bias_the_fixed_point(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_sampling_by_size_is_an_unbiased_mean(tmp_path: Path) -> None:
     settings = replace(q.SETTINGS, n_rounds=1)
     seen = []
     for seed in range(60):
-        algorithm = q.method("fedavg", clients_per_round=1, client_sampling="size")
-        seen.append(q.server_of(q.trained(algorithm, tmp_path / str(seed), settings, rand_seed=seed)))
+        more = {"clients_per_round": 1, "client_sampling": "size", "rand_seed": seed}
+        seen.append(q.server_of(q.trained(q.method("fedavg"), tmp_path / str(seed), settings, **more)))
         assert any(q.close(seen[-1], end) for end in ends)  # one client is the whole round
     first = np.mean([q.close(x, ends[0]) for x in seen])
     # A share of 3/8 in 60 draws has a standard deviation of sqrt(3/8 * 5/8 / 60) = 0.0625.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -262,7 +261,7 @@ def accuracy(data: ToyData, folder: Path, name: str, **more: object) -> float:
     settings = LocalSettings(n_rounds=6, sgd_per_epoch=20, lr_schedule="none")
     clients, held_out = (np.array_split(part, 2) for part in (np.arange(N_TRAIN), data.test))
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.table), np.int64))
-    algorithm, how = ALGORITHMS[name](Namespace(**more)), SimulationSettings(0, evaluate_every=6)
+    algorithm, how = ALGORITHMS[name](**more), SimulationSettings(0, evaluate_every=6)
     federation = Simulation(Toy(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
     federation.train()
     with torch.no_grad():

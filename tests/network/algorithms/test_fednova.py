@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def norm(tau: int, rho: float, mu: float) -> float:
 
 @pytest.mark.parametrize("rho, mu", [(0.0, 0.0), (0.9, 0.0), (0.0, 0.8)])
 def test_two_rounds_by_hand(tmp_path: Path, rho: float, mu: float) -> None:
-    federation = q.trained(Unequal(Namespace(mu=mu)), tmp_path, replace(q.SETTINGS, momentum=rho))
+    federation = q.trained(Unequal(mu=mu), tmp_path, replace(q.SETTINGS, momentum=rho))
     x = q.START.astype(float)
     norms = np.array([norm(tau, rho, mu) for tau in TAUS])
     for _ in range(2):
@@ -62,7 +61,7 @@ def test_unequal_steps_do_not_move_the_fixed_point_as_they_move_fedavgs(tmp_path
         upload, server_step = FedAvg.upload, FedAvg.server_step
 
     settings = replace(q.SETTINGS, init_lr=0.05)
-    nova, plain = (q.long_run(kind(Namespace()), tmp_path / kind.__name__, 120, settings) for kind in (Unequal, Plain))
+    nova, plain = (q.long_run(kind(), tmp_path / kind.__name__, 120, settings) for kind in (Unequal, Plain))
     biased = q.SHARES * TAUS / (q.SHARES @ TAUS)
     assert np.abs(nova - q.optimum()).max() < 0.25 * np.abs(plain - q.optimum()).max()
     assert np.abs(plain - q.optimum(biased)).max() < 0.25 * np.abs(plain - q.optimum()).max()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ def test_a_client_that_has_not_taken_part_has_the_initial_head(tmp_path: Path) -
         def cohort(self, *args: object) -> dict:
             return {0: super().cohort(*args)[0]}
 
-    federation = q.trained(First(Namespace()), tmp_path)
+    federation = q.trained(First(), tmp_path)
     assert 1 not in federation.states
     expected = q.server_of(federation)
     assert (q.model_of(federation, 1) == expected).all() and q.close(expected[1], q.START[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def test_with_everything_shared_and_no_head_steps_it_is_fedavg_to_the_last_bit(t
             return True
 
     plain = q.server_of(q.trained(q.method("fedavg"), tmp_path / "a"))
-    assert (q.server_of(q.trained(Shared(Namespace(head_steps=0)), tmp_path / "b")) == plain).all()
+    assert (q.server_of(q.trained(Shared(head_steps=0), tmp_path / "b")) == plain).all()
 
 
 def test_the_frozen_part_has_no_gradient(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_the_frozen_part_has_no_gradient(tmp_path: Path) -> None:
             seen.append((local.phase, {name for name, p in of_all.items() if p.grad is not None}))
             assert all(torch.equal(g, of_all[name].grad) for name, g in zip(local.parameters, gradients, strict=True))
 
-    q.trained(Watching(Namespace()), tmp_path)
+    q.trained(Watching(), tmp_path)
     assert {(phase, *names) for phase, names in seen} == {("head", "decoder.head.shift"), ("", "weight")}
 
 

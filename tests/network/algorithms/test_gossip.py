@@ -101,7 +101,7 @@ def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) 
     sent = {}
     for kind in ("averaged", "local"):
         run = q.simulation(
-            q.method("gossip", batch_norm=kind), tmp_path / kind, model=Normed(), clients=FOUR, held_out=HELD_OUT,
+            q.method("gossip"), tmp_path / kind, model=Normed(), clients=FOUR, held_out=HELD_OUT,
             batch_norm=kind,
         )  # fmt: skip
         row = run._train_round(0)
@@ -112,8 +112,8 @@ def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) 
 def test_the_consensus_is_measured_where_models_are_evaluated(tmp_path: Path) -> None:
     """Every second round and the last one, over parameters alone."""
     run = q.simulation(
-        q.method("gossip", clients_per_round=2), tmp_path, replace(q.SETTINGS, n_rounds=3), Normed(), clients=FOUR,
-        held_out=HELD_OUT, evaluate_every=2,
+        q.method("gossip"), tmp_path, replace(q.SETTINGS, n_rounds=3), Normed(), clients=FOUR,
+        held_out=HELD_OUT, evaluate_every=2, clients_per_round=2,
     )  # fmt: skip
     run.train()
     assert [round for round, row in enumerate(run.rows) if "consensus_distance" in row] == [0, 2, 3]
@@ -137,7 +137,7 @@ def test_the_complete_graph_is_fedavg_with_clients_of_equal_size(tmp_path: Path)
 
 def test_sleeping_clients_keep_their_models_and_the_mean_stays(tmp_path: Path) -> None:
     run = q.simulation(
-        q.method("gossip", topology="ring", clients_per_round=2), tmp_path, clients=FOUR, held_out=HELD_OUT
+        q.method("gossip", topology="ring"), tmp_path, clients=FOUR, held_out=HELD_OUT, clients_per_round=2
     )
     awake = sorted(run.cohort(0))
     run._train_round(0)

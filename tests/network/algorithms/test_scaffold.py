@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import torch
 
 from network.algorithms.scaffold import Scaffold
 from network.sampling import uniform
+from network.settings import SimulationSettings
 from tests.network import quadratic as q
-from utils.arguments import said_by
 from utils.streams import generator
 
 
@@ -46,8 +45,8 @@ def test_rounds_by_hand(tmp_path: Path, option: int, server_lr: float) -> None:
 
 @pytest.mark.parametrize("option", [1, 2])
 def test_partial_participation_by_hand(tmp_path: Path, option: int) -> None:
-    algorithm = q.method("scaffold", scaffold_option=option, clients_per_round=1)
-    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=6))
+    algorithm = q.method("scaffold", scaffold_option=option)
+    federation = q.trained(algorithm, tmp_path, replace(q.SETTINGS, n_rounds=6), clients_per_round=1)
     sizes = [len(images) for images in q.CLIENTS]
     rounds = [list(uniform(sizes, 1, generator("clients", 1, round))) for round in range(6)]
     assert {0, 1} == {client for chosen in rounds for client in chosen}
@@ -75,10 +74,10 @@ def test_it_reaches_the_optimum_after_clients_were_left_out(tmp_path: Path, opti
 def test_c_is_the_mean_of_all_controls_whoever_is_left_out(tmp_path: Path, option: int, sampling: str) -> None:
     clients = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
     shares = np.array([1, 3, 2, 2]) / 8
-    arguments = {"scaffold_option": option, "clients_per_round": 3, "client_sampling": sampling}
     run = q.simulation(
-        q.spoilt("scaffold", 1, range(1, 8, 2), **arguments), tmp_path, replace(q.SETTINGS, n_rounds=8),
+        q.spoilt("scaffold", 1, range(1, 8, 2), scaffold_option=option), tmp_path, replace(q.SETTINGS, n_rounds=8),
         q.Quadratic().double(), clients=clients, held_out=[np.array([8])] * 4, on_nan="skip_client",
+        clients_per_round=3, client_sampling=sampling,
     )  # fmt: skip
     run.train()
     for name in ("control.weight", "control.decoder.head.shift"):
@@ -109,5 +108,6 @@ def test_option_2_is_the_mean_gradient_under_momentum_and_schedules(
 
 @pytest.mark.parametrize("adam, option", [(False, 2), (True, 1)])
 def test_with_adam_controls_are_gradients_and_not_ways(adam: bool, option: int) -> None:
-    scaffold = Scaffold(Namespace(use_adam=adam))
-    assert scaffold.scaffold_option == said_by(scaffold)["scaffold_option"] == option
+    scaffold = Scaffold()
+    scaffold.bind(replace(q.SETTINGS, use_adam=adam), SimulationSettings(0))
+    assert scaffold.record() == {"server_lr": 1.0, "scaffold_option": option}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +37,8 @@ def received(
 ) -> np.ndarray:
     """What the server's model becomes, as its change (6,), where client i changes it by row i of `changes`."""
     within = Surroundings(Accelerator(cpu=True), buffers=("b",), reported=("loss",), folder=folder, memory=memory)
-    attack = ATTACKS[name](Namespace(**arguments))
-    uploads = AttackedUploads(Mean(Namespace()).uploads(within), attack, attackers, within, seed=3)
+    attack = ATTACKS[name](**arguments)
+    uploads = AttackedUploads(Mean().uploads(within), attack, attackers, within, seed=3)
     server = {"w": torch.full((6,), 2.0), "b": torch.ones(1)}
     uploads.clear(server, 5)
     for client in present:
@@ -110,21 +109,19 @@ def test_z_is_the_papers() -> None:
 
 
 def test_attackers_are_drawn_by_the_seed() -> None:
-    drawn = [
-        ATTACKS["ipm"](Namespace(attackers=given)).draw(10, seed) for given, seed in ((0.2, 1), (2.0, 1), (0.2, 2))
-    ]
+    drawn = [ATTACKS["ipm"](attackers=given).draw(10, seed) for given, seed in ((0.2, 1), (2.0, 1), (0.2, 2))]
     assert drawn[0] == drawn[1] != drawn[2] and len(drawn[0]) == 2 and drawn[0] < set(range(10))
 
 
 @pytest.mark.parametrize("attackers", [0.0, 0.01, 4.0, 0.9])
 def test_somebody_must_attack_and_somebody_be_honest(attackers: float) -> None:
     with pytest.raises(UserError, match=f"--attackers {attackers:g} of 4 clients: give a share or number"):
-        ATTACKS["sign_flip"](Namespace(attackers=attackers)).check(q.QuadraticData.task, 4)
+        ATTACKS["sign_flip"](attackers=attackers).check(q.QuadraticData.task, 4)
 
 
 def attacked(name: str, folder: Path, **more: object) -> Simulation:
     """Two rounds with one attacker of four."""
-    attack = ATTACKS[name](Namespace(attackers=1.0))
+    attack = ATTACKS[name](attackers=1.0)
     return q.trained(q.method("fedavg"), folder, clients=FOUR, held_out=FOUR_HELD_OUT, attack=attack, **more)
 
 
@@ -145,7 +142,7 @@ def test_attackers_with_false_targets_descend_on_them(tmp_path: Path, monkeypatc
     settings = replace(q.SETTINGS, sgd_per_epoch=1, n_rounds=1)
     run = q.simulation(
         q.method("fedavg"), tmp_path, settings, clients=FOUR, held_out=FOUR_HELD_OUT,
-        attack=ATTACKS["label_flip"](Namespace(attackers=1.0)),
+        attack=ATTACKS["label_flip"](attackers=1.0),
     )  # fmt: skip
     run.train()
     [attacker] = run.attackers
@@ -158,10 +155,10 @@ def test_attackers_with_false_targets_descend_on_them(tmp_path: Path, monkeypatc
 def test_the_reported_loss_of_bounded_rounds_is_of_the_honest_clients_drawn(tmp_path: Path) -> None:
     """Poisson rounds of any number, whose sums are divided by two: the losses of one step are those of its start."""
     pytest.importorskip("dp_accounting", reason="needs requirements-privacy.txt")
-    method = q.method("fedavg", client_sampling="poisson", clients_per_round=2)
     run = q.simulation(
-        method, tmp_path, replace(q.SETTINGS, sgd_per_epoch=1), clients=FOUR, held_out=FOUR_HELD_OUT,
-        attack=ATTACKS["label_flip"](Namespace(attackers=1.0)), privacy=PrivacySettings(clip_norm=math.inf),
+        q.method("fedavg"), tmp_path, replace(q.SETTINGS, sgd_per_epoch=1), clients=FOUR, held_out=FOUR_HELD_OUT,
+        client_sampling="poisson", clients_per_round=2,
+        attack=ATTACKS["label_flip"](attackers=1.0), privacy=PrivacySettings(clip_norm=math.inf),
     )  # fmt: skip
     kinds = set()
     for round in range(10):
@@ -175,10 +172,10 @@ def test_the_reported_loss_of_bounded_rounds_is_of_the_honest_clients_drawn(tmp_
     assert kinds >= {(False, 0), (False, 1), (True, 2), (True, 3)}
 
 
-def of_three_attackers(method: FedAvg, folder: Path) -> Simulation:
+def of_three_attackers(method: FedAvg, folder: Path, **more: object) -> Simulation:
     """Four clients of whom one is honest and three send the opposite, before the first round."""
-    attack = ATTACKS["sign_flip"](Namespace(attackers=3.0))
-    return q.simulation(method, folder, clients=FOUR, held_out=FOUR_HELD_OUT, attack=attack)
+    attack = ATTACKS["sign_flip"](attackers=3.0)
+    return q.simulation(method, folder, clients=FOUR, held_out=FOUR_HELD_OUT, attack=attack, **more)
 
 
 def test_what_is_summed_is_a_change_as_it_is(tmp_path: Path) -> None:
@@ -197,7 +194,7 @@ def test_what_is_summed_is_a_change_as_it_is(tmp_path: Path) -> None:
 
 def test_a_round_of_attackers_goes_the_opposite_way_by_fednova_as_well(tmp_path: Path) -> None:
     """Their direction alone has another sign: with the reach's, the product of both had none."""
-    run = of_three_attackers(q.method("fednova", clients_per_round=1), tmp_path)
+    run = of_three_attackers(q.method("fednova"), tmp_path, clients_per_round=1)
     round = next(each for each in range(20) if run.attackers.issuperset(run.cohort(each)))
     [attacker] = run.cohort(round)
     run._train_round(round)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def asked(assignments: Path, **changes: object) -> SplitSettings:
         "min_client_ds_len": None, "rand_seed": 1, "partition_file": None, "features": None,
         "assignment_files_path": assignments,
     }  # fmt: skip
-    return SplitSettings.of(Namespace(**given | changes))
+    return SplitSettings.from_config(given | changes)
 
 
 def dealt(split: SplitSettings, data: TaskData) -> Partition:

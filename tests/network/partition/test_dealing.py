@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from network.partition.dealing import Partition, deal, deal_as_asked, read_partition
 from network.partition.saved_partition import client_column, clients
-from network.partition.settings import DealSettings, add_partition, settle_rule
+from network.partition.settings import DealSettings, add_partition, resolve_rule
 from utils.args import Parser
 from utils.errors import UserError
 
@@ -104,22 +103,21 @@ def test_arguments_reach_the_rule() -> None:
     parser = Parser("")
     add_partition(parser)
     args = parser.parse_args(["--partition", "shards", "--n_clients", "5", "--shards_per_client", "4"])
-    asked = deal_as_asked(DealSettings.of(Namespace(**vars(args), rand_seed=3)), GROUPS)
+    asked = deal_as_asked(DealSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
     assert (asked.client_of == deal("shards", GROUPS, 5, 0.1, 3, shards_per_client=4).client_of).all()
     args = parser.parse_args(["--partition", "equal_size", "--n_clients", "5", "--min_client_ds_len", "17"])
     with pytest.raises(UserError, match="fewer than 17"):
-        deal_as_asked(DealSettings.of(Namespace(**vars(args), rand_seed=3)), GROUPS)
+        deal_as_asked(DealSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
 
 
 def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refused() -> None:
     parser = Parser("")
     add_partition(parser)
-    args = parser.parse_args(["--partition", "split_groups"])
-    settle_rule(args)
-    assert (args.clients_per_group, args.client_share) == (None, 1.0) and "shards_per_client" not in args
+    config = resolve_rule(vars(parser.parse_args(["--partition", "split_groups"])))
+    assert (config["clients_per_group"], config["client_share"]) == (None, 1.0) and "shards_per_client" not in config
     args = parser.parse_args(["--partition", "split_groups", "--shards_per_client", "2"])
     with pytest.raises(UserError, match="--shards_per_client is not an argument of --partition split_groups but of"):
-        settle_rule(args)
+        resolve_rule(vars(args))
 
 
 def test_the_same_seed_deals_the_same_and_another_does_not() -> None:

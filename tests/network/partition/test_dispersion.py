@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from losses import return_task_loss
 from models.central.training import early_file
 from models.networks.encoders import ENCODERS
 from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
-from network.algorithms.fedavg import FedAvg
+from network.importance import FedIR
 from network.partition import dispersion
 from network.partition.asked import partition_of
 from network.partition.dealing import deal
@@ -150,8 +149,8 @@ def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table,
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
     partition = deal("equal_size", groups, 3, 0.5, seed=0)
     split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
-    method, early = FedAvg(Namespace()), early_file(tmp_path, "normal", False)
-    measures = partial(measure, partition, split, data, method, early, Accelerator(cpu=True))
+    weights, early = FedIR(), early_file(tmp_path, "normal", False)
+    measures = partial(measure, partition, split, data, weights, early, Accelerator(cpu=True))
     plain = measures()
     assert {"emd", "target_variance_share"} <= plain.keys()
     ratios = np.bincount(table.labels[partition.client_of >= 0]) / (partition.client_of >= 0).sum()
@@ -185,7 +184,7 @@ def test_gradients_of_a_partition_are_measured_once(
     def found(seed: int) -> dict[str, float]:
         partition = deal("equal_size", groups, 3, 0.5, seed=seed)
         split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
-        return measure(partition, split, data, FedAvg(Namespace()), early, Accelerator(cpu=True))
+        return measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
 
     first = found(0)
     assert found(0) == first and len(taken) == 1
@@ -207,7 +206,7 @@ def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: T
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
     split = SplitSettings("class_based", DealSettings(0), 5, None, tmp_path / "none")
     partition = deal("equal_size", groups, 3, 0.5, seed=0)
-    found = measure(partition, split, data, FedAvg(Namespace()), early, Accelerator(cpu=True))
+    found = measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
     assert found["gradient_dispersion"] > 0
 
 
@@ -215,7 +214,7 @@ def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(tabl
     data = open_data(table, "normal")
     asked = SplitSettings("building_based", DealSettings(0, "natural", n_clients=None), 5, None, tmp_path)
     partition, split = partition_of(asked, data)
-    found = measure(partition, split, data, FedAvg(Namespace()), tmp_path / "none", Accelerator(cpu=True))
+    found = measure(partition, split, data, FedIR(), tmp_path / "none", Accelerator(cpu=True))
     shares = partition.sizes / partition.sizes.sum()  # a client has one building
     assert found["dealt_emd"] == pytest.approx(2 * (1 - (shares**2).sum()))
     counts = np.stack(

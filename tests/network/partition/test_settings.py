@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from network.partition.settings import SplitSettings
 def split(kind: str, partition: str, **changes: object) -> SplitSettings:
     given = {"alpha": 0.1, "n_clients": 4, "min_client_ds_len": None, "rand_seed": 42, "n_clusters": 5}
     paths = {"features": None, "partition_file": None, "assignment_files_path": Path()}
-    return SplitSettings.of(Namespace(type=kind, partition=partition, **given | paths | changes))
+    return SplitSettings.from_config({"type": kind, "partition": partition, **given, **paths, **changes})
 
 
 @pytest.mark.parametrize(

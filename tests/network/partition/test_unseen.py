@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,7 +115,7 @@ def noisy(data: TaskData, positions: np.ndarray) -> TaskData:
 
 def whose(partition: Partition, folder: Path) -> Whose:
     partition.save(folder)
-    return Whose.of(Namespace(made_of="participants", partition_file=folder), "made_of")
+    return Whose.from_config({"made_of": "participants", "partition_file": folder}, "made_of")
 
 
 def test_noise_in_unseen_images_changes_no_bit_of_central_model_and_clusters(
@@ -170,10 +169,10 @@ def test_participants_need_a_partition_of_these_images_with_unseen_clients(
     data: TaskData, assignments: Path, tmp_path: Path
 ) -> None:
     partition, _ = partition_of(asked(assignments, unseen_clients=1), data)
-    assert Whose.of(Namespace(made_of="all", partition_file=None), "made_of").in_data(data) is data
+    assert Whose.from_config({"made_of": "all", "partition_file": None}, "made_of").in_data(data) is data
     for given in (("all", tmp_path), ("participants", None)):
         with pytest.raises(UserError, match="--made_of participants and --partition_file belong together"):
-            Whose.of(Namespace(made_of=given[0], partition_file=given[1]), "made_of")
+            Whose.from_config({"made_of": given[0], "partition_file": given[1]}, "made_of")
     with pytest.raises(UserError, match="another table of images"):
         whose(replace(partition, origin={**partition.origin, "table_sha256": "x"}), tmp_path / "other").in_data(data)
     with pytest.raises(UserError, match="has no unseen clients"):
