@@ -271,8 +271,9 @@ def _write_csv(path: Path, rows: pd.DataFrame) -> None:
             path.with_name(ABOUT_FILE).unlink(missing_ok=True)
 
 
-def read_table(data_path: Path) -> Table:
+def read_table(data_path: Path | str) -> Table:
     """The table of a data folder; a `UserError` names the command that makes it, or the row at fault."""
+    data_path = Path(data_path)
     path = data_path / TABLE_FILE
     if not path.is_file():
         raise UserError(f"{path} is missing; run {STAGE} first")

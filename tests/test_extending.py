@@ -42,6 +42,7 @@ def test_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):
             x = q.average([x + clipped(q.descend(x, client) - x, most) for client in range(2)])
         method = q.method("clipped", clip=most)
+        assert method.record() == {"clip": most}  # what args.json has
         assert q.close(q.server_of(q.trained(method, tmp_path / str(most))), x)
 
 

@@ -1,0 +1,169 @@
+"""A federation in a few lines of Python: what the scripts do, without their files, reports and figures.
+
+>>> from datasets.table import read_table
+>>> from network.algorithms.fedprox import FedProx
+>>> from network.settings import LocalSettings
+>>> table = read_table("data/sample_rooms")  # doctest: +SKIP
+>>> data, model = images_and_model(table, "normal", encoder="tiny", image_size=32)  # doctest: +SKIP
+>>> partition = partition_images(data, table.labels, n_clients=5, alpha=0.1)  # doctest: +SKIP
+>>> local = LocalSettings(n_rounds=3, sgd_per_epoch=5)
+>>> simulation = simulation_of(model, data, partition, "runs/a", FedProx(mu=0.1), local)  # doctest: +SKIP
+>>> rounds = simulation.train()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from datasets.table import Table
+from datasets.task_data import TaskData
+from datasets.tasks import get_task
+from models.networks.config import ModelConfig
+from models.networks.encoders import encoder_entry
+from models.networks.task_model import TaskModel
+from network.aggregation.rule import Aggregation
+from network.algorithms.fedavg import FedAvg
+from network.attacks.attack import Attack
+from network.federated_data import FederatedData
+from network.importance import FedIR
+from network.partition.dealing import Partition, deal
+from network.partition.groups import within
+from network.partition.local_test import deal_held_out
+from network.privacy import privacy_of
+from network.sampling import ClientSampling
+from network.settings import LocalSettings, PrivacySettings, SimulationSettings
+from network.simulation import Simulation
+from utils.runs import Run
+
+
+def images_and_model(
+    table: Table,
+    task: str,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    encoder: str = "tiny",
+    **config: Any,
+) -> tuple[TaskData, TaskModel]:
+    """The images of a task, and a network for it with random weights.
+
+    Args:
+        table: of `datasets.table.read_table`.
+        task: a name of `datasets.tasks.TASKS`.
+        seed: of the weights.
+        device: where batches of images are decoded.
+        encoder: as `model_initialization.py --encoder` takes it.
+        config: further fields of `ModelConfig`, as `image_size=32` or `norm="group"`; classes are the table's.
+
+    Raises:
+        UserError: where the table has nothing for the task.
+    """
+    entry = get_task(task)
+    if entry.categorical:
+        config.setdefault("classes", table.class_set(entry))
+    config.setdefault("image_size", encoder_entry(encoder).image_size)
+    torch.manual_seed(seed)
+    model = TaskModel(ModelConfig(task, encoder, **config))
+    return TaskData(table, model.task, model.config.image_size, torch.device(device)), model
+
+
+def partition_images(
+    data: TaskData,
+    groups: np.ndarray,
+    rule: str = "equal_size",
+    *,
+    n_clients: int,
+    alpha: float = 0.1,
+    seed: int = 0,
+    **options: Any,
+) -> Partition:
+    """The training images, partitioned by their groups.
+
+    Args:
+        data: of `images_and_model`.
+        groups: (N,) int, the group of every image of the table: its class (`table.labels`), its cluster or any other
+            number; images of group -1 belong to no client.
+        rule: a name of `network.partition.rules.PARTITIONERS`.
+        n_clients: number of clients.
+        alpha: the rule's concentration.
+        seed: of the draw.
+        options: the rule's own arguments.
+
+    Raises:
+        UserError: where the rule cannot partition these images so.
+    """
+    partition = deal(rule, within(groups, data.train), n_clients, alpha, seed, **options)
+    return replace(partition, groups=groups.astype(np.int64))
+
+
+def simulation_of(
+    model: TaskModel,
+    data: TaskData,
+    partition: Partition,
+    folder: Path | str,
+    algorithm: FedAvg | None = None,
+    local_settings: LocalSettings | None = None,
+    *,
+    seed: int = 0,
+    settings: SimulationSettings | None = None,
+    accelerator: Accelerator | None = None,
+    sampling: ClientSampling | None = None,
+    reweighting: FedIR | None = None,
+    aggregation: Aggregation | None = None,
+    attack: Attack | None = None,
+    privacy: PrivacySettings | None = None,
+) -> Simulation:
+    """A federation before its first round; its `train()` returns the metrics, a row for each round.
+
+    Each client's held-out images are its part of the common ones, mixed like its training images. Without further
+    arguments it is FedAvg of all clients with the defaults of `test_fed.py`.
+
+    Args:
+        model: the initial model, which becomes the working copy.
+        data: of `images_and_model`.
+        partition: of `partition_images`.
+        folder: for `metrics.csv` and checkpoints.
+        algorithm: the method, as `FedProx(mu=0.1)`.
+        local_settings: how clients train.
+        seed: of all random choices, where `settings` have no other.
+        settings: how the federation is simulated.
+        accelerator: the processes and their device; by default what `accelerate` finds.
+        sampling: which clients take part in a round.
+        reweighting: what weights clients' images.
+        aggregation: how uploads are put together.
+        attack: what some clients do to harm the others.
+        privacy: bounds of uploads, and noise.
+
+    Raises:
+        UserError: where these do not go together.
+    """
+    algorithm, sampling, reweighting = algorithm or FedAvg(), sampling or ClientSampling(), reweighting or FedIR()
+    settings = settings or SimulationSettings(rand_seed=seed)
+    held_out = deal_held_out(
+        partition.clients, partition.groups, within(partition.groups, data.test), settings.rand_seed
+    )
+    n_clients = partition.participants.n_clients
+    algorithm.check_clients(n_clients)
+    sampling.check(n_clients)
+    return Simulation(
+        model,
+        FederatedData.of(data, partition, held_out),
+        algorithm,
+        local_settings or LocalSettings(),
+        settings,
+        accelerator or Accelerator(),
+        Run(Path(folder)),
+        aggregation=aggregation,
+        attack=attack,
+        privacy=privacy_of(
+            privacy or PrivacySettings(), algorithm, sampling, reweighting, n_clients, settings.rand_seed
+        ),
+        sampling=sampling,
+        reweighting=reweighting,
+    )
