@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from utils.args import POSITIVE, Parser
-from utils.arguments import Argument
 from utils.errors import UserError
-from utils.settings import add_settings, setting, settings_of
+from utils.settings import Configured, add_settings, setting, settings_of
 
 
 @dataclass(frozen=True)
@@ -17,9 +16,9 @@ class Baking:
     """How a cake is baked."""
 
     seed: int
-    heat: float = setting(Argument(180.0, "degrees", POSITIVE))
-    fan: bool = setting(Argument(False, "with the fan", bool), "running")
-    tin: str = setting(Argument("round", "what it is baked in", choices=("round", "loaf")))
+    heat: float = setting(180.0, "degrees", POSITIVE)
+    fan: bool = setting(False, "with the fan", bool, heading="running")
+    tin: str = setting("round", "what it is baked in", choices=("round", "loaf"))
 
 
 @pytest.fixture
@@ -32,8 +31,8 @@ def parser() -> Parser:
 
 
 def test_arguments_become_the_settings(parser: Parser) -> None:
-    assert Baking(**settings_of(Baking, parser.parse_args([]))) == Baking(3)
-    given = parser.parse_args(["--heat", "200", "--fan", "--tin", "loaf", "--seed", "5", "--other", "6"])
+    assert Baking(**settings_of(Baking, vars(parser.parse_args([])))) == Baking(3)
+    given = vars(parser.parse_args(["--heat", "200", "--fan", "--tin", "loaf", "--seed", "5", "--other", "6"]))
     assert Baking(**settings_of(Baking, given)) == Baking(5, 200.0, True, "loaf")
     for wrong in ("--heat 0", "--fan maybe", "--tin oval"):
         with pytest.raises(UserError, match=wrong.split()[0]):
@@ -44,3 +43,29 @@ def test_help_has_texts_and_defaults_under_the_headings(parser: Parser) -> None:
     _, training, running = parser.format_help().replace("running:", "training:").split("\ntraining:")
     assert "degrees (default: 180.0)" in training and "what it is baked in (default: round)" in training
     assert "with the fan (default: False)" in running and "--heat" not in running
+
+
+class Loaf(Configured):
+    """What is baked in a tin."""
+
+    flour: str = setting("wheat", "what it is made of", choices=("wheat", "rye"))
+    seed: int = 0
+
+
+class Rye(Loaf):
+    """A loaf of another flour, with a setting of its own."""
+
+    flour: str = setting("rye", "what it is made of", choices=("wheat", "rye"))
+    sour: float | None = setting(None, "share of sourdough; default: 0.3 of rye", POSITIVE)
+
+    def __post_init__(self) -> None:
+        self.sour = self.sour or (0.3 if self.flour == "rye" else 0.0)
+
+
+def test_what_is_configured_takes_keywords_or_a_configuration_and_records_its_arguments() -> None:
+    assert (Loaf().flour, Rye().flour, Rye(flour="wheat").sour) == ("wheat", "rye", 0.0)
+    assert list(Loaf.arguments) == ["flour"] and list(Rye.arguments) == ["flour", "sour"]
+    made = Rye.from_config({"seed": 7, "sour": None, "other": 1})
+    assert made.seed == 7 and made.record() == {"flour": "rye", "sour": 0.3}
+    with pytest.raises(TypeError, match="salt"):
+        Rye(salt=1)
