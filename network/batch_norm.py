@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from utils.arguments import Argument
 from utils.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,12 +13,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from models.networks.task_model import TaskModel
-
-BATCH_NORM = Argument(
-    "averaged",
-    "local: each client keeps its own; group: replaced by group norm",
-    choices=("averaged", "local", "group"),
-)
 
 
 def batch_norm_tensors(model: nn.Module) -> frozenset[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
-from network.batch_norm import BATCH_NORM
 from network.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
@@ -103,7 +102,12 @@ class SimulationSettings:
     """
 
     rand_seed: int
-    batch_norm: str = setting(BATCH_NORM, "model")
+    batch_norm: str = setting(
+        "averaged",
+        "local: each client keeps its own; group: replaced by group norm",
+        choices=("averaged", "local", "group"),
+        heading="model",
+    )
     evaluate_every: int = setting(1, "rounds between evaluations of models", POSITIVE_INT, heading="output")
     evaluate_clients: int | None = setting(
         None,

@@ -124,7 +124,7 @@ def by_hand(data: TaskData, images: np.ndarray, client: int, seed: int, round: i
 def test_two_rounds_are_the_weighted_mean_of_clients_trained_by_hand(
     simulate: Callable, data: TaskData, name: str, mu: float
 ) -> None:
-    simulation = simulate(method(name, mu=mu))
+    simulation = simulate(method(name, **({"mu": mu} if mu else {})))
     expected = start = {key: tensor.clone() for key, tensor in simulation.server.items()}
     simulation.train()
     sizes = [len(images) for images in simulation.data.clients]
@@ -183,7 +183,7 @@ def test_networks_side_by_side_are_those_one_by_one(
             method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n, run=f"run{n}"
         )
         client_batches = sorted(
-            run.trainer.client_batches(run.algorithm.cohort(run.data.clients, settings, np.random.default_rng(0)))
+            run.trainer.client_batches(run.sampling.cohort(run.data.clients, settings, np.random.default_rng(0)))
         )
         assert client_batches == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
         run.train()

@@ -32,7 +32,7 @@ def kept(
     name: str, folder: Path, memory: int = 1 << 30, buffers: Sequence[str] = (), **arguments: object
 ) -> KeptUploads:
     within = Surroundings(Accelerator(cpu=True), buffers=buffers, reported=("loss",), folder=folder, memory=memory)
-    return AGGREGATIONS[name](**arguments).uploads(within)
+    return AGGREGATIONS[name].from_config(arguments).uploads(within)
 
 
 def aggregate(uploads: KeptUploads, changes: np.ndarray, order: Sequence[int] | None = None,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from network.algorithms.fedavg import FedAvg
+from network.algorithms.fedavgm import FedAvgM
 from tests.network import quadratic as q
 
 
@@ -21,5 +23,5 @@ def test_three_rounds_by_hand(tmp_path: Path, beta: float, server_lr: float) -> 
 
 
 def test_without_momentum_it_is_fedavg(tmp_path: Path) -> None:
-    ends = [q.server_of(q.trained(q.method(name, beta1=0.0), tmp_path / name)) for name in ("fedavg", "fedavgm")]
+    ends = [q.server_of(q.trained(each, tmp_path / type(each).__name__)) for each in (FedAvg(), FedAvgM(beta1=0.0))]
     assert q.close(*ends, 1e-6)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from network.partition.client_images import ClientImages
+from network.sampling import ClientSampling
 from tests.network import quadratic as q
 
 CLIENTS = [np.arange(4), np.arange(4, 6), np.arange(6, 8)]
@@ -23,7 +24,8 @@ class Data(q.QuadraticData):
 def weights(data: q.QuadraticData, clients: list[np.ndarray], **arguments: float) -> list[float]:
     made = q.method("feddisco", **arguments)
     made.prepare(data, np.zeros(11, np.int64), dealt := ClientImages.of(clients))
-    cohort = made.cohort(dealt, q.SETTINGS, np.random.default_rng(0))
+    sampled = ClientSampling().cohort(dealt, q.SETTINGS, np.random.default_rng(0))
+    cohort = made.cohort(sampled, dealt)
     return [cohort[client].weight for client in range(len(clients))]
 
 

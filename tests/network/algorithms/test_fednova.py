@@ -11,7 +11,7 @@ import pytest
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fednova import FedNova
 from network.client import ClientRound
-from network.settings import LocalSettings
+from network.partition.client_images import ClientImages
 from tests.network import quadratic as q
 
 TAUS = (2, 5)
@@ -20,8 +20,8 @@ TAUS = (2, 5)
 class Unequal(FedNova):
     """Two and five steps for the two clients."""
 
-    def cohort(self, clients: list, settings: LocalSettings, rng: np.random.Generator) -> dict[int, ClientRound]:
-        return {i: replace(each, n_steps=TAUS[i]) for i, each in super().cohort(clients, settings, rng).items()}
+    def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
+        return {i: replace(each, n_steps=TAUS[i]) for i, each in sampled.items()}
 
 
 def norm(tau: int, rho: float, mu: float) -> float:

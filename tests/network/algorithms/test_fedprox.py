@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from network.algorithms.fedavg import FedAvg
+from network.algorithms.fedprox import FedProx
 from tests.network import quadratic as q
 
 
@@ -15,5 +17,7 @@ def test_two_rounds_by_hand(tmp_path: Path) -> None:
 
 
 def test_without_its_term_it_is_fedavg_to_the_last_bit(tmp_path: Path) -> None:
-    plain, without = (q.server_of(q.trained(q.method(name, mu=0.0), tmp_path / name)) for name in ("fedavg", "fedprox"))
+    plain, without = (
+        q.server_of(q.trained(each, tmp_path / type(each).__name__)) for each in (FedAvg(), FedProx(mu=0.0))
+    )
     assert (plain == without).all()

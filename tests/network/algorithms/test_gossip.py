@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from models.networks.parts import TRAINABLE
+from network.algorithms.gossip import Gossip
+from network.settings import SimulationSettings
 from network.simulation import Simulation
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from tests.network import quadratic as q
@@ -79,7 +81,14 @@ def test_spectral_gap_of_a_ring_is_its_closed_form() -> None:
 )
 def test_graphs_that_cannot_be_are_refused(arguments: dict[str, object], line: str) -> None:
     with pytest.raises(UserError, match=line):
-        q.method("gossip", **arguments).check_clients(10)
+        bound(**arguments).check_clients(10)
+
+
+def bound(**arguments: object) -> Gossip:
+    """The method with these arguments, bound to the tests' usual settings."""
+    made = q.method("gossip", **arguments)
+    made.bind(q.SETTINGS, SimulationSettings(1))
+    return made
 
 
 def test_rounds_on_a_ring_are_those_by_hand(tmp_path: Path) -> None:
@@ -159,6 +168,7 @@ def test_models_that_do_not_fit_into_the_memory_are_mixed_in_parts(tmp_path: Pat
 
 
 def test_seed_and_part_come_from_the_run() -> None:
-    method = q.method("gossip", topology="random_regular", rand_seed=3, train="decoder", batch_norm="local")
+    method = q.method("gossip", topology="random_regular")
+    method.bind(replace(q.SETTINGS, train="decoder"), SimulationSettings(3, batch_norm="local"))
     assert set(method._graph_of(8).edges) == set(TOPOLOGIES["random_regular"](8, 4, 3).edges)
     assert method._trained == TRAINABLE["decoder"] and method._own_norm
