@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from datasets.table import Found
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from datasets.sources import SOURCES
     from datasets.table import FITS, MEAN, RESIZES
     from utils.arguments import add_arguments_of, with_defaults
@@ -30,7 +31,7 @@ def parse_args() -> Namespace:
     add("--resize", choices=RESIZES, default=MEAN, help=text)
     add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
-    return Namespace(**with_defaults(vars(parser.parse_args()), SOURCES, "source"))
+    return Namespace(**with_defaults(vars(parser.parse_args(words)), SOURCES, "source"))
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Once per data set: a frozen teacher's vectors of all images, by default Stable Diffusion's, for --method feddifrc."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from utils.errors import run_script
 _FEW = 64  # images that --test_mode uses
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from models.teacher.teachers import add_teacher
 
     parser = Parser(__doc__)
@@ -21,7 +22,7 @@ def parse_args() -> Namespace:
     running = parser.group("running")
     running.add_argument("--batch_size", type=POSITIVE_INT, default=32, help="passes of the denoiser at once")
     add_stage(parser, "continue an interrupted run with these arguments")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -8,8 +9,8 @@ from utils.args import POSITIVE_INT, Parser, add_assignments, add_init_model, ad
 from utils.errors import run_script
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from datasets.tasks import TASKS
     from models.embedding.features import features_name
     from models.networks.conventions import add_scaling
@@ -40,7 +41,7 @@ def parse_args() -> Namespace:
     output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
     output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
     add_stage(parser, "continue an interrupted run with these arguments")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def main() -> None:

@@ -1,14 +1,15 @@
 """Stage 2a: make a task's initial model, from which the central and the federated trainings start."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from utils.args import POSITIVE_INT, Parser, add_data, add_init_model, add_model
 from utils.errors import run_script
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from datasets.tasks import DEPTH_TARGETS, TASKS
     from models.networks.conventions import add_scaling
     from models.networks.decoders import DECODERS
@@ -35,7 +36,7 @@ def parse_args() -> Namespace:
     group.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
     add_init_model(parser)
     add_data(parser)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def main() -> None:

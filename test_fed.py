@@ -1,6 +1,7 @@
 """Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,8 +10,8 @@ from utils.args import Parser, add_init_model, add_model, add_stage
 from utils.errors import run_script
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
     from network.choices import add_choices, resolve_choices
@@ -31,7 +32,7 @@ def parse_args() -> Namespace:
     add_choices(parser)
     parser.group("output").add_flag("--plot_distribution", True, "draw what each client has")
     add_stage(parser, "continue the newest run with these arguments", "round")
-    config = vars(parser.parse_args())
+    config = vars(parser.parse_args(words))
     for resolve in (resolve_local_work, resolve_adaptation, resolve_choices, resolve_rule):
         config = resolve(config)
     return Namespace(**resolve_privacy(with_defaults(config, TRAINS, "train")))

@@ -1,14 +1,15 @@
 """Stage 2b: train a task's model on all training images."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from utils.args import Parser, add_init_model, add_model, add_stage
 from utils.errors import UserError, run_script
 
 
-def parse_args() -> Namespace:
-    """The command line."""
+def parse_args(words: Sequence[str] | None = None) -> Namespace:
+    """The command line, or these words in its place."""
     from datasets.tasks import TASKS
     from models.central.settings import TrainSettings
     from models.networks.parts import TRAINS
@@ -25,7 +26,7 @@ def parse_args() -> Namespace:
     add_arguments_of(parser, "adapters", TRAINS, "train")
     add_whose(parser, "training", "trained_on", "the model learns from")
     add_stage(parser, "continue from the checkpoint", "epoch")
-    return Namespace(**with_defaults(vars(parser.parse_args()), TRAINS, "train"))
+    return Namespace(**with_defaults(vars(parser.parse_args(words)), TRAINS, "train"))
 
 
 def initial_model(args: Namespace) -> Path:

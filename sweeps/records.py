@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -37,8 +36,7 @@ class State(Enum):
 
 def parsed(command: Command) -> dict[str, Any]:
     """The configuration that a script would run with, its method's defaults included; UserError like the script."""
-    sys.argv = list(command)
-    args = MODULES[command[0]].parse_args()
+    args = MODULES[command[0]].parse_args(command[1:])
     return vars(args) | (Choices.from_config(vars(args)).record() if "method" in args else {})
 
 
