@@ -27,7 +27,7 @@ from utils.runs import Run
 
 def in_order(n_images: int, batch_size: int, n_steps: int, rng: np.random.Generator) -> np.ndarray:
     """Batches of positions, one after the other: clients go through their images as all peers' do here."""
-    return np.arange(n_images).reshape(n_steps, batch_size)
+    return (np.arange(n_steps * batch_size) % n_images).reshape(n_steps, batch_size)
 
 
 class WithEmbedding(nn.Module):

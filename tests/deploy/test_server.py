@@ -381,7 +381,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
     folder, model, name = tmp_path / "client", shares.model(), uuid4().hex
     shutil.copytree(shares.folder / "client_0", folder, ignore=shutil.ignore_patterns(RUNS))
     args = parse(shlex.split(WORDS))
-    plan = plan_of(args, model.config.said(), code_version(STAGE, vars(args)), name), model.state_dict()
+    plan = plan_of(vars(args), model.config.said(), code_version(STAGE, vars(args)), name), model.state_dict()
     first, again = (join(folder, False, *plan) for _ in range(2))
     packed = folder / "packed" / "32" / f"{domain}.npy"
     array, status = np.load(packed), packed.stat()

@@ -198,7 +198,7 @@ def widths_or_targets(job: Job) -> tuple[Path, list]:
     """Of a job, the folder of initial models and the value of several words."""
     arguments = parsed(job.commands[-1])
     name = "lora_targets" if "lora_targets" in arguments else "decoder_channels"
-    return arguments.init_model_dir, getattr(arguments, name)
+    return arguments["init_model_dir"], arguments[name]
 
 
 TWO_ENCODERS = '[init]\nencoder = ["tiny", "lenet"]'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,8 @@ from sweeps.grid import COMPARISON, SCALES, SETTINGS, SWEEP_TYPES, Command, Grid
 from sweeps.records import State, parsed, state_of
 from utils import versions
 from utils.errors import UserError
+from utils.files import write_json
+from utils.runs import ASIDE, Run
 from utils.versions import DECLARED, CodePolicy
 
 START = "--data_path {data} --rand_seed 0"
@@ -35,6 +38,11 @@ FED = (
     "test_fed.py --task normal --type class_based --method fedprox --n_clients 4 --n_rounds 2 --sgd_per_epoch 1 "
     "--min_client_ds_len 1 --alpha 1 --n_clusters 4 "
 ) + START
+
+
+# Arguments and code versions of test-mode runs, made by an earlier version of the code (d34df31) before
+# configurations became values: a line each.
+BEFORE = json.loads(Path(__file__).with_name("runs_of_before.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -300,4 +308,34 @@ def test_scripts_understand_the_settings_of_every_scale(scale: str, sweep_type: 
     assert len(grid.federated()) >= 2 * len(ALGORITHMS)
     for job in (*grid.central(), *grid.federated()):
         for command in job.commands:
-            assert parsed(command).task in command
+            assert parsed(command)["task"] in command
+
+
+@pytest.mark.parametrize("before", BEFORE, ids=lambda before: before["folder"])
+def test_runs_of_an_earlier_version_stay_finished_and_cut_off_ones_are_resumed(
+    before: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(records, "_data_now", lambda *_: "the same")
+    stage, *parts = Path(before["folder"]).parts
+    folder = Path("results") / before["folder"]
+    origin = {
+        "code_version": before["code_version"],
+        "source_hash": "of then",
+        "data_version": "the same",
+        "inputs": {},
+    }
+    command = (*shlex.split(before["command"]), "--data_path", "photos")
+    folders = {name: str(value) for name, value in parsed(command).items() if name in ASIDE and isinstance(value, Path)}
+    write_json(folder / "args.json", before["args"] | folders)
+    write_json(folder / "environment.json", origin)
+    assert state_of(command) is State.NEW
+    if stage == "test_federated":  # central trainings keep their checkpoint with the models
+        (folder / "checkpoint").mkdir()
+        save_file({"w": torch.zeros(1)}, folder / "checkpoint/last.safetensors")
+        assert state_of(command) is State.CUT_OFF
+        now = before["args"] | parsed(command) | {"resume_training": True}  # the model's part is its file's
+        assert Run.start(now, stage, *parts, origin=origin | {"source_hash": "of now"}).path == folder
+    write_json(folder / "summary.json", {})
+    assert state_of(command) is State.DONE
+    assert state_of((*command, "--rand_seed", "7")) is State.NEW

@@ -15,7 +15,7 @@ from torch import nn
 
 from models.embedding.features import image_features
 from models.networks.config import ModelConfig
-from models.networks.conventions import OWN_SCALING, Scaling, activation_of, add_scaling, scaling_in
+from models.networks.conventions import OWN_SCALING, Scaling, activation_of, add_scaling
 from models.networks.task_model import TaskModel, fingerprint, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights, conventions
 from models.teacher.teachers import build_teacher
@@ -210,5 +210,5 @@ def test_wrong_numbers_are_one_line(words: str, message: str) -> None:
     add_scaling(parser.group("model"), "image", "the encoder")
     with pytest.raises(UserError, match=message):
         parser.parse_args(words.split())
-    assert scaling_in(parser.parse_args(["--image_std", ".1", ".2", ".3"]), "image") == (None, (0.1, 0.2, 0.3))
+    assert Scaling.of(vars(parser.parse_args(["--image_std", ".1", ".2", ".3"])), "image") == (None, (0.1, 0.2, 0.3))
     assert not vars(parser.parse_args([]))  # runs without are what they were
