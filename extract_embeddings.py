@@ -77,7 +77,7 @@ def main() -> None:
 
     who = Whose.from_config(vars(args), "clusters_of")
     accelerator = processes(args.use_accelerator)
-    model, path = model_for(args)
+    model, path = model_for(vars(args))
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
     config = vars(args) | model.config.said()

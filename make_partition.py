@@ -57,7 +57,7 @@ def main() -> None:
     if args.export_clients:
         from deploy.shares import export_clients
 
-        *clients, server = export_clients(args, args.partition_file or args.output_path)
+        *clients, server = export_clients(vars(args), args.partition_file or args.output_path)
         print(f"the images of {len(clients)} clients in {clients[0]} and beside it, the held-out ones in {server}")
 
 

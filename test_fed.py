@@ -63,8 +63,8 @@ def main() -> None:
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
 
-    accelerator = accelerator_of(args)
-    model, start = starting_model(args, accelerator.device)
+    accelerator = accelerator_of(vars(args))
+    model, start = starting_model(vars(args), accelerator.device)
     choices = Choices.from_config(vars(args))
     settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
     choices.check_uploads(vars(args), model, *settings)

@@ -66,7 +66,7 @@ def main() -> None:
     from utils.tracking import accelerator_of
     from utils.versions import digests
 
-    accelerator = accelerator_of(args)
+    accelerator = accelerator_of(vars(args))
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     whose = Whose.from_config(vars(args), "trained_on")

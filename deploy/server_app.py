@@ -69,8 +69,8 @@ def main(grid: Grid, context: Context) -> None:
 
 def serve(grid: Grid, args: Namespace) -> Deployment:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
-    accelerator = accelerator_of(args)
-    model, start = starting_model(args, accelerator.device)
+    accelerator = accelerator_of(vars(args))
+    model, start = starting_model(vars(args), accelerator.device)
     choices = Choices.from_config(vars(args))
     check_told_apart(choices)
     data_path = data_path_or_default(args.data_path, args.result_path)

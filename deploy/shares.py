@@ -27,8 +27,6 @@ from utils.runs import data_path_or_default
 from utils.versions import ids_digest
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from datasets.table import Table
 
 SHARE_FILE = "share.json"
@@ -100,7 +98,7 @@ def _export(folder: Path, data: TaskData, own: np.ndarray, held_out: np.ndarray)
             take_packed(table, encoding, data.image_size, rows, read_table(folder))
 
 
-def export_clients(args: Namespace, saved: Path) -> list[Path]:
+def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     """`export_shares` of a saved partition, as the arguments of `make_partition.py` say.
 
     A run's partition says the data, the task and the size of the images itself. UserError where that is not known, or
@@ -111,7 +109,7 @@ def export_clients(args: Namespace, saved: Path) -> list[Path]:
     said = dict(partition.origin)
     if (noted / "args.json").is_file():
         said |= read_json(noted / "args.json", "the run")
-    said |= {name: value for name in ("data_path", "task", "image_size") if (value := getattr(args, name)) is not None}
+    said |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
     if missing := [name for name in ("task", "image_size") if said.get(name) is None]:
         raise UserError(f"{saved} does not say the {missing[0]}; give --{missing[0]}")
     folder = said.get("data_path") and Path(said["data_path"])
@@ -121,7 +119,7 @@ def export_clients(args: Namespace, saved: Path) -> list[Path]:
     _check(saved, partition, data, said.get("table_sha256"))
     held_out_groups = within(partition.groups, data.test)
     held_out = deal_held_out(partition.clients, partition.groups, held_out_groups, int(said["rand_seed"]))
-    return export_shares(args.export_clients, data, partition, held_out)
+    return export_shares(config["export_clients"], data, partition, held_out)
 
 
 def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ from utils.processes import processes
 _NAMES = {"tensorboard": "tensorboard", "wandb": "task-perspective-het"}
 
 
-def accelerator_of(args: Namespace) -> Accelerator:
+def accelerator_of(config: Mapping[str, Any]) -> Accelerator:
     """The processes and devices that a script computes with, and the tracker of its `--track`, not yet started.
 
     UserError if the tracker's package is not installed.
     """
-    if args.track and find_spec(args.track) is None:
-        raise UserError(f"--track {args.track} needs a package: pip install {args.track}, or omit --track")
-    return processes(args.use_accelerator, log_with=args.track, project_dir=args.result_path)
+    if config["track"] and find_spec(config["track"]) is None:
+        raise UserError(f"--track {config['track']} needs a package: pip install {config['track']}, or omit --track")
+    return processes(config["use_accelerator"], log_with=config["track"], project_dir=config["result_path"])
 
 
 def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:

@@ -8,8 +8,8 @@ random weights, the control that has learnt nothing.
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def features_name(text: str) -> str:
     return absolute(text)
 
 
-def model_for(args: Namespace) -> tuple[TaskModel, Path]:
+def model_for(config: Mapping[str, Any]) -> tuple[TaskModel, Path]:
     """The model that the arguments of `extract_embeddings.py` ask for, and its file.
 
     That is the central model, or where something else is clustered the initial one, which has the image size and the
@@ -72,12 +72,12 @@ def model_for(args: Namespace) -> tuple[TaskModel, Path]:
     from models.central.training import central_model
     from models.networks.task_model import init_file, load_model
 
-    if args.features == "model":
-        return central_model(args.load_model_dir, args.task, args.use_cbam, args.from_checkpoint)
-    if args.observe_performance:
+    if config["features"] == "model":
+        return central_model(config["load_model_dir"], config["task"], config["use_cbam"], config["from_checkpoint"])
+    if config["observe_performance"]:
         raise UserError("--observe_performance measures the central model; give --features model")
-    path = init_file(args.init_model_dir, args.task, args.use_cbam)
-    return load_model(path, args.task, "model_initialization.py"), path
+    path = init_file(config["init_model_dir"], config["task"], config["use_cbam"])
+    return load_model(path, config["task"], "model_initialization.py"), path
 
 
 def features_of(

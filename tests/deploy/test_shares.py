@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +55,10 @@ def test_a_folder_says_nothing_of_others_images(shares: Shares) -> None:
     assert not [*(shares.folder / "client_1").rglob("*.png")]
 
 
-def exported(shares: Shares, tmp_path: Path, **more: object) -> Namespace:
+def exported(shares: Shares, tmp_path: Path, **more: object) -> dict[str, object]:
     shares.partition.save(tmp_path / "saved")
     asked = {"export_clients": tmp_path / "shares", "data_path": shares.data.table.data_path, "task": TASK}
-    return Namespace(**{**asked, "image_size": 32, **more})
+    return {**asked, "image_size": 32, **more}
 
 
 def test_a_saved_partition_is_exported(shares: Shares, tmp_path: Path) -> None:

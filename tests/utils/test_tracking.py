@@ -24,9 +24,9 @@ from utils.tracking import accelerator_of
 
 def started(result_path: Path, track: str | None, first: int, resume: bool = False) -> Run:
     """A run, new or taken up again, that is tracked from step `first` on."""
-    args = Namespace(result_path=result_path, track=track, use_accelerator=False, resume_training=resume)
-    run = Run.take_up(vars(args), "test_federated", "seed4")
-    run.track(accelerator_of(args), first)
+    config = {"result_path": result_path, "track": track, "use_accelerator": False, "resume_training": resume}
+    run = Run.take_up(config, "test_federated", "seed4")
+    run.track(accelerator_of(config), first)
     return run
 
 
