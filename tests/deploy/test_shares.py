@@ -94,7 +94,7 @@ def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: 
     type(dealt)(dealt.client_of, dealt.groups, 3, {**dealt.origin, UNSEEN: 1}).save(tmp_path / "saved")
     with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --unseen_clients"):
         export_clients(asked, tmp_path / "saved")
-    assert not asked.export_clients.exists()
+    assert not asked["export_clients"].exists()
 
 
 def test_a_second_export_that_is_cut_off_leaves_no_folder_that_passes_for_the_first(
