@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,28 @@ def test_polygons_are_filled_as_cocos_tools_do() -> None:
     assert np.array_equal(found[8:], rectangle[8:]) and 10 <= found[:8].sum() <= 24
     halved = inside([[1, 1, 9, 1, 9, 5], [10, 10, 14, 10, 14, 15, 10, 15]], (20, 16), (8, 10))
     assert halved.shape == (8, 10) and halved[5:7, 5:7].all()
+
+
+def test_polygons_inside_and_outside_are_pycocotools() -> None:
+    # pycocotools 2.0.11: merge(frPyObjects([polygon], 48, 64)); areas of the first, and the CRC of all 300 masks.
+    areas = [135, 1752, 0, 319, 1627, 3001, 329, 0, 0, 547, 1042, 117, 516, 1408, 1848, 640, 464, 3072, 465, 1749]
+    rng, masks = np.random.default_rng(0), []
+    for number in range(300):
+        n, sides = int(rng.integers(3, 9)), np.array([640, 480])
+        away = (0, 1, 5)[number % 3]  # sides that corners may be away from the photograph
+        corners = rng.integers(-away * sides, (1 + away) * sides + 1, (n, 2)) / 10
+        masks.append(inside([corners.ravel().tolist()], (64, 48), (48, 64)))
+    assert [int(mask.sum()) for mask in masks[:20]] == areas
+    assert zlib.crc32(np.stack(masks).tobytes()) == 2148390122
+
+
+def test_edges_of_polygons_that_leave_the_photograph_stay_straight() -> None:
+    # At y the triangle reaches from 50 - 2.5 (46 - y) on.
+    found = inside([[-40, 10, 50, 10, 50, 46]], (64, 48), (48, 64))
+    for y in (20, 30, 40):
+        assert abs(int(np.flatnonzero(found[y])[0]) - max(0, 50 - 2.5 * (46 - y - 0.5))) <= 1.5
+    with pytest.raises(ValueError, match="more than 100 times the photograph's side out of it"):
+        inside([[-1e9, 10, 50, 10, 50, 46]], (64, 48), (48, 64))
 
 
 @pytest.mark.parametrize("compressed", [False, True])
