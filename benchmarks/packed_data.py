@@ -122,7 +122,7 @@ def main() -> None:
     if args.data_path is None:
         args.data_path = Path("data/benchmark_rooms")
         make_sample_rooms(args.data_path, n_buildings=1, views_per_building=24, image_size=512)
-        select_images(Namespace(source="taskonomy", data_path=args.data_path, fit="crop", resize="mean",
+        select_images(Namespace(source="taskonomy", data_path=args.data_path, fit="crop", resize="mean", levels=None,
                                 client_file_name="rooms.csv",
                                 taskonomy_clients_to_include=1, test_fraction=0.2, rand_seed=0))  # fmt: skip
     rows = [measure(args.data_path, get_task(task), args) for task in args.tasks]

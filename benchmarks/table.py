@@ -82,7 +82,9 @@ def write_images(source: str, folder: Path, n: int) -> None:
 
 def measure(source: str, folder: Path) -> dict[str, float]:
     """Seconds of selecting and packing, and the memory of both, in this process."""
-    args = Namespace(source=source, data_path=folder, fit="crop", resize="mean", test_fraction=0.2, rand_seed=0)
+    args = Namespace(
+        source=source, data_path=folder, fit="crop", resize="mean", levels=None, test_fraction=0.2, rand_seed=0
+    )
     with PeakMemory() as memory:
         times = [time.perf_counter()]
         select_images(args)

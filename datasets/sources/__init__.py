@@ -20,10 +20,13 @@ from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
 from datasets.sources.nyu import Nyu
 from datasets.sources.office_caltech import OfficeCaltech
+from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
 from datasets.table import Found, make_table, write_table
+from datasets.tasks import RGB
+from utils.errors import UserError
 
 SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
@@ -46,14 +49,17 @@ SOURCES: dict[str, type[Source]] = {
 
 def find_images(args: Namespace) -> Found:
     """The images that the arguments of stage 1 ask for, each with its part."""
-    source = SOURCES[args.source](args)
+    source, levels = SOURCES[args.source](args), tuple(args.levels) if args.levels else None
+    if levels and not levels[0] < levels[1]:
+        raise UserError(f"--levels {levels[0]:g} {levels[1]:g}: white is to be above black")
     found = source.find()
     if not source.is_rendered:
         found = in_frames(args.data_path, found)
+        for line in lines_of_levels(args.data_path, found.rows[RGB.domain].tolist(), levels):
+            print(line)
     rows = make_table(found, args.test_fraction, args.rand_seed)
-    return replace(
-        found, rows=rows, about=replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=args.resize)
-    )
+    made_by = shlex.join(["python", *sys.argv])
+    return replace(found, rows=rows, about=replace(found.about, made_by=made_by, resize=args.resize, levels=levels))
 
 
 def select_images(args: Namespace) -> Found:
