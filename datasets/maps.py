@@ -1,6 +1,6 @@
-"""Maps of anybody's own as targets: pictures of 16 bits, or of 8, TIFF and PFM of floats, and arrays in `.npy` files.
+"""Maps of anybody's own as targets: pictures of 16 or 8 bits, TIFF, PFM and EXR of floats, and arrays in `.npy` files.
 
-Colours are of 8 bits, or in arrays: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
+Colours are of 8 bits, or in arrays or EXR: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
 
 The table says how their values are read (`datasets.tasks.Scale`): depth in millimetres has the unit 0.001, and where
 the camera measured nothing mostly 0 or 65535.
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.stored import is_deep_colour, read_values
+from datasets import exr
+from datasets.stored import is_deep_colour, read_values, regular_file
 from datasets.tasks import NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
@@ -37,7 +38,11 @@ def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     assert encoding.maps is not None
     if is_deep_colour(data_path / cell):
         raise ValueError("a colour PNG of 16 bits, of which 8 would be read; save it as .npy")
-    values = _channels(read_values(data_path, cell, _MODES, encoding.maps.signed), encoding)
+    if cell.lower().endswith(exr.ENDING):
+        values = exr.read_exr(regular_file(data_path / cell), encoding.channels)
+    else:
+        values = read_values(data_path, cell, _MODES, encoding.maps.signed)
+    values = _channels(values, encoding)
     if values.dtype.kind not in "uif":
         raise ValueError(f"{values.dtype} values where {encoding.domain} has numbers")
     if encoding.maps.distances and values.dtype.itemsize < 2:

@@ -37,6 +37,7 @@ from numpy.lib import format as npy
 from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
+from datasets import exr
 from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
 
@@ -141,7 +142,12 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
 
 
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
-    """Height and width of what `read_values` gives, from the header alone where it is a file; ValueError as there."""
+    """Height and width of what `read_values` gives, or of an EXR file, from the header alone where it is a file.
+
+    ValueError as there.
+    """
+    if cell.lower().endswith(exr.ENDING):
+        return exr.exr_size(data_path / cell)
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(".npy"):
         values = open_array(data_path / cell)

@@ -22,7 +22,7 @@ from utils.args import POSITIVE
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".PNG")
+_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG")
 _SEE = "see --unit, --invalid and --max_median_depth"
 
 
