@@ -31,10 +31,10 @@ from datasets.sources.labels import (
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.masks import mask_of
 from datasets.sources.named_folders import PLACE
-from datasets.sources.names import alike, read_names
+from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
-from datasets.sources.yolo import read_labels
+from datasets.sources.yolo import key_points_in, read_labels
 from datasets.stored import is_inside
 from datasets.table import BOXES, PARTS, Found
 from datasets.tasks import CLASS, INSTANCES, MASK, RGB
@@ -85,12 +85,18 @@ class Coco(Source):
         faults: list[str] = []
         annotated: list[Photograph] = []
         self._n_crowds = 0
+        self._key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
         for name, part in self._parts():
             instances = self.data_path / self.annotations.replace(PLACE, name)
             if instances.is_file():
                 annotated += self._from_instances(instances, name, part, names, faults)
             else:
                 annotated += self._from_yolo(name, part, faults)
+        if shape := key_points_in(annotated):
+            raise UserError(
+                f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
+                f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
+            )
         found = held_against_files(self.data_path, annotated, faults)
         if not found:
             why = main_fault(faults) or "; without {part} it may be one flat folder"
@@ -170,7 +176,7 @@ class Coco(Source):
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
             label = (labels / f"{path.stem}.txt").as_posix()
             if (self.data_path / label).is_file():
-                faults += read_labels(self.data_path / label, label, photograph)
+                faults += read_labels(self.data_path / label, label, photograph, self._key_points)
             elif self.objects == "outlines":
                 faults.append(f"{photograph.cell}: no {label} says which objects it shows")
                 continue

@@ -250,6 +250,21 @@ def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
     assert "annotation 1: of no photograph" in (coco / "missing_files.txt").read_text()
 
 
+@pytest.mark.parametrize("of_image, of_annotation", [("1", 1), (1, "1"), (1.0, 1), (1, " 1"), ("a7", "a7")])
+def test_ids_may_be_text_here_and_numbers_there(coco: Path, of_image: object, of_annotation: object) -> None:
+    boxes = [box(1, "13", [0, 0, 8, 8]) | {"image_id": of_annotation}]
+    write_instances(coco, "train2017", [image(1) | {"id": of_image}], boxes)
+    assert read_boxes(select("coco", coco))["class"].tolist()[0] == 1
+    assert not (coco / "missing_files.txt").exists()
+
+
+@pytest.mark.parametrize("identity", [True, None, [1]])
+def test_an_image_id_is_a_number_or_text(coco: Path, identity: object) -> None:
+    write_instances(coco, "train2017", [image(1) | {"id": identity}], [])
+    with pytest.raises(UserError, match=r"has no id\); see --annotations"):
+        select("coco", coco)
+
+
 def test_photographs_that_are_not_there_are_named(coco: Path) -> None:
     (coco / "images" / "train2017" / f"{2:012}.jpg").unlink()
     table = select("coco", coco)

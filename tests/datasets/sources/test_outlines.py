@@ -127,6 +127,7 @@ GOOD, STRAY = [2, 2, 6, 2, 6, 6, 2, 6], [8, 1, 9, 1]
         ({"segmentation": GOOD}, "square", "", ""),
         ({"segmentation": [STRAY]}, "", "square", "no polygon of three points or more"),
         ({"segmentation": [[]]}, "", "square", "no polygon of three points or more"),
+        ({"segmentation": [[x / 16 for x in GOOD]]}, "", "square", "a polygon in shares of the sides beside a box in"),
         ({"segmentation": "x"}, "", "square", "neither polygons nor run lengths"),
         ({"segmentation": {"size": [8, 16]}}, "", "square", "run lengths without a size of two numbers and counts"),
         (
@@ -155,6 +156,22 @@ def test_what_cannot_be_read_of_an_object_counts_nowhere(
     assert np.array_equal(picture == VOID, places[void] & ~places["dog"])
     listing = tmp_path / "missing_files.txt"
     assert (fault in listing.read_text()) if fault else not listing.exists()
+
+
+@pytest.mark.parametrize(
+    "bbox, says",
+    [([2, 2, 4, 4], False), ([2, 2, 6, 6], True), ([3, 3, 4, 4], True), ([2.5, 2, 4, 4], False), ([0, 0, 0, 0], True)],
+)
+def test_polygons_elsewhere_than_their_boxes_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bbox: list[float], says: bool
+) -> None:
+    dog = {"category_id": 300, "bbox": [12, 6, 4, 2], "segmentation": [[12, 6, 16, 6, 16, 8, 12, 8]]}
+    write_photographs(tmp_path, [dog, {"category_id": 5, "segmentation": SQUARE, "bbox": bbox}])
+    select("coco", tmp_path)
+    line = (
+        "1 of 2 objects have a polygon elsewhere than their box, as instances_val.json, annotation 1: 2 2 6 6 beside "
+    )
+    assert (line in capsys.readouterr().out) == says
 
 
 def batch_of(table: Table, size: int = 16) -> Batch:
@@ -193,6 +210,11 @@ def test_an_object_without_a_readable_outline_is_named(tmp_path: Path) -> None:
     ])  # fmt: skip
     select("coco", tmp_path, objects="outlines")
     assert (tmp_path / "missing_files.txt").read_text().count("an object whose outline cannot be read") == 3
+    write_photographs(tmp_path, [{"category_id": 5, "segmentation": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}])
+    with pytest.raises(
+        UserError, match=r"no outline of an object in 3 photographs; the commonest fault, 3 of 3: .*shares"
+    ):
+        select("coco", tmp_path, objects="outlines")
     write_photographs(tmp_path, [{"category_id": 300}])
     with pytest.raises(UserError, match="no outline of an object in 3 photographs; give --objects boxes"):
         select("coco", tmp_path, objects="outlines")
