@@ -28,7 +28,7 @@ from datasets.sources.labels import (
     class_set,
     groups_of_names,
 )
-from datasets.sources.listing import IMAGE_ENDINGS
+from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
 from datasets.sources.masks import mask_of
 from datasets.sources.named_folders import PLACE
 from datasets.sources.names import alike, key_points_of, read_names
@@ -87,6 +87,8 @@ class Coco(Source):
         self._n_crowds = 0
         self._key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
         for name, part in self._parts():
+            folder = self._images(name)
+            say_not_read(folder.as_posix(), [path.name for path in _files(self.data_path / folder)])
             instances = self.data_path / self.annotations.replace(PLACE, name)
             if instances.is_file():
                 annotated += self._from_instances(instances, name, part, names, faults)
@@ -148,12 +150,20 @@ class Coco(Source):
         if PLACE not in self.image_folder:
             yield "", ""
             return
+        no_part = []
         for path in sorted(root.iterdir()) if root.is_dir() else ():
             if part := next((part for part in PARTS if path.is_dir() and path.name.startswith(part)), ""):
                 yield path.name, part
+            elif path.is_dir() and self._photographs(path.name):
+                no_part.append(path.name)
+        say_no_part(self.image_folder, no_part)
 
     def _images(self, name: str) -> Path:
         return Path(self.image_folder.replace(PLACE, name))
+
+    def _photographs(self, name: str) -> list[Path]:
+        """The files of photographs in the folder that `{part}` makes of a name, sorted."""
+        return [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
 
     def _with_masks(self, found: list[Photograph], folder: str, faults: list[str]) -> list[Photograph]:
         """The photographs that have a mask; the others' masks are named."""
@@ -171,7 +181,7 @@ class Coco(Source):
 
     def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        found = [path for path in _files(self.data_path / folder) if path.suffix.lower() in IMAGE_ENDINGS]
+        found = self._photographs(name)
         for path in found:
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
             label = (labels / f"{path.stem}.txt").as_posix()
@@ -205,8 +215,9 @@ class Coco(Source):
                 "crowds (iscrowd 1); --crowds keep takes them for objects"
             )
         known = {photograph.cell for photograph in read.photographs}
-        there = [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
-        if others := [each.name for each in there if (self._images(name) / each.name).as_posix() not in known]:
+        if others := [
+            each.name for each in self._photographs(name) if (self._images(name) / each.name).as_posix() not in known
+        ]:
             print(f"left out {counted(len(others), 'photograph')} that {path.name} does not name: {some(others, 3)}")
         return read.photographs
 

@@ -161,6 +161,16 @@ def test_photographs_that_the_file_does_not_name_are_counted(coco: Path, capsys:
     assert "left out 1 photograph that instances_val2017.json does not name: other.jpg" in capsys.readouterr().out
 
 
+def test_folders_of_no_part_and_other_endings_are_said(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_image(coco / "images" / "holdout" / "1.jpg")
+    (coco / "images" / "empty").mkdir()
+    (coco / "images" / "val2017" / "9.heic").touch()
+    select("coco", coco)
+    out = capsys.readouterr().out
+    assert "left out folders of images/{part} with photographs, called like no part (train, val, test): holdout" in out
+    assert "left out files of images/val2017 whose endings are not read as photographs: 1 .heic" in out
+
+
 def test_one_id_with_two_names_is_refused(coco: Path) -> None:
     path = coco / "annotations" / "instances_val2017.json"
     path.write_text(path.read_text().replace("toothbrush", "comb"))
