@@ -18,7 +18,7 @@ from datasets.stored import is_deep_colour, read_values, regular_file
 from datasets.tasks import NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
-_SHORT, _LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
+SHORT, LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
 _MEDIAN_LENGTHS = (0.9, 1.1)  # of the vectors of a file
 _UNIT = 0.02  # by which the median of lengths differs from 1 at most where all are 1, but for rounding
 _ROTATED, _WORD = 3, 16  # bits
@@ -68,6 +68,8 @@ def in_units(values: np.ndarray, encoding: Encoding, scale: Scale) -> np.ndarray
     shown = np.where(known, values, 0)
     result = np.asarray(shown, np.float64) if not encoding.maps.signed else _from_minus_1(shown, known)
     result *= scale.unit
+    if np.abs(result).max() > np.finfo(np.float32).max:
+        raise ValueError(f"values up to {np.abs(result).max():g}, more than 32 bits hold; see --unit, --invalid")
     if encoding.maps.distances and (n_behind := (result < 0).sum()):
         raise ValueError(
             f"{n_behind} of {known.size} distances are negative, the least {result.min():g}; see --invalid"
@@ -102,11 +104,11 @@ def _from_minus_1(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 def _has_direction(lengths: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Which vectors show a direction, of their lengths (H, W); ValueError where none does, or the median is not 1."""
-    shown = known & (lengths >= _SHORT) & (lengths <= _LONG)
+    shown = known & (lengths >= SHORT) & (lengths <= LONG)
     if not shown.any():
         median = np.median(lengths[known])
         raise ValueError(
-            f"no pixel counts: all vectors are shorter than {_SHORT:g} or longer than {_LONG:g}, with a median of "
+            f"no pixel counts: all vectors are shorter than {SHORT:g} or longer than {LONG:g}, with a median of "
             f"{median:.3g}, where their length should be 1"
         )
     median, (least, most) = float(np.median(lengths[shown])), _MEDIAN_LENGTHS

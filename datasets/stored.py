@@ -87,9 +87,11 @@ def read_photograph(data_path: Path, cell: str, levels: tuple[float, float] | No
         if levels is not None and is_deep_colour(data_path / cell):
             raise ValueError("a colour PNG of 16 bits, of which 8 are read and have no --levels; save it with 8")
         with _opened(data_path / cell) as image:
-            if image.mode in _UNKNOWN_SCALE:
+            if image.mode in _UNKNOWN_SCALE and not _is_grey_map(image):
                 raise ValueError(f"pixel format {image.mode} where a photograph should be")
             upright = _turned(image)
+            if _is_grey_map(image):
+                return _as_rgb(np.asarray(image, np.uint16), levels)
             # Pillow would cut 16-bit values off at 255.
             values = np.asarray(upright if image.mode.startswith(_DEEP) else upright.convert("RGB"))
     return _as_rgb(values, levels)
@@ -220,6 +222,11 @@ def _not_mapped(image: Image.Image) -> Image.Image:
     if image.format == "TIFF" and _turn(image) in SIDEWAYS:
         image.filename = ""  # type: ignore[attr-defined]
     return image
+
+
+def _is_grey_map(image: Image.Image) -> bool:
+    """Whether an image is a PGM file of more than 8 bits: Pillow makes its largest number 65535."""
+    return image.format == "PPM" and image.mode == "I"
 
 
 def _upright_size(image: Image.Image) -> tuple[int, int]:

@@ -132,6 +132,10 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
             else:
                 rows.append((photograph.cell, number_of[category], left, top, right, bottom))
                 n_cut += min(sides) < -_SLACK or max(sides) > 1 + _SLACK
+    used, known = {category for each in found for category, *_ in each.boxes}, sorted(number_of)
+    first, last = known[0], known[-1]
+    if last + 1 in used and first not in used:
+        print(f"no box has id {first}, and some {last + 1}, but names are of {first} to {last}: counted from another?")
     if not rows:
         raise UserError(f"no valid box in {counted(len(found), 'photograph')}{main_fault(faults)}; see {hint}")
     if n_again:

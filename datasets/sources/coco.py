@@ -30,7 +30,7 @@ from datasets.sources.labels import (
 )
 from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
 from datasets.sources.masks import mask_of
-from datasets.sources.named_folders import PLACE
+from datasets.sources.named_folders import PLACE, beside
 from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
@@ -181,20 +181,25 @@ class Coco(Source):
 
     def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        found = self._photographs(name)
+        found, without = self._photographs(name), []
         for path in found:
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
-            label = (labels / f"{path.stem}.txt").as_posix()
+            label = beside(self.data_path, labels.as_posix(), path.stem, (".txt", ".TXT"))
             if (self.data_path / label).is_file():
                 faults += read_labels(self.data_path / label, label, photograph, self._key_points)
             elif self.objects == "outlines":
                 faults.append(f"{photograph.cell}: no {label} says which objects it shows")
                 continue
+            else:
+                without.append(path.name)
             yield photograph
+        if without:
+            n = counted(len(found), "photograph")
+            print(f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}")
         stems = Counter(path.stem for path in found)
         if shared := [stem for stem, n in stems.items() if n > 1]:
             print(f"{counted(len(shared), 'label file')} for several photographs: {labels / shared[0]}.txt")
-        texts = [path for path in _files(self.data_path / labels) if path.suffix == ".txt"]
+        texts = [path for path in _files(self.data_path / labels) if path.suffix.lower() == ".txt"]
         if alone := [path.name for path in texts if path.stem not in stems and path.stem != "classes"]:
             print(f"left out {counted(len(alone), 'label file')} of no photograph in {folder}: {some(alone, 3)}")
 
@@ -224,8 +229,9 @@ class Coco(Source):
     def _cell(self, name: str, file_name: str) -> str:
         """A photograph by its name in an instances file: in a sub-folder, or else right in the folder of its part."""
         folder = self._images(name)
-        cells = [(folder / each).as_posix() for each in (file_name, Path(file_name).name)]
-        inside = [cell for cell in cells if is_inside(cell)] or cells[1:]
+        plain = file_name.replace("\\", "/")  # as programs on Windows write it
+        cells = [(folder / each).as_posix() for each in dict.fromkeys((file_name, plain, Path(plain).name))]
+        inside = [cell for cell in cells if is_inside(cell)] or cells[-1:]
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
 
 

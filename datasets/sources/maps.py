@@ -11,7 +11,7 @@ import pandas as pd
 
 from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
-from datasets.sources.named_folders import InFolder, beside, filled, photographs, rows_of
+from datasets.sources.named_folders import InFolder, beside, filled, not_there, photographs, rows_of
 from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
@@ -23,7 +23,7 @@ from utils.arguments import Argument
 from utils.errors import UserError
 
 _ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG")
-_SEE = "see --unit, --invalid and --max_median_depth"
+_SEE = "see --unit, --invalid, --bits and --max_median_depth"
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Maps(Source):
             encoding = target.encoding
             cell = row[encoding.domain]
             if not (self.data_path / cell).is_file():
-                return f"{cell}: there is no such map"
+                return not_there(self.data_path, cell, "map")
             try:
                 stored = stored_map(self.data_path, cell, encoding)
                 values = in_units(stored, encoding, target.scale)

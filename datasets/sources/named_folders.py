@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -93,6 +94,19 @@ def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> s
     """The cell of the file in a folder that is called `stem` with one of these endings: the first that is there."""
     places = [(Path(folder) / f"{stem}{ending}").as_posix() for ending in endings]
     return next((place for place in places if (data_path / place).is_file()), places[0])
+
+
+def not_there(data_path: Path, cell: str, what: str) -> str:
+    """The fault of a cell whose file is not there, and which one of its name is, with an ending that is not read."""
+    path = data_path / cell
+    other = _endings(path.parent).get(path.stem)
+    return f"{cell}: there is no such {what}" + (f", but one that ends with {other}" if other else "")
+
+
+@lru_cache(maxsize=64)
+def _endings(folder: Path) -> dict[str, str]:
+    """An ending of each name in a folder; none where there is no folder."""
+    return {path.stem: path.suffix for path in folder.iterdir()} if folder.is_dir() else {}
 
 
 def _part_of(name: str) -> str:

@@ -131,6 +131,7 @@ def test_a_grey_picture_has_one_channel_and_transparency_does_not_count(tmp_path
         ("depth", np.zeros(4), r"an array of shape \(4,\) is not an image"),
         ("normals", np.ones((4, 4), np.uint8), "1 channels where normals has 3"),
         ("normals", np.full((4, 4, 3), 128, np.uint8), "all vectors are shorter than 0.5 or longer than 1.5, with"),
+        ("regression", np.full((4, 4), 1e300), r"values up to 1e\+297, more than 32 bits hold; see --unit, --invalid"),
         ("normals", np.full((4, 4, 3), 255, np.uint8), "longer than 1.5, with a median of 1.73, where"),
         ("normals", np.full((4, 4, 3), 100.0), "longer than 1.5, with a median of 173"),
         (

@@ -173,6 +173,11 @@ def test_levels_are_what_is_black_and_white_of_16_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_photograph(tmp_path, eight, (0, 100)), read_photograph(tmp_path, eight))
 
 
+def test_grey_maps_of_more_than_8_bits(tmp_path: Path) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5\n4 1\n4095\n" + np.array([0, 1024, 2048, 4095], ">u2").tobytes())
+    assert read_photograph(tmp_path, "a.pgm")[0, 0].tolist() == [0, 64, 128, 255]
+
+
 def test_which_photographs_have_16_bits(tmp_path: Path) -> None:
     values = np.full((6, 8), 1234, np.uint16)
     np.save(tmp_path / "a.npy", np.stack([values, values]))

@@ -382,12 +382,18 @@ def test_parts_follow_from_the_seed() -> None:
             "give more of point, or another --test_fraction",
         ),
         ({"point": ["a", "b"], "part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
-        ({"rgb": ["a.png"]}, "1 training and 0 held-out images"),
+        ({"rgb": ["a.png"]}, "1 training and 0 held-out images; give more images, or another --test_fraction$"),
     ],
 )
 def test_empty_parts_are_refused(columns: dict[str, list[str]], text: str) -> None:
     with pytest.raises(UserError, match=text):
         parts_of(found_with(**columns))
+
+
+def test_too_few_images_name_what_was_left_out() -> None:
+    few = replace(found_with(rgb=["a.png"]), faults=["b.png: too short"])
+    with pytest.raises(UserError, match=r"another --test_fraction; the commonest fault, 1 of 1: b\.png: too short"):
+        parts_of(few)
 
 
 def test_no_image_at_all_names_the_first_that_was_left_out() -> None:

@@ -275,6 +275,12 @@ def test_an_image_id_is_a_number_or_text(coco: Path, identity: object) -> None:
         select("coco", coco)
 
 
+def test_names_as_windows_writes_them(coco: Path) -> None:
+    path = coco / "annotations" / "instances_train2017.json"
+    path.write_text(path.read_text().replace(f"{1:012}.jpg", f"C:\\\\images\\\\{1:012}.jpg"))
+    assert select("coco", coco).image_ids[0] == f"images/train2017/{1:012}.jpg"
+
+
 def test_photographs_that_are_not_there_are_named(coco: Path) -> None:
     (coco / "images" / "train2017" / f"{2:012}.jpg").unlink()
     table = select("coco", coco)
@@ -306,6 +312,28 @@ def yolo(tmp_path: Path) -> Path:
             path.write_text(lines)
     (tmp_path / "names.yaml").write_text("names: {0: cat, 1: dog}\n")
     return tmp_path
+
+
+def test_photographs_without_a_label_file_are_counted(yolo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    select("coco", yolo, categories="names.yaml")
+    line = "1 of 2 photographs in images/train have no label file, and are without objects: b.jpg\n"
+    assert line in capsys.readouterr().out
+
+
+def test_label_files_may_end_in_capitals(yolo: Path) -> None:
+    (yolo / "labels" / "train" / "a.txt").rename(yolo / "labels" / "train" / "a.TXT")
+    assert len(read_boxes(select("coco", yolo, categories="names.yaml"))) == 3
+
+
+def test_ids_that_are_counted_from_another_number_are_doubted(yolo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for part, stem in (("train", "a"), ("val", "c")):
+        (yolo / "labels" / part / f"{stem}.txt").write_text("1 0.5 0.5 0.2 0.2\n2 0.5 0.5 0.1 0.1\n")
+    select("coco", yolo, categories="names.yaml")
+    line = "no box has id 0, and some 2, but names are of 0 to 1: counted from another?"
+    assert line in capsys.readouterr().out
+    (yolo / "labels" / "train" / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n2 0.5 0.5 0.1 0.1\n")
+    select("coco", yolo, categories="names.yaml")
+    assert line not in capsys.readouterr().out
 
 
 def test_boxes_of_yolo(yolo: Path) -> None:

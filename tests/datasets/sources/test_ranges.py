@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from PIL import Image
 
 from datasets.sources.ranges import lines_of, lines_of_levels, sample_of
+from datasets.stored import read_photograph
 from datasets.tasks import MAPS, Scale
 from tests.datasets.sources.finding import find, noise, save_image, select
 from utils.errors import UserError
@@ -80,6 +83,21 @@ def test_all_that_is_too_far_as_its_bits_are_rotated_is_doubted_too(
     assert "--bits rotated reads them, and the median is 3.5 m" in capsys.readouterr().out
 
 
+def test_units_that_differ_between_maps_and_those_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metres, far = np.linspace(1, 3, 48).reshape(6, 8), np.linspace(1, 3, 48).reshape(6, 8)
+    far[0, :4] = 1e10
+    maps = [metres, metres, metres, metres / 1000, far]
+    find("maps", save_maps(tmp_path, "depth", maps), **DEPTH | {"unit": [1.0], "invalid": []})
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == [
+        "depth: 1 of 5 maps with a median such as 0.002 m, where that of all is 1.79 m: in another unit?",
+        "depth: 1.7 % are the largest value, 1e+10 m, far behind the others: if nothing was measured there, "
+        "--invalid 1e+10 says so",
+    ]
+    find("maps", tmp_path, **DEPTH | {"invalid": [1e10]})
+    assert "nearer than cameras measure: in another unit? see --unit" in capsys.readouterr().out
+
+
 def test_normals_by_axis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = FLAT.copy()
     values[0] = (0.6, 0.0, 0.8)
@@ -127,6 +145,37 @@ def test_columns_of_a_csv_file_in_metres(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.splitlines()[0] == (
         "depth_euclidean: median 2 m, 5 to 95 %: 2 to 2 m, 25 % of the pixels without"
     )
+
+
+def test_what_cannot_be_read_or_is_no_direction_in_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        save_image(tmp_path / f"{number}.png", noise(number, 4, 4, 3))
+        save_image(tmp_path / f"d{number}.png", np.zeros((4, 4), np.uint8))
+        save_image(tmp_path / f"n{number}.png", np.full((4, 4, 3), (0, 0, 0) if number else (128, 127, 255), np.uint8))
+    lines = ["image,depth_euclidean,normal", *[f"{i}.png,d{i}.png,n{i}.png" for i in range(4)]]
+    (tmp_path / "images.csv").write_text("\n".join(lines))
+    find("csv", tmp_path)
+    said = capsys.readouterr().out
+    assert "4 of 4 files of depth_euclidean cannot be read; the commonest fault, 4 of 4: d0.png: pixel format L" in said
+    assert "normal: 75 % of the vectors are not about 1 long, and count: is what is not known black, in place" in said
+
+
+def test_colour_png_of_16_bits_has_no_levels(tmp_path: Path) -> None:
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    rows = zlib.compress(np.concatenate([np.zeros((2, 1), ">u1"), np.full((2, 12), 9, ">u1")], axis=1).tobytes())
+    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
+    content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    (tmp_path / "a.png").write_bytes(content)
+    [line] = lines_of_levels(tmp_path, ["a.png"], None)
+    assert "with values from 2304 to 2304" in line and line.endswith(
+        "no more can be read: save with 8 bits, and bright"
+    )
+    first, _ = lines_of_levels(tmp_path, ["a.png"], (0.0, 4095.0))
+    assert first == "--levels: 1 colour PNG of 16 bits cannot have them; save with 8: a.png"
+    with pytest.raises(ValueError, match="8 are read and have no --levels"):
+        read_photograph(tmp_path, "a.png", (0.0, 4095.0))
 
 
 def test_photographs_of_16_bits_with_few_grey_levels(tmp_path: Path) -> None:
