@@ -29,6 +29,8 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add("--fit", choices=FITS, default="crop", help="how images become square")
     text = "what a pixel of a smaller target is, unless it is an id: the mean of the pixels there, or the nearest"
     add("--resize", choices=RESIZES, default=MEAN, help=text)
+    text = "values of 16-bit photographs that become black and white, such as 0 4095; default: 0 65535"
+    add("--levels", type=number(float, least=0), nargs=2, help=text, metavar=("BLACK", "WHITE"))
     add_arguments_of(parser, "source", SOURCES, "source")
     add_run(parser)
     return Namespace(**with_defaults(vars(parser.parse_args(words)), SOURCES, "source"))

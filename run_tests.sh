@@ -3,8 +3,8 @@
 # `bash run_tests.sh tests/network`. `--soak 100` kills every resumable script a hundred times.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-source scripts/environment.sh requirements.txt requirements-cluster.txt requirements-flower.txt requirements-pretrained.txt \
-    requirements-privacy.txt requirements-taskonomy.txt requirements-test.txt
+source scripts/environment.sh requirements.txt requirements-cluster.txt requirements-exr.txt requirements-flower.txt \
+    requirements-pretrained.txt requirements-privacy.txt requirements-taskonomy.txt requirements-test.txt
 ruff check --quiet .
 mypy
 export OMP_NUM_THREADS=1  # more threads make what is this small slower, most of all beside other work

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from utils.errors import UserError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -70,6 +72,14 @@ def _unit_length(normals: Tensor) -> Tensor:
 def mirror_normals(normals: Tensor) -> Tensor:
     """The x of normals (B, 3, H, W) changes its sign."""
     return normals * normals.new_tensor([-1.0, 1.0, 1.0]).view(1, 3, 1, 1)
+
+
+def refuse_mirror(normals: Tensor) -> Tensor:
+    """UserError: normals in the axes of the world have no mirror image, as nobody knows where the camera looked."""
+    raise UserError(
+        "normals in the axes of the world (--axes world of stage 1) cannot be mirrored with their images; "
+        "give --augment none"
+    )
 
 
 def _largest(values: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Maps of anybody's own as targets: pictures of 16 bits, or of 8, TIFF and PFM of floats, and arrays in `.npy` files.
+"""Maps of anybody's own as targets: pictures of 16 or 8 bits, TIFF, PFM and EXR of floats, and arrays in `.npy` files.
 
-Colours are of 8 bits, or in arrays: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
+Colours are of 8 bits, or in arrays or EXR: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
 
 The table says how their values are read (`datasets.tasks.Scale`): depth in millimetres has the unit 0.001, and where
 the camera measured nothing mostly 0 or 65535.
@@ -13,53 +13,115 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.stored import read_values
-from datasets.tasks import NOTHING, Encoding, MapFiles, Scale
+from datasets import exr
+from datasets.stored import is_deep_colour, read_values, regular_file
+from datasets.tasks import NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
-_PNG, _COLOURS = b"\x89PNG\r\n\x1a\n", (2, 6)  # a file's first bytes, and its header's types of colour
-_SHORT = 0.5  # of vectors of length 1: what is shorter shows no direction
+SHORT, LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
+_MEDIAN_LENGTHS = (0.9, 1.1)  # of the vectors of a file
+_UNIT = 0.02  # by which the median of lengths differs from 1 at most where all are 1, but for rounding
+_ROTATED, _WORD = 3, 16  # bits
+_FULL = {"u1": 255.0, "u2": 65535.0, "i1": 127.0, "i2": 32767.0}  # of whole numbers, what stands for 1
 
 
 def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale) -> np.ndarray:
-    """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known.
+    """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known; see `in_units`.
 
-    That is where a value is not finite, all channels have one of the invalid values, or a direction has no length.
     ValueError says what is wrong with the file.
     """
+    return in_units(stored_map(data_path, cell, encoding), encoding, scale)
+
+
+def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
+    """A cell's numbers as they are stored, (C, H, W); ValueError says what is wrong with the file."""
     assert encoding.maps is not None
-    _check_depth(data_path / cell)
-    values = _channels(read_values(data_path, cell, _MODES), encoding)
+    if is_deep_colour(data_path / cell):
+        raise ValueError("a colour PNG of 16 bits, of which 8 would be read; save it as .npy")
+    if cell.lower().endswith(exr.ENDING):
+        values = exr.read_exr(regular_file(data_path / cell), encoding.channels)
+    else:
+        values = read_values(data_path, cell, _MODES, encoding.maps.signed)
+    values = _channels(values, encoding)
     if values.dtype.kind not in "uif":
         raise ValueError(f"{values.dtype} values where {encoding.domain} has numbers")
     if encoding.maps.distances and values.dtype.itemsize < 2:
         raise ValueError(f"8 bits where {encoding.domain} has 16 or more: a picture of it?")
+    return values
+
+
+def in_units(values: np.ndarray, encoding: Encoding, scale: Scale) -> np.ndarray:
+    """Stored numbers (C, H, W) in the map's unit, float32, and `NOTHING` where nothing is known.
+
+    That is where a value is not finite, all channels have one of the invalid values, or a direction's length is not
+    about 1. ValueError where no pixel counts, or the values cannot be what the encoding has.
+    """
+    assert encoding.maps is not None
+    if scale.rotated:
+        values = _rotated_back(values)
     finite = np.isfinite(values).all(axis=0)
     known = finite & ~np.isin(values, _as_stored(scale.invalid, values.dtype)).all(axis=0)
     if not known.any():
         found = np.unique(values[:, finite])[:3]
         other = f", the others {', '.join(f'{value:g}' for value in found)}" if found.size else ""
         raise ValueError(f"no pixel counts: {(~finite).sum()} of {finite.size} are not finite{other}")
-    result = _in_units(np.where(known, values, 0), encoding.maps, scale)
+    shown = np.where(known, values, 0)
+    result = np.asarray(shown, np.float64) if not encoding.maps.signed else _from_minus_1(shown, known)
+    result *= scale.unit
+    if np.abs(result).max() > np.finfo(np.float32).max:
+        raise ValueError(f"values up to {np.abs(result).max():g}, more than 32 bits hold; see --unit, --invalid")
     if encoding.maps.distances and (n_behind := (result < 0).sum()):
         raise ValueError(
             f"{n_behind} of {known.size} distances are negative, the least {result.min():g}; see --invalid"
         )
     if encoding.maps.signed:
-        known &= np.linalg.norm(result, axis=0) >= _SHORT
-        if not known.any():
-            raise ValueError("no pixel counts: all vectors are shorter than a half, where their length should be 1")
+        known &= _has_direction(np.linalg.norm(result, axis=0), known)
     return np.where(known, result, NOTHING).astype(np.float32)
 
 
-def _check_depth(path: Path) -> None:
-    """ValueError for a colour PNG of 16 bits, of which Pillow gives the upper 8 without a word."""
-    if not path.is_file():
-        return  # a row of an array
-    with path.open("rb") as file:
-        head = file.read(26)
-    if head.startswith(_PNG) and len(head) == 26 and head[24] == 16 and head[25] in _COLOURS:
-        raise ValueError("a colour PNG of 16 bits, of which 8 would be read; save it as .npy")
+def is_halved(values: np.ndarray, known: np.ndarray) -> bool:
+    """Whether floats (3, H, W) are (n + 1) / 2 of directions n: none is negative, and only then their length is 1."""
+    vectors = values[:, known & (values != values[:1]).any(axis=0)].astype(np.float64)  # without black, grey and white
+    if values.dtype.kind != "f" or not vectors.size or vectors.min() < 0 or vectors.max() > 1:
+        return False
+    as_stored, opened = (float(np.median(np.linalg.norm(each, axis=0))) for each in (vectors, 2 * vectors - 1))
+    return abs(opened - 1) <= _UNIT < abs(as_stored - 1)
+
+
+def _from_minus_1(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Stored directions (3, H, W) from -1 to 1, float64: of whole numbers, and of floats that are (n + 1) / 2.
+
+    ValueError for whole numbers of more than 16 bits, of which nobody knows what stands for 1.
+    """
+    wide = np.array(values, np.float64)
+    if values.dtype.kind == "f":
+        return 2.0 * wide - 1.0 if is_halved(values, known) else wide
+    form = f"{values.dtype.kind}{values.dtype.itemsize}"
+    if form not in _FULL:
+        raise ValueError(f"{values.dtype} values where directions have 8 or 16 bits, or floats")
+    return 2.0 * wide / _FULL[form] - 1.0 if form[0] == "u" else wide / _FULL[form]
+
+
+def _has_direction(lengths: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which vectors show a direction, of their lengths (H, W); ValueError where none does, or the median is not 1."""
+    shown = known & (lengths >= SHORT) & (lengths <= LONG)
+    if not shown.any():
+        median = np.median(lengths[known])
+        raise ValueError(
+            f"no pixel counts: all vectors are shorter than {SHORT:g} or longer than {LONG:g}, with a median of "
+            f"{median:.3g}, where their length should be 1"
+        )
+    median, (least, most) = float(np.median(lengths[shown])), _MEDIAN_LENGTHS
+    if not least <= median <= most:
+        raise ValueError(f"the median length of its vectors is {median:.3g}, where it should be 1")
+    return shown
+
+
+def _rotated_back(values: np.ndarray) -> np.ndarray:
+    """Whole numbers of 16 bits before these were rotated to the left by three; ValueError for others."""
+    if values.dtype.kind != "u" or values.dtype.itemsize * 8 != _WORD:
+        raise ValueError(f"{values.dtype} values, of which no bits are rotated; see --bits")
+    return (values >> _ROTATED) | (values << (_WORD - _ROTATED))
 
 
 def _as_stored(invalid: Sequence[float], dtype: np.dtype) -> np.ndarray:
@@ -78,11 +140,3 @@ def _channels(values: np.ndarray, encoding: Encoding) -> np.ndarray:
     if len(values) not in (encoding.channels, encoding.channels + 1):  # the last one says how opaque a picture is
         raise ValueError(f"{len(values)} channels where {encoding.domain} has {encoding.channels}")
     return values[: encoding.channels]
-
-
-def _in_units(values: np.ndarray, files: MapFiles, scale: Scale) -> np.ndarray:
-    """Stored numbers (C, H, W) in the map's unit, float64."""
-    wide = np.asarray(values, np.float64)
-    if files.signed and values.dtype.kind in "ui":
-        wide = 2.0 * wide / (255.0 if values.dtype.itemsize == 1 else 65535.0) - 1.0
-    return wide * scale.unit

@@ -24,7 +24,7 @@ from datasets.instances import classes_and_objects, numbered
 from datasets.maps import read_map
 from datasets.stored import file_of, forget_members, photograph_frame, read_photograph, read_values
 from datasets.table import NEAREST, Table
-from datasets.tasks import RGB, Encoding, Scale
+from datasets.tasks import DIRECTIONS, RGB, Encoding, Scale
 from utils.errors import UserError
 from utils.files import json_in, locked, write_array, write_atomically, write_json
 from utils.filling import fill, note_of
@@ -46,7 +46,8 @@ def read_image(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     """
     if encoding.photograph:
         return read_photograph(data_path, cell)
-    values = read_values(data_path, cell, _MODES_OF_IDS if encoding.categorical else _MODES[encoding.dtype])
+    modes = _MODES_OF_IDS if encoding.categorical else _MODES[encoding.dtype]
+    values = read_values(data_path, cell, modes, encoding.domain in DIRECTIONS)
     if len(values) < encoding.channels:
         raise ValueError(f"{len(values)} channels where {encoding.domain} has {encoding.channels}")
     if encoding.channels == 1 and (values[1:3] != values[:1]).any():
@@ -142,6 +143,8 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     cell = table.cells(encoding.domain)[row]
     if encoding.maps is not None:
         values = read_map(table.data_path, cell, encoding, table.about.scales.get(encoding.domain, Scale()))
+    elif encoding.photograph:
+        values = read_photograph(table.data_path, cell, table.about.levels)
     else:
         values = read_image(table.data_path, cell, encoding)
     if encoding.categorical:
@@ -335,8 +338,13 @@ def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
         digest.update(NEAREST.encode())
     if encoding.boxes:
         digest.update(table.fingerprint.encode())
+    if encoding.photograph and about.levels is not None:
+        digest.update(f"levels {about.levels}".encode())
     if encoding.maps is not None:
-        digest.update(f"{encoding.maps} {about.scales.get(encoding.domain)}".encode())
+        scale = about.scales.get(encoding.domain)
+        is_rotated = scale is not None and scale.rotated
+        digest.update(f"{encoding.maps} {scale}{' of rotated bits' * is_rotated}".encode())
+        digest.update(b"only vectors of length 1" * encoding.maps.signed)
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
     for cells in zip(*(table.cells(domain) for domain in {part.files: 0 for part in parts}), strict=True):
         for cell in cells:

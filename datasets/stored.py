@@ -37,6 +37,7 @@ from numpy.lib import format as npy
 from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
+from datasets import exr
 from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
 
@@ -54,7 +55,8 @@ _ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d{1,18}):(\d{1,9}(?:x\d{1,9}){1,3})")
 _IN_MEMBER = re.compile(r"(.+)/(\d{1,18})")
 _UNPACKING = Lock()  # two threads must not unpack the same large member twice
-_PNG_SIGNATURE = 8  # bytes
+_PNG, _COLOURS = b"\x89PNG\r\n\x1a\n", (2, 6)  # a file's first bytes, and its header's types of colour
+_DEEP = "I;16"  # how Pillow's modes of 16 bits begin
 _UNKNOWN_SCALE = ("I", "F")  # 32 bits, of which nobody knows what is white
 _TURNS = {  # that make an image upright, by what its EXIF entry says
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -75,17 +77,52 @@ def file_of(cell: str) -> str:
     return match[1] if match else cell
 
 
-def read_photograph(data_path: Path, cell: str) -> np.ndarray:
-    """A cell's photograph in any mode, turned as its EXIF entry says: (3, H, W) uint8 RGB; ValueError if unreadable."""
+def read_photograph(data_path: Path, cell: str, levels: tuple[float, float] | None = None) -> np.ndarray:
+    """A cell's photograph in any mode, turned as its EXIF entry says: (3, H, W) uint8 RGB; ValueError if unreadable.
+
+    `levels` are the values of 16 bits that are black and white, by default 0 and 65535.
+    """
     values = _read_row(data_path, cell)
     if values is None:
+        if levels is not None and is_deep_colour(data_path / cell):
+            raise ValueError("a colour PNG of 16 bits, of which 8 are read and have no --levels; save it with 8")
         with _opened(data_path / cell) as image:
-            if image.mode in _UNKNOWN_SCALE:
+            if image.mode in _UNKNOWN_SCALE and not _is_grey_map(image):
                 raise ValueError(f"pixel format {image.mode} where a photograph should be")
             upright = _turned(image)
+            if _is_grey_map(image):
+                return _as_rgb(np.asarray(image, np.uint16), levels)
             # Pillow would cut 16-bit values off at 255.
-            values = np.asarray(upright if image.mode.startswith("I;16") else upright.convert("RGB"))
-    return _as_rgb(values)
+            values = np.asarray(upright if image.mode.startswith(_DEEP) else upright.convert("RGB"))
+    return _as_rgb(values, levels)
+
+
+def deep_values(data_path: Path, cell: str) -> np.ndarray | None:
+    """The numbers of a photograph of 16 bits, of colour PNG the upper 8 of them; None of others, and where unreadable.
+
+    Whether it is one is told by a file's header.
+    """
+    try:
+        values = _read_row(data_path, cell)
+        if values is None:
+            with Image.open(regular_file(data_path / cell)) as image:
+                is_colour = is_deep_colour(data_path / cell)
+                if not (is_colour or image.mode.startswith(_DEEP)):
+                    return None
+                values = np.asarray(_not_mapped(image), np.uint16)
+                return values << 8 if is_colour else values
+    except FAULTS:
+        return None
+    return values if values.dtype.kind == "u" and values.dtype.itemsize == 2 else None
+
+
+def is_deep_colour(path: Path) -> bool:
+    """Whether a file is a colour PNG of 16 bits, of which Pillow gives the upper 8 without a word."""
+    if not path.is_file():
+        return False  # a row of an array
+    with path.open("rb") as file:
+        head = file.read(26)
+    return head.startswith(_PNG) and len(head) == 26 and head[24] == 16 and head[25] in _COLOURS
 
 
 def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
@@ -101,16 +138,18 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
         return Frame(*_as_rgb(values).shape[1:])
     try:
         with Image.open(regular_file(data_path / cell)) as image:
-            turn = _turn(image)
-            # Of a TIFF file, Pillow gives the upright size at once, and turns the pixels as it reads them.
-            is_upright = turn not in SIDEWAYS or image.format == "TIFF"
-            return Frame(*(image.size[::-1] if is_upright else image.size), turn)
+            return Frame(*_upright_size(image), _turn(image))
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
 
 
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
-    """Height and width of what `read_values` gives, from the header alone where it is a file; ValueError as there."""
+    """Height and width of what `read_values` gives, or of an EXR file, from the header alone where it is a file.
+
+    ValueError as there.
+    """
+    if cell.lower().endswith(exr.ENDING):
+        return exr.exr_size(data_path / cell)
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(".npy"):
         values = open_array(data_path / cell)
@@ -118,13 +157,16 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
         return _channels_first(values).shape[1:]
     try:
         with Image.open(regular_file(data_path / cell)) as image:
-            return image.size[::-1]
+            return _upright_size(image)
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
 
 
-def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarray:
-    """A cell's values as they are stored, (C, H, W); ValueError if unreadable or in none of Pillow's `modes`."""
+def read_values(data_path: Path, cell: str, modes: tuple[str, ...], directions: bool = False) -> np.ndarray:
+    """A cell's values as they are stored, (C, H, W), turned as its own EXIF entry says.
+
+    ValueError if it is unreadable, in none of Pillow's `modes`, or turned and holds `directions`.
+    """
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(".npy"):
         values = np.array(open_array(data_path / cell))
@@ -132,7 +174,11 @@ def read_values(data_path: Path, cell: str, modes: tuple[str, ...]) -> np.ndarra
         with _opened(data_path / cell) as image:
             if image.mode not in modes:
                 raise ValueError(f"pixel format {image.mode} where one of {', '.join(modes)} should be")
-            values = np.asarray(image)
+            if directions and _turn(image) is not None:
+                raise ValueError(
+                    "its own EXIF entry turns it, and directions cannot be turned with it; save it upright"
+                )
+            values = np.asarray(_turned(image))
             values = values.astype(np.uint8) if image.mode == "1" else values
     return _channels_first(values)
 
@@ -159,12 +205,35 @@ def regular_file(path: Path) -> Path:
 def _opened(path: Path) -> Iterator[Image.Image]:
     """An image that is open, whose faults become ValueError."""
     try:
-        image = Image.open(regular_file(path))
+        image = _not_mapped(Image.open(regular_file(path)))
         image.load()
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
     with image:
         yield image
+
+
+def _not_mapped(image: Image.Image) -> Image.Image:
+    """An image that is not read yet and will not be mapped where it is a TIFF file that lies on its side.
+
+    Pillow (13.0) maps plain grey ones in the shape that they have upright, which mixes their rows; without a name, it
+    reads them.
+    """
+    if image.format == "TIFF" and _turn(image) in SIDEWAYS:
+        image.filename = ""  # type: ignore[attr-defined]
+    return image
+
+
+def _is_grey_map(image: Image.Image) -> bool:
+    """Whether an image is a PGM file of more than 8 bits: Pillow makes its largest number 65535."""
+    return image.format == "PPM" and image.mode == "I"
+
+
+def _upright_size(image: Image.Image) -> tuple[int, int]:
+    """Height and width of an image whose pixels are not read yet, when it is turned as its EXIF entry says."""
+    # Of a TIFF file, Pillow gives the upright size at once, and turns the pixels as it reads them.
+    is_upright = _turn(image) not in SIDEWAYS or image.format == "TIFF"
+    return image.size[::-1] if is_upright else image.size
 
 
 def _turned(image: Image.Image) -> Image.Image:
@@ -187,7 +256,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 def _may_tell_turn(path: Path) -> bool:
     """Whether a PNG file has metadata: to look for some behind its pixels, Pillow would decode all of these."""
     with path.open("rb") as file:
-        file.seek(_PNG_SIGNATURE)
+        file.seek(len(_PNG))
         while len(head := file.read(8)) == 8:
             length, name = struct.unpack(">I4s", head)
             if name in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):
@@ -294,11 +363,16 @@ def _channels_first(values: np.ndarray) -> np.ndarray:
     return values if values.shape[0] <= 4 < values.shape[2] else values.transpose(2, 0, 1)
 
 
-def _as_rgb(values: np.ndarray) -> np.ndarray:
-    """Grey or colour values of 8 or 16 bits as (3, H, W) uint8."""
+def _as_rgb(values: np.ndarray, levels: tuple[float, float] | None = None) -> np.ndarray:
+    """Grey or colour values of 8 or 16 bits as (3, H, W) uint8; `levels` as of `read_photograph`."""
     values = _channels_first(values)
     if values.dtype.kind == "u" and values.dtype.itemsize == 2:  # of either byte order
-        values = (values >> 8).astype(np.uint8)
+        if levels is None:
+            values = (values >> 8).astype(np.uint8)
+        else:
+            black, white = levels
+            bright = (values.astype(np.float32) - black) / (white - black)
+            values = np.rint(255 * bright.clip(0, 1)).astype(np.uint8)
     if values.dtype != np.uint8 or len(values) not in (1, 3, 4):
         raise ValueError(
             f"{len(values)} channels of {values.dtype} where a photograph has 1, 3 or 4 of uint8 or uint16"

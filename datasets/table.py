@@ -60,6 +60,7 @@ class About:
         scales: by domain of maps of one's own, what their stored values mean.
         resize: what a pixel of a smaller target is, unless it is an id: the mean of the pixels there that count, or
             the nearest, so that no value is one that no pixel of the file has.
+        levels: the values of photographs of 16 bits that are black and white; None for 0 and 65535.
     """
 
     source: str
@@ -72,12 +73,17 @@ class About:
     made_by: str = ""
     scales: Mapping[str, Scale] = field(default_factory=dict)
     resize: str = MEAN
+    levels: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.fit not in FITS:
             raise ValueError(f"fit {self.fit!r} is not one of {', '.join(FITS)}")
         if self.resize not in RESIZES:
             raise ValueError(f"resize {self.resize!r} is not one of {', '.join(RESIZES)}")
+        if self.levels is not None and not 0 <= self.levels[0] < self.levels[1]:
+            raise ValueError(
+                f"levels {self.levels[0]:g} and {self.levels[1]:g}: white is above black, and both above 0"
+            )
         if RGB.domain not in self.domains or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
         if taken := {"embedding", *(["object"] if BOXES in self.classes else [])} & set(self.groups):
@@ -223,7 +229,7 @@ def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
             why, more = f", because the images of one {column} stay together, and there {_are(n)} {n}", f"of {column}"
         raise UserError(
             f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images{why}; "
-            f"give more {more}, or another --test_fraction"
+            f"give more {more}, or another --test_fraction{main_fault(found.faults)}"
         )
     return rows[found.about.columns]
 
@@ -281,10 +287,7 @@ def read_table(data_path: Path | str) -> Table:
     content = path.read_bytes()
     rows = _read_rows(path, content, about)
     parts = {part: np.flatnonzero(rows[PART] == part) for part in PARTS}
-    plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
-    # Older tables have neither.
-    plain = {name: value for name, value in plain.items() if (name, value) not in (("scales", {}), ("resize", MEAN))}
-    digest = hashlib.sha256(content + json.dumps(plain, sort_keys=True).encode())
+    digest = hashlib.sha256(content + json.dumps(_said(about), sort_keys=True).encode())
     if BOXES in about.classes:
         digest.update(_boxes_file(data_path).read_bytes())
     return Table(
@@ -298,6 +301,17 @@ def read_table(data_path: Path | str) -> Table:
         parts["test"],
         digest.hexdigest(),
     )
+
+
+def _said(about: About) -> dict[str, Any]:
+    """What a table's fingerprint is made of, beside its rows: without what older tables do not have, where it is so."""
+    plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
+    plain["scales"] = {
+        domain: {name: value for name, value in scale.items() if value is not False}
+        for domain, scale in plain["scales"].items()
+    }
+    absent: dict[str, Any] = {"scales": {}, "resize": MEAN, "levels": None}
+    return {name: value for name, value in plain.items() if name not in absent or value != absent[name]}
 
 
 def source_of(data_path: Path) -> str | None:
@@ -351,6 +365,9 @@ def _read_about(data_path: Path) -> About:
         classes = {name: ClassSet.of(value) for name, value in content.pop("classes").items()}
         scales = {name: _scale_of(value) for name, value in content.pop("scales", {}).items()}
         lists = {name: tuple(map(str, content.pop(name))) for name in ("domains", "groups")}
+        if content.get("levels") is not None:
+            black, white = map(float, content["levels"])
+            content["levels"] = black, white
         return About(**content, **lists, classes=classes, scales=scales)  # type: ignore[arg-type]
     except (OSError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not a table's description ({error}); run {STAGE} again") from error
@@ -358,7 +375,10 @@ def _read_about(data_path: Path) -> About:
 
 def _scale_of(content: Mapping[str, Any]) -> Scale:
     """From what JSON makes of one; ValueError, KeyError or TypeError where it is none."""
-    return Scale(float(content["unit"]), tuple(map(float, content["invalid"])))
+    marks = {name: content.get(name, False) for name in ("rotated", "world")}
+    if strange := [value for value in marks.values() if not isinstance(value, bool)]:
+        raise ValueError(f"{strange[0]!r} is neither true nor false")
+    return Scale(float(content["unit"]), tuple(map(float, content["invalid"])), **marks)
 
 
 def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from datasets.decoding import refuse_mirror
 from datasets.packed import load_packed, packed_version
 from datasets.table import STAGE, Table, read_table
 from datasets.tasks import RGB, Task
@@ -60,7 +61,7 @@ class TaskData:
         device: torch.device,
         needs: Collection[str] = ("train", "test"),
     ) -> None:
-        self.task, self.table, self.device, self.image_size = task, table, device, image_size
+        self.task, self.table, self.device, self.image_size = _in_its_axes(task, table), table, device, image_size
         _check_parts(task, table.train, table.test, needs)
         _check_classes(task, table)
         _check_margins(task, table)
@@ -249,6 +250,12 @@ def _check_parts(task: Task, train: np.ndarray, test: np.ndarray, needs: Collect
             f"{task.name}: {len(train)} training and {len(test)} held-out images; "
             f"run {STAGE} again, with more images or another --test_fraction"
         )
+
+
+def _in_its_axes(task: Task, table: Table) -> Task:
+    """The task, which refuses to mirror directions where their axes are not the camera's."""
+    scale = table.about.scales.get(task.encoding.domain) if task.encoding else None
+    return replace(task, mirror=refuse_mirror) if scale is not None and scale.world else task
 
 
 def _check_classes(task: Task, table: Table) -> None:

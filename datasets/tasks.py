@@ -63,11 +63,14 @@ Physical = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
 class Scale:
     """What the stored values of maps of one's own mean: `unit` times the value, and nothing where it is `invalid`.
 
-    ValueError where the unit is no positive number.
+    Of 16 bits that are `rotated` to the left by three, as SUN RGB-D's are, the value is what they were before. The axes
+    of directions are the `world`'s, or else the camera's. ValueError where the unit is no positive number.
     """
 
     unit: float = 1.0
     invalid: tuple[float, ...] = ()
+    rotated: bool = field(default=False, repr=False)  # what else is packed keeps its fingerprint
+    world: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 < self.unit < math.inf):

@@ -26,6 +26,7 @@ def requirements(name: str) -> list[Requirement]:
     [
         "requirements.txt",
         "requirements-cluster.txt",
+        "requirements-exr.txt",
         "requirements-flower.txt",
         "requirements-pretrained.txt",
         "requirements-privacy.txt",

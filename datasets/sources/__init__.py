@@ -22,10 +22,13 @@ from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
 from datasets.sources.nyu import Nyu
 from datasets.sources.office_caltech import OfficeCaltech
+from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
 from datasets.table import MEAN, Found, make_table, write_table
+from datasets.tasks import RGB
+from utils.errors import UserError
 
 SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
@@ -48,12 +51,16 @@ SOURCES: dict[str, type[Source]] = {
 
 def find_images(config: Mapping[str, Any]) -> Found:
     """The images that the arguments of stage 1, by name, ask for, each with its part."""
-    source = SOURCES[config["source"]](config)
+    source, levels = SOURCES[config["source"]](config), tuple(config["levels"]) if config["levels"] else None
+    if levels and not levels[0] < levels[1]:
+        raise UserError(f"--levels {levels[0]:g} {levels[1]:g}: white is to be above black")
     found = source.find()
     if not source.is_rendered:
         found = in_frames(config["data_path"], found)
+        for line in lines_of_levels(config["data_path"], found.rows[RGB.domain].tolist(), levels):
+            print(line)
     rows = make_table(found, config["test_fraction"], config["rand_seed"])
-    about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"])
+    about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"], levels=levels)
     return replace(found, rows=rows, about=about)
 
 
@@ -63,6 +70,7 @@ def select_images(
     *,
     fit: str = "crop",
     resize: str = MEAN,
+    levels: tuple[float, float] | None = None,
     test_fraction: float = 0.2,
     rand_seed: int = 42,
     **arguments: Any,
@@ -72,7 +80,7 @@ def select_images(
     Raises:
         UserError: where there are none, or the table cannot be written.
     """
-    common = {"fit": fit, "resize": resize, "test_fraction": test_fraction, "rand_seed": rand_seed}
+    common = {"fit": fit, "resize": resize, "levels": levels, "test_fraction": test_fraction, "rand_seed": rand_seed}
     found = find_images({"data_path": data_path, "source": source, **common, **arguments})
     write_table(data_path, found)
     return found

@@ -16,7 +16,7 @@ from datasets.classes import VOID, ClassSet
 from datasets.frame import turned_boxes
 from datasets.left_out import main_fault
 from datasets.sources.labels import class_of_image
-from datasets.sources.outlines import all_can_be_read, inside, map_of, paint, polygon_of, write_map
+from datasets.sources.outlines import all_can_be_read, bounds, inside, map_of, paint, polygon_of, write_map
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
@@ -132,6 +132,10 @@ def table_of_boxes(found: Sequence[Photograph], classes: ClassSet, faults: list[
             else:
                 rows.append((photograph.cell, number_of[category], left, top, right, bottom))
                 n_cut += min(sides) < -_SLACK or max(sides) > 1 + _SLACK
+    used, known = {category for each in found for category, *_ in each.boxes}, sorted(number_of)
+    first, last = known[0], known[-1]
+    if last + 1 in used and first not in used:
+        print(f"no box has id {first}, and some {last + 1}, but names are of {first} to {last}: counted from another?")
     if not rows:
         raise UserError(f"no valid box in {counted(len(found), 'photograph')}{main_fault(faults)}; see {hint}")
     if n_again:
@@ -151,9 +155,13 @@ def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, 
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _write_map(data_path, each, number_of), found)
         settled = list(progress.bar(answers, total=len(found), desc="maps of objects", unit="photograph"))
-    faults += [fault for _, of_photograph in settled for fault in of_photograph]
+    of_outlines = [fault for _, of_photograph in settled for fault in of_photograph]
+    faults += of_outlines
     if not sum(n_objects for n_objects, _ in settled):
-        raise UserError(f"no outline of an object in {counted(len(found), 'photograph')}; give --objects boxes")
+        raise UserError(
+            f"no outline of an object in {counted(len(found), 'photograph')}{main_fault(of_outlines)}; "
+            "give --objects boxes"
+        )
 
 
 def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, int]) -> tuple[int, list[str]]:
@@ -177,6 +185,8 @@ def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, 
             regions.append((VOID, pixels_of(drawn)))
             continue
         try:
+            if photograph.size != SHARES and _is_in_shares(drawn):
+                raise ValueError("a polygon in shares of the sides beside a box in pixels")
             pixels, is_whole = inside(drawn.outline, (across, down), size), all_can_be_read(drawn.outline)
             regions.append((VOID if drawn.category is None else number_of.get(drawn.category, VOID), pixels))
             error = "" if is_whole else "a ring that is not of numbers"
@@ -190,6 +200,12 @@ def _write_map(data_path: Path, photograph: Photograph, number_of: Mapping[int, 
         picture = np.asarray(Image.fromarray(picture).transpose(turn))
     write_map(data_path / map_of(photograph.cell), picture)
     return sum(label != VOID for label, _ in regions), faults
+
+
+def _is_in_shares(drawn: Drawn) -> bool:
+    """Whether an outline is within the first pixel, and its box reaches further."""
+    found = None if drawn.sides is None or max(map(abs, drawn.sides)) <= 1 else bounds(drawn.outline)
+    return found is not None and not isinstance(drawn.outline, Mapping) and max(map(abs, found)) <= 1
 
 
 def rows_of_images(found: Sequence[Photograph], boxes: pd.DataFrame, classes: ClassSet, rule: str) -> pd.DataFrame:

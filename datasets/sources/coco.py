@@ -28,13 +28,13 @@ from datasets.sources.labels import (
     class_set,
     groups_of_names,
 )
-from datasets.sources.listing import IMAGE_ENDINGS
+from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
 from datasets.sources.masks import mask_of
-from datasets.sources.named_folders import PLACE
-from datasets.sources.names import alike, read_names
+from datasets.sources.named_folders import PLACE, beside
+from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
-from datasets.sources.yolo import read_labels
+from datasets.sources.yolo import key_points_in, read_labels
 from datasets.stored import is_inside
 from datasets.table import BOXES, PARTS, Found
 from datasets.tasks import CLASS, INSTANCES, MASK, RGB
@@ -85,12 +85,20 @@ class Coco(Source):
         faults: list[str] = []
         annotated: list[Photograph] = []
         self._n_crowds = 0
+        self._key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
         for name, part in self._parts():
+            folder = self._images(name)
+            say_not_read(folder.as_posix(), [path.name for path in _files(self.data_path / folder)])
             instances = self.data_path / self.annotations.replace(PLACE, name)
             if instances.is_file():
                 annotated += self._from_instances(instances, name, part, names, faults)
             else:
                 annotated += self._from_yolo(name, part, faults)
+        if shape := key_points_in(annotated):
+            raise UserError(
+                f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
+                f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
+            )
         found = held_against_files(self.data_path, annotated, faults)
         if not found:
             why = main_fault(faults) or "; without {part} it may be one flat folder"
@@ -142,12 +150,20 @@ class Coco(Source):
         if PLACE not in self.image_folder:
             yield "", ""
             return
+        no_part = []
         for path in sorted(root.iterdir()) if root.is_dir() else ():
             if part := next((part for part in PARTS if path.is_dir() and path.name.startswith(part)), ""):
                 yield path.name, part
+            elif path.is_dir() and self._photographs(path.name):
+                no_part.append(path.name)
+        say_no_part(self.image_folder, no_part)
 
     def _images(self, name: str) -> Path:
         return Path(self.image_folder.replace(PLACE, name))
+
+    def _photographs(self, name: str) -> list[Path]:
+        """The files of photographs in the folder that `{part}` makes of a name, sorted."""
+        return [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
 
     def _with_masks(self, found: list[Photograph], folder: str, faults: list[str]) -> list[Photograph]:
         """The photographs that have a mask; the others' masks are named."""
@@ -165,20 +181,25 @@ class Coco(Source):
 
     def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
         folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        found = [path for path in _files(self.data_path / folder) if path.suffix.lower() in IMAGE_ENDINGS]
+        found, without = self._photographs(name), []
         for path in found:
             photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
-            label = (labels / f"{path.stem}.txt").as_posix()
+            label = beside(self.data_path, labels.as_posix(), path.stem, (".txt", ".TXT"))
             if (self.data_path / label).is_file():
-                faults += read_labels(self.data_path / label, label, photograph)
+                faults += read_labels(self.data_path / label, label, photograph, self._key_points)
             elif self.objects == "outlines":
                 faults.append(f"{photograph.cell}: no {label} says which objects it shows")
                 continue
+            else:
+                without.append(path.name)
             yield photograph
+        if without:
+            n = counted(len(found), "photograph")
+            print(f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}")
         stems = Counter(path.stem for path in found)
         if shared := [stem for stem, n in stems.items() if n > 1]:
             print(f"{counted(len(shared), 'label file')} for several photographs: {labels / shared[0]}.txt")
-        texts = [path for path in _files(self.data_path / labels) if path.suffix == ".txt"]
+        texts = [path for path in _files(self.data_path / labels) if path.suffix.lower() == ".txt"]
         if alone := [path.name for path in texts if path.stem not in stems and path.stem != "classes"]:
             print(f"left out {counted(len(alone), 'label file')} of no photograph in {folder}: {some(alone, 3)}")
 
@@ -199,16 +220,18 @@ class Coco(Source):
                 "crowds (iscrowd 1); --crowds keep takes them for objects"
             )
         known = {photograph.cell for photograph in read.photographs}
-        there = [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
-        if others := [each.name for each in there if (self._images(name) / each.name).as_posix() not in known]:
+        if others := [
+            each.name for each in self._photographs(name) if (self._images(name) / each.name).as_posix() not in known
+        ]:
             print(f"left out {counted(len(others), 'photograph')} that {path.name} does not name: {some(others, 3)}")
         return read.photographs
 
     def _cell(self, name: str, file_name: str) -> str:
         """A photograph by its name in an instances file: in a sub-folder, or else right in the folder of its part."""
         folder = self._images(name)
-        cells = [(folder / each).as_posix() for each in (file_name, Path(file_name).name)]
-        inside = [cell for cell in cells if is_inside(cell)] or cells[1:]
+        plain = file_name.replace("\\", "/")  # as programs on Windows write it
+        cells = [(folder / each).as_posix() for each in dict.fromkeys((file_name, plain, Path(plain).name))]
+        inside = [cell for cell in cells if is_inside(cell)] or cells[-1:]
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
 
 

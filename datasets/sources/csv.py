@@ -15,6 +15,7 @@ from datasets.places import MAX_CELL, named_cells
 from datasets.sources.id_masks import count_ids, named_classes
 from datasets.sources.labels import MASK_CLASSES
 from datasets.sources.listing import file_fault, number_classes, part_named
+from datasets.sources.ranges import lines_of_columns
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH, depth_limit
 from datasets.sources.text_table import read_text_table
@@ -61,6 +62,11 @@ class Csv(Source):
             raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
         rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)
         labels, classes = number_classes(_whole(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
+        maps = [name for name in targets if not _ENCODINGS[name].categorical]
+        for text in lines_of_columns(
+            self.data_path, [_ENCODINGS[name] for name in maps], [rows[name].tolist() for name in maps]
+        ):
+            print(text)
         masks = [name for name in targets if _ENCODINGS[name].categorical]
         for name in masks:
             classes[name] = self._mask_classes(name, rows[name].tolist())

@@ -15,6 +15,7 @@ from datasets.sources.labels import class_set
 from datasets.sources.names import IGNORED, read_names_of_masks
 from datasets.tasks import MASK, Encoding
 from utils import progress
+from utils.errors import UserError
 from utils.words import counted, some
 
 STORED = Encoding(MASK, "uint8", 1, categorical=True)
@@ -42,6 +43,8 @@ def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
 
     with ThreadPoolExecutor() as pool:
         counts = list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
+    if cells and len(faults) == len(cells):
+        raise UserError(f"none of {counted(len(cells), 'mask')} can be read{main_fault(sorted(faults))}")
     if faults:
         print(f"{len(faults)} of {counted(len(cells), 'mask')} cannot be read{main_fault(sorted(faults))}")
     return counts

@@ -120,9 +120,9 @@ class INaturalist(Source):
         path = self.data_path / f"{name}{self.year}.json"
         content = _json(path)
         try:
-            images = pd.DataFrame(content["images"])[["id", "file_name"]]
-            labels = pd.DataFrame(content["annotations"])[["image_id", "category_id"]]
-            categories = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]]
+            images = pd.DataFrame(content["images"])[["id", "file_name"]].astype({"id": str})
+            labels = pd.DataFrame(content["annotations"])[["image_id", "category_id"]].astype(str)  # or numbers here
+            categories = pd.DataFrame(content["categories"])[["id", "name", "supercategory"]].astype({"id": str})
             rows = images.merge(labels, left_on="id", right_on="image_id", validate="one_to_one")
             rows = rows.merge(
                 categories, left_on="category_id", right_on="id", suffixes=("", "_of_category"), validate="many_to_one"
@@ -130,12 +130,16 @@ class INaturalist(Source):
             rows[RGB.domain] = rows["file_name"]
             locations = self.data_path / f"{name}{self.year}_locations.json"
             if locations.is_file():
-                known = by_key(((each["id"], each) for each in _json(locations)), f"{locations.name}: id")
+                known = by_key(((str(each["id"]), each) for each in _json(locations)), f"{locations.name}: id")
                 for column in _LOCATION:
                     values = (known.get(identity, {}).get(column) for identity in rows["id"].tolist())
                     rows[column] = ["" if value is None else str(value) for value in values]
         except (KeyError, ValueError, TypeError, pd.errors.MergeError) as error:
             raise UserError(f"{path}: not iNaturalist's metadata ({error})") from error
+        if n_lost := len(images) - len(rows):
+            print(
+                f"left out {n_lost} of {counted(len(images), 'image')} of {path.name} without a category's annotation"
+            )
         return rows.assign(**{PART: part})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,10 @@ from datasets.sources.keyed import by_key
 from datasets.sources.outlines import bounds
 from utils.errors import UserError
 from utils.files import json_in
+from utils.words import counted
+
+_MOST_COMPARED = 10_000  # polygons with their boxes
+_LEAST_OVERLAP = 0.5  # of a polygon and its box, area over area
 
 
 @dataclass
@@ -42,14 +46,15 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
         by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a COCO instances file ({error}); see --annotations") from error
-    found: dict[Any, Photograph] = {}
+    found: dict[str | None, Photograph] = {}
     for identity, (file, (width, height)) in of_ids.items():
         found[identity] = photograph_of(file)
         found[identity].size = (width, height) if min(width, height) > 0 else None
+    with_polygon: list[tuple[str, Drawn]] = []
     read = Instances([*found.values()], names, n_annotations=len(annotations))
     for each in annotations:
         image = each.get("image_id")
-        photograph = found.get(image) if isinstance(image, int | float | str) else None
+        photograph = found.get(_as_text(image))
         where = f"{path.name}, annotation {each.get('id')}"
         if photograph is None:
             read.faults.append(f"{where}: of no photograph")
@@ -64,7 +69,38 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
         else:
             photograph.boxes.append((drawn.category, *drawn.sides))
             photograph.outlines.append(drawn if drawn.outline else Drawn(None, None, drawn.sides))
+            if drawn.outline and not isinstance(drawn.outline, Mapping):
+                with_polygon.append((where, drawn))
+    _say_apart(with_polygon)
     return read
+
+
+def _say_apart(drawn: Sequence[tuple[str, Drawn]]) -> None:
+    """Print how many objects have a polygon elsewhere than their box; of many, some are looked at."""
+    looked_at = drawn[:: -(-len(drawn) // _MOST_COMPARED) or 1]
+    apart = []
+    for where, each in looked_at:
+        found = bounds(each.outline)
+        assert each.sides is not None
+        if found is not None and _overlap(found, each.sides) < _LEAST_OVERLAP:
+            apart.append((where, each.sides, found))
+    if not apart:
+        return
+    where, sides, found = apart[0]
+    shown = [" ".join(f"{side:g}" for side in each) for each in (sides, found)]
+    print(
+        f"{len(apart)} of {counted(len(looked_at), 'object')} have a polygon elsewhere than their box, as {where}: "
+        f"{shown[1]} beside {shown[0]} (left, top, right, bottom); is bbox left, top, width, height, in pixels?"
+    )
+
+
+def _overlap(sides: Sequence[float], others: Sequence[float]) -> float:
+    """The area that two boxes share over that of both together."""
+    shared = max(min(sides[2], others[2]) - max(sides[0], others[0]), 0) * max(
+        min(sides[3], others[3]) - max(sides[1], others[1]), 0
+    )
+    areas = sum((each[2] - each[0]) * (each[3] - each[1]) for each in (sides, others))
+    return shared / (areas - shared) if areas > shared else 0.0
 
 
 def _drawn(annotation: Mapping[str, Any]) -> Drawn:
@@ -112,11 +148,19 @@ def _is_true(value: Any) -> bool:
     return value.strip().lower() in ("1", "true") if isinstance(value, str) else bool(value)
 
 
-def _identity(record: Mapping[str, Any]) -> int | float | str:
-    identity = record.get("id")
-    if not isinstance(identity, int | float | str):
+def _identity(record: Mapping[str, Any]) -> str:
+    identity = _as_text(record.get("id"))
+    if identity is None:
         raise ValueError(f"image {record.get('file_name')!r} has no id")
     return identity
+
+
+def _as_text(identity: Any) -> str | None:
+    """An id as text, as some tools write it here and as a number there; None where it is neither."""
+    if isinstance(identity, bool) or not isinstance(identity, int | float | str):
+        return None
+    is_whole = isinstance(identity, float) and identity.is_integer()
+    return str(int(identity) if is_whole else identity).strip()
 
 
 def _whole(value: Any) -> int:

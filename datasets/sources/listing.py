@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,10 @@ from utils.words import some
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+_OTHER_PICTURES = (  # whose files are no photographs here, though somebody may take them for such
+    ".avif", ".heic", ".heif", ".jfif", ".jpe", ".jp2", ".jxl", ".tga", ".svg", ".psd", ".exr", ".hdr", ".dng", ".cr2",
+    ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov", ".mkv",
+)  # fmt: skip
 _TWO_PATHS = re.compile(r"(\S*/\S+)\s+\S*/\S+")  # of a photograph and its mask, as in the lists of SBD
 _NUMBER = re.compile(r"-?\d+(\.\d*)?", re.ASCII)
 _PARTS = {
@@ -31,6 +36,27 @@ _PARTS = {
 def part_named(name: str) -> str | None:
     """The part (train, val or test) that folders, columns and arrays call by this name; None for other names."""
     return _PARTS.get(name.strip().lower())
+
+
+def not_read(name: str) -> bool:
+    """Whether a file is of pictures by its ending, and of none that is read."""
+    return not name.startswith(".") and name.lower().endswith(_OTHER_PICTURES)
+
+
+def say_not_read(folder: str, names: Iterable[str]) -> None:
+    """Print how many files of a folder have which endings that are not read; nothing where there are none."""
+    endings = Counter(Path(name).suffix.lower() for name in names if not_read(name))
+    if endings:
+        shown = ", ".join(f"{n} {ending}" for ending, n in endings.most_common())
+        print(f"left out files of {folder} whose endings are not read as photographs: {shown}")
+
+
+def say_no_part(folder: str, names: Sequence[str]) -> None:
+    """Print the folders with photographs whose names begin with no part, where `{part}` stands in `folder`."""
+    if names:
+        print(
+            f"left out folders of {folder} with photographs, called like no part (train, val, test): {some(names, 8)}"
+        )
 
 
 def names_in(path: Path) -> Iterator[str]:
@@ -56,7 +82,8 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
     faults: list[str] = []
     for entry in _walk(data_path, deepest):
         cell = Path(entry.path).relative_to(data_path).as_posix()
-        fault = file_fault(data_path, cell)
+        is_image = entry.name.lower().endswith(IMAGE_ENDINGS)
+        fault = file_fault(data_path, cell) if is_image else "a picture whose ending is not read"
         if fault is None:
             cells.append(cell)
         else:
@@ -84,7 +111,7 @@ def _walk(folder: Path, deepest: int) -> Iterator[os.DirEntry[str]]:
         if entry.is_dir():
             if deepest:
                 yield from _walk(Path(entry.path), deepest - 1)
-        elif entry.name.lower().endswith(IMAGE_ENDINGS):
+        elif entry.name.lower().endswith(IMAGE_ENDINGS) or not_read(entry.name):
             yield entry
 
 

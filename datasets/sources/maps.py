@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +11,8 @@ import pandas as pd
 
 from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
-from datasets.sources.named_folders import InFolder, beside, filled, photographs, rows_of
+from datasets.sources.named_folders import InFolder, beside, filled, not_there, photographs, rows_of
+from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
 from datasets.table import PART, Found
@@ -21,8 +22,8 @@ from utils.args import POSITIVE
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".PNG")
-_SEE = "see --unit, --invalid and --max_median_depth"
+_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG")
+_SEE = "see --unit, --invalid, --bits and --max_median_depth"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ class Maps(Source):
             (), "values of pixels where nothing was measured, beside what is not finite; of several targets one each",
             float, nargs="+",
         ),
+        "bits": Argument(
+            "plain", "of depth in 16 bits: plain, or rotated to the left by three, as SUN RGB-D's are",
+            choices=("plain", "rotated"),
+        ),
+        "axes": Argument(
+            "camera", "of normals: camera, the first along the image's width, or world; a mirrored image has none then",
+            choices=("camera", "world"),
+        ),
         "together": Argument(None, "natural group whose images are held out together, such as sequence"),
     } | GROUP_PATTERN | MEDIAN_DEPTH  # fmt: skip
     image_folder: str
@@ -65,6 +74,8 @@ class Maps(Source):
     target_suffix: Sequence[str] | None
     unit: Sequence[float]
     invalid: Sequence[float]
+    bits: str
+    axes: str
     together: str | None
     group_pattern: str | None
     max_median_depth: float
@@ -85,9 +96,14 @@ class Maps(Source):
         limits = {each.encoding.domain: self.max_median_depth for each in targets if self._is_distance(each)}
         for target in targets:
             rows[target.encoding.domain] = [self._map_of(each, target) for each in found]
+        self._most = most_of_map(len(rows))
+        samples: dict[str, list[Sample]] = {each.encoding.domain: [] for each in targets}
         with ThreadPoolExecutor() as pool:
-            answers = pool.map(lambda row: self._fault(row, targets, limits), rows.to_dict("records"))
+            answers = pool.map(lambda row: self._fault(row, targets, limits, samples), rows.to_dict("records"))
             faults = list(progress.bar(answers, total=len(rows), desc="reading maps", unit="image"))
+        for target in targets:
+            for line in lines_of(target.encoding, target.scale, samples[target.encoding.domain]):
+                print(line)
         named = [fault for fault in faults if fault]
         if len(named) == len(rows):
             raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
@@ -102,6 +118,12 @@ class Maps(Source):
         """What the arguments say of each target; UserError where they do not fit each other."""
         if not self.target or not self.target_folder:
             raise UserError(f"--source maps needs --target, one of {', '.join(MAPS)}, and --target_folder")
+        for argument, given, name in (
+            ("bits", self.bits != "plain", "depth"),
+            ("axes", self.axes == "world", "normals"),
+        ):
+            if given and name not in self.target:
+                raise UserError(f"--{argument} {getattr(self, argument)}: only of --target {name}")
         n = len(self.target)
         if len(set(self.target)) < n:
             raise UserError(f"--target {' '.join(self.target)} names one twice")
@@ -109,11 +131,17 @@ class Maps(Source):
         suffixes = self._each("target_suffix") if self.target_suffix else [None] * n
         invalid = [tuple(self.invalid)] if n == 1 or not self.invalid else [(each,) for each in self._each("invalid")]
         return [
-            _Target(MAPS[name], folder, [suffix] if suffix else _ENDINGS, Scale(unit, values))
+            _Target(MAPS[name], folder, [suffix] if suffix else _ENDINGS, self._scale_of(MAPS[name], unit, values))
             for name, folder, suffix, unit, values in zip(
                 self.target, folders, suffixes, units, invalid * (n // len(invalid)), strict=True
             )
         ]
+
+    def _scale_of(self, encoding: Encoding, unit: float, invalid: tuple[float, ...]) -> Scale:
+        """What stored values of a target mean."""
+        assert encoding.maps is not None
+        rotated, world = self.bits == "rotated", self.axes == "world"
+        return Scale(unit, invalid, rotated and encoding.maps.distances, world and encoding.maps.signed)
 
     def _each(self, name: str) -> list[Any]:
         """An argument's value for each target; UserError unless there is one for each, or one for all."""
@@ -134,22 +162,31 @@ class Maps(Source):
     def _is_distance(target: _Target) -> bool:
         return target.encoding.maps is not None and target.encoding.maps.distances
 
-    def _fault(self, row: dict[str, str], targets: Sequence[_Target], limits: dict[str, float]) -> str | None:
-        """What is wrong with a photograph's maps, which are read whole; None where nothing is."""
-        from datasets.maps import read_map
+    def _fault(
+        self,
+        row: dict[str, str],
+        targets: Sequence[_Target],
+        limits: dict[str, float],
+        samples: Mapping[str, list[Sample]],
+    ) -> str | None:
+        """What is wrong with a photograph's maps, which are read whole; None where nothing is. Adds to the samples."""
+        from datasets.maps import in_units, stored_map
         from datasets.packed import check_limit, surface
 
         for target in targets:
             encoding = target.encoding
             cell = row[encoding.domain]
             if not (self.data_path / cell).is_file():
-                return f"{cell}: there is no such map"
+                return not_there(self.data_path, cell, "map")
             try:
-                values = read_map(self.data_path, cell, encoding, target.scale)
+                stored = stored_map(self.data_path, cell, encoding)
+                values = in_units(stored, encoding, target.scale)
             except ValueError as error:
                 return f"{cell}: {error}"
+            known = surface(values, encoding)
+            samples[encoding.domain].append(sample_of(values, known, self._most, stored))
             try:
-                check_limit(values[:, surface(values, encoding)], limits.get(encoding.domain), encoding)
+                check_limit(values[:, known], limits.get(encoding.domain), encoding)
             except ValueError as error:
                 return f"{cell}: {error} {_SEE}"
         return None

@@ -24,7 +24,7 @@ from datasets.sources.labels import (
     groups_of_names,
 )
 from datasets.sources.listing import IMAGE_ENDINGS, names_in
-from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
+from datasets.sources.named_folders import beside, filled, not_there, photographs, rows_of, words_in
 from datasets.sources.names import read_names
 from datasets.sources.outlines import Numbering, boxes_in, combine, map_of, numbering_of, read_objects, write_map
 from datasets.sources.source import Source
@@ -105,7 +105,7 @@ class Masks(Source):
         by_name = groups_of_names(pairs[RGB.domain], self.group_pattern, {*pairs, CLASS, INSTANCES})
         pairs = pd.concat([pairs, by_name], axis=1)
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
-        faults = [f"{cell}: there is no such mask" for cell in pairs[MASK][~np.array(there)]]
+        faults = [not_there(self.data_path, cell, "mask") for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
             raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
 
-from datasets.sources.listing import IMAGE_ENDINGS
+from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
 from datasets.table import PART, PARTS
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
@@ -37,13 +38,28 @@ class InFolder:
 
 
 def photographs(data_path: Path, folder: str, suffix: str | None) -> Iterator[InFolder]:
-    """The photographs in the folders that `folder` names, in order; with a `suffix`, those whose names end with it."""
+    """The photographs in the folders that `folder` names, in order; with a `suffix`, those whose names end with it.
+
+    Lines say which other pictures, and which folders called like no part, are left out.
+    """
+    folders: list[tuple[Path, Mapping[str, str]]] = []
+    no_part: list[tuple[Path, Mapping[str, str]]] = []
     for found, words in _folders(data_path, Path(), Path(folder).parts, {}):
+        (folders if PLACE not in folder or _part_of(words[PART]) else no_part).append((found, words))
+    say_no_part(folder, [found.as_posix() for found, _ in no_part if _has_photograph(data_path / found, suffix)])
+    if suffix is None:
+        say_not_read(folder, [path.name for found, _ in folders for path in (data_path / found).iterdir()])
+    for found, words in folders:
         for path in sorted((data_path / found).iterdir()):
             is_image = path.name.endswith(suffix) if suffix else path.suffix.lower() in IMAGE_ENDINGS
             if is_image and not path.name.startswith("."):
                 stem = path.name.removesuffix(suffix) if suffix else path.stem
                 yield InFolder((found / path.name).as_posix(), stem, words)
+
+
+def _has_photograph(folder: Path, suffix: str | None) -> bool:
+    endings = (suffix,) if suffix else IMAGE_ENDINGS
+    return any(path.name.lower().endswith(endings) for path in folder.iterdir())
 
 
 def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:
@@ -80,6 +96,19 @@ def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> s
     return next((place for place in places if (data_path / place).is_file()), places[0])
 
 
+def not_there(data_path: Path, cell: str, what: str) -> str:
+    """The fault of a cell whose file is not there, and which one of its name is, with an ending that is not read."""
+    path = data_path / cell
+    other = _endings(path.parent).get(path.stem)
+    return f"{cell}: there is no such {what}" + (f", but one that ends with {other}" if other else "")
+
+
+@lru_cache(maxsize=64)
+def _endings(folder: Path) -> dict[str, str]:
+    """An ending of each name in a folder; none where there is no folder."""
+    return {path.stem: path.suffix for path in folder.iterdir()} if folder.is_dir() else {}
+
+
 def _part_of(name: str) -> str:
     return next((part for part in PARTS if name.startswith(part)), "")
 
@@ -113,5 +142,5 @@ def _folders(
     expression = _expression(name)
     for entry in sorted(path.name for path in (data_path / folder).iterdir() if path.is_dir()):
         match = expression.fullmatch(entry)
-        if match and not entry.startswith(".") and (PLACE not in name or _part_of(match[PART])):
+        if match and not entry.startswith("."):
             yield from _folders(data_path, folder / entry, rest, {**words, **match.groupdict()})

@@ -23,6 +23,7 @@ _NUMBERED = re.compile(r"(\d{1,9})\s*[:,;\t]\s*(.*)")
 _BY_A_SPACE = re.compile(r"(\d{1,9})[\s:,;]\s*(\S.*)")
 _COLUMNS_OF_IDS, _COLUMNS_OF_NAMES = ("idx", "id", "index"), ("name", "names", "class", "label", "category")
 _NO_VALUE = ("", "~", "null", "Null", "NULL")  # of YAML 1.2, where they are not quoted
+_YAML = (".yaml", ".yml")
 IGNORED = 255  # in masks of a data set of Ultralytics', the id that counts nowhere
 
 
@@ -43,11 +44,34 @@ def read_names_of_masks(path: Path, argument: str) -> tuple[dict[int, str], set[
     return _read(path, argument, for_masks=True)
 
 
+def key_points_of(path: Path, argument: str) -> int | None:
+    """How many numbers of key points follow each box, by `kpt_shape` of a `.yaml` file; None where it says nothing.
+
+    UserError, which ends with the argument, where the file cannot be read.
+    """
+    if path.suffix.lower() not in _YAML:
+        return None
+    try:
+        content = _mapping(yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.BaseLoader))
+        if "kpt_shape" not in content:
+            return None
+        shape = [_whole(_text(each)) for each in getattr(content["kpt_shape"], "value", ())]
+        if len(shape) != 2 or shape[0] < 1 or shape[1] not in (2, 3):
+            raise ValueError("kpt_shape is not how many key points there are, and how many numbers each has: 2 or 3")
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"{path}: {_reason(error)}; see {argument}") from error
+    return shape[0] * shape[1]
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or "") if isinstance(error, OSError) else " ".join(str(error).split())
+
+
 def _read(path: Path, argument: str, for_masks: bool) -> tuple[dict[int, str], set[int]]:
     void: set[int] = set()
     try:
         text = path.read_text(encoding="utf-8-sig")
-        if path.suffix.lower() in (".yaml", ".yml"):
+        if path.suffix.lower() in _YAML:
             content = _mapping(yaml.compose(text, Loader=yaml.BaseLoader))
             names = _named(_yaml_pairs(content))
             if for_masks:
@@ -59,8 +83,7 @@ def _read(path: Path, argument: str, for_masks: bool) -> tuple[dict[int, str], s
         if empty := [identity for identity, name in names.items() if not name]:
             raise ValueError(f"id {empty[0]} has no name")
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
-        raise UserError(f"{path}: cannot read the names of the classes ({reason}); see {argument}") from error
+        raise UserError(f"{path}: cannot read the names of the classes ({_reason(error)}); see {argument}") from error
     for line in alike(names):
         print(f"{path.name}: {line}; they are taken for different classes: if they are one, give it one id")
     return names, void

@@ -20,6 +20,7 @@ from utils.files import write_atomically
 
 FOLDER = "objects"  # of the maps, in the data folder
 MOST_OBJECTS = 255  # of a map, the largest; the others count nowhere
+_FARTHEST = 100  # sides of a photograph that a corner may be away: edges are drawn point by point, within it or not
 _MODES = ("1", "L", "P", "RGB", "I;16", "I;16B", "I")
 
 # Polygons, each x and y in turn, or COCO's run lengths: {"size": [height, width], "counts": …}
@@ -39,7 +40,8 @@ def polygon_of(left: float, top: float, right: float, bottom: float) -> Outline:
 def inside(outline: Any, frame: tuple[float, float], size: tuple[int, int]) -> np.ndarray:
     """Which pixels (height, width) of a photograph of this size an outline holds: as COCO's tools fill it.
 
-    `frame` is the width and height that the outline refers to. ValueError where it is none.
+    Edges that leave the photograph stay straight. `frame` is the width and height that the outline refers to.
+    ValueError where it is none.
     """
     height, width = size
     if isinstance(outline, Mapping):
@@ -49,10 +51,10 @@ def inside(outline: Any, frame: tuple[float, float], size: tuple[int, int]) -> n
         return np.asarray(mask.resize((width, height), Image.Resampling.NEAREST))
     from faster_coco_eval.core import mask as coco
 
-    polygons = []
-    for points in _rings(outline):
-        scaled = points * (width, height) / frame
-        polygons.append(scaled.clip(0, (width, height)).ravel().tolist())
+    rings = [points * np.divide((width, height), frame) for points in _rings(outline)]
+    if max(np.abs(points).max() for points in rings) > _FARTHEST * max(size):
+        raise ValueError(f"a polygon that reaches more than {_FARTHEST} times the photograph's side out of it")
+    polygons = [points.ravel().tolist() for points in rings]
     return coco.decode(coco.merge(coco.frPyObjects(polygons, height, width))).astype(bool)
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from datasets.sources.annotated import Drawn, Photograph
+import numpy as np
+
+from datasets.sources.annotated import SHARES, Drawn, Photograph
+
+_LEAST_ALIKE = 10  # numbers of rows that are all as long, so that they are hardly polygons: four corners are common
+_SLACK = 0.02  # by which key points lie beside their box
 
 
-def read_labels(path: Path, name: str, photograph: Photograph) -> list[str]:
+def read_labels(path: Path, name: str, photograph: Photograph, n_key_points: int | None = None) -> list[str]:
     """Add the objects of a label file, called `name`, to its photograph; returns its faults.
+
+    Where `n_key_points` says how many numbers of key points follow a box, objects are boxes.
 
     What an object is that cannot be read, and where, nobody knows: outlines count nowhere outside of the others.
     """
@@ -17,9 +25,10 @@ def read_labels(path: Path, name: str, photograph: Photograph) -> list[str]:
         if not line.strip():
             continue
         try:
-            drawn = _read_line(line)
+            drawn = _read_line(line, n_key_points)
         except (ValueError, OverflowError):
-            faults.append(f"{name}, line {number}: not id, centre, width and height, nor id and polygon")
+            points = "id and polygon" if n_key_points is None else f"these and {n_key_points} numbers of key points"
+            faults.append(f"{name}, line {number}: not id, centre, width and height, nor {points}")
             photograph.outlines.append(Drawn(None, None, None))
         else:
             assert drawn.category is not None and drawn.sides is not None
@@ -28,20 +37,46 @@ def read_labels(path: Path, name: str, photograph: Photograph) -> list[str]:
     return faults
 
 
-def _read_line(line: str) -> Drawn:
+def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
+    """How many key points, of how many numbers, all polygons of label files are instead; None where they are polygons.
+
+    That is where all are as long, begin with a box within the photograph, and have the rest in it: points of three
+    numbers, whose third is 0, 1 or 2, or more points of two than polygons have that are all as long.
+    """
+    rows = [drawn.outline[0] for each in photographs if each.size == SHARES for drawn in each.outlines if drawn.outline]
+    if not rows or len({*map(len, rows)}) > 1:
+        return None
+    numbers = np.array(rows)
+    centre, sides, rest = numbers[:, None, :2], numbers[:, None, 2:4], numbers[:, 4:]
+    if not (np.abs(centre - 0.5) + sides / 2 <= 0.5 + _SLACK).all():
+        return None
+    for n, least in ((3, 3), (2, _LEAST_ALIKE)):
+        if rest.shape[1] < least or rest.shape[1] % n:
+            continue
+        points = rest.reshape(len(rest), -1, n)
+        is_absent = (points[..., :2] == 0).all(-1)
+        is_inside = (np.abs(points[..., :2] - centre) <= sides / 2 + _SLACK).all(-1)
+        if (is_inside | is_absent).all() and (n == 2 or np.isin(points[..., 2], (0, 1, 2)).all()):
+            return points.shape[1], n
+    return None
+
+
+def _read_line(line: str, n_key_points: int | None) -> Drawn:
     """The object of a line of a label file, in shares of the sides; ValueError where it has no box and no outline.
 
-    Four numbers are the centre and the sides of a box without an outline, more are the points of a polygon. The id may
-    be written with a point, as programs do that write a row of one type.
+    Four numbers are the centre and the sides of a box without an outline, more are the points of a polygon, or key
+    points, which are left. The id may be written with a point, as programs do that write a row of one type.
     """
     identity, *numbers = map(float, line.split())
     category = int(identity)
     if category != identity:
         raise ValueError("no whole number")
+    if n_key_points is not None and len(numbers) == 4 + n_key_points:
+        numbers = numbers[:4]
     if len(numbers) == 4:
         x, y, width, height = numbers
         return Drawn(category, None, (x - width / 2, y - height / 2, x + width / 2, y + height / 2))
-    if len(numbers) < 6 or len(numbers) % 2:
+    if len(numbers) < 6 or len(numbers) % 2 or n_key_points is not None:
         raise ValueError("no polygon")
     across, down = numbers[::2], numbers[1::2]
     return Drawn(category, [numbers], (min(across), min(down), max(across), max(down)))

@@ -12,7 +12,8 @@ from PIL import Image
 
 from datasets.packed import class_numbers, read_image, surface
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
-from datasets.tasks import TASKS, Encoding, Task
+from datasets.stored import photograph_frame, read_photograph
+from datasets.tasks import RGB, TASKS, Encoding, Task
 from reports.figures.images import draw_target
 from reports.figures.style import save
 
@@ -37,9 +38,12 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
     for row, (scene_class, view) in zip(axes, rows, strict=True):
         row[0].set_ylabel(names[scene_class].replace("_", " "), fontsize=9)
         row[0].set(xticks=[], yticks=[])
-        row[0].imshow(Image.open(data_path / view.path("rgb")))
+        photograph = str(view.path(RGB.domain))
+        row[0].imshow(read_photograph(data_path, photograph).transpose(1, 2, 0))
         for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
-            _draw_target(axis, task, encoding, data_path, str(view.path(encoding.domain)))
+            values = read_image(data_path, str(view.path(encoding.domain)), encoding)
+            frame = photograph_frame(data_path, photograph)
+            _draw_target(axis, task, encoding, frame.upright(values, encoding.domain))
     save(figure, data_path / CONTACT_SHEET)
 
 
@@ -54,9 +58,8 @@ def most_typical(data_path: Path, views: Sequence[View]) -> View:
     return views[int(distances.argmin())]
 
 
-def _draw_target(axis: Any, task: Task, encoding: Encoding, data_path: Path, cell: str) -> None:
+def _draw_target(axis: Any, task: Task, encoding: Encoding, values: np.ndarray) -> None:
     """The values of a file as they are stored, without those that stand for no surface."""
-    values = read_image(data_path, cell, encoding)
     values = class_numbers(values, task.classes) if task.classes else values
     valid = surface(values, encoding)
     counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])

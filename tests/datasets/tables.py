@@ -29,7 +29,7 @@ def select_views(
     """The table that stage 1 makes of some buildings' views, with `more` of its arguments; it lies in `data_path`."""
     (data_path / "chosen.csv").write_text("\n".join(["id", *buildings]), encoding="utf-8")
     args = {
-        "source": "taskonomy", "data_path": data_path, "fit": "crop", "resize": "mean",
+        "source": "taskonomy", "data_path": data_path, "fit": "crop", "resize": "mean", "levels": None,
         "client_file_name": "chosen.csv", "tasks": tasks,
         "taskonomy_clients_to_include": max(1, len(buildings)), "scene_class_file_name": CLASS_NAMES,
         "test_fraction": test_fraction, "rand_seed": seed,

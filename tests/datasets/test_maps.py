@@ -12,11 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
+from datasets.augmentation import augmented
 from datasets.maps import read_map
 from datasets.packed import load_packed
 from datasets.table import About, Table
 from datasets.task_data import TaskData
 from datasets.tasks import MAPS, NOTHING, Scale, get_task
+from utils.errors import UserError
 
 SIZE = 16
 MM = Scale(0.001, (0.0,))
@@ -128,12 +130,21 @@ def test_a_grey_picture_has_one_channel_and_transparency_does_not_count(tmp_path
         ("depth", np.full((4, 4), "a"), "<U1 values where depth has numbers"),
         ("depth", np.zeros(4), r"an array of shape \(4,\) is not an image"),
         ("normals", np.ones((4, 4), np.uint8), "1 channels where normals has 3"),
-        ("normals", np.full((4, 4, 3), 128, np.uint8), "all vectors are shorter than a half"),
+        ("normals", np.full((4, 4, 3), 128, np.uint8), "all vectors are shorter than 0.5 or longer than 1.5, with"),
+        ("regression", np.full((4, 4), 1e300), r"values up to 1e\+297, more than 32 bits hold; see --unit, --invalid"),
+        ("normals", np.full((4, 4, 3), 255, np.uint8), "longer than 1.5, with a median of 1.73, where"),
+        ("normals", np.full((4, 4, 3), 100.0), "longer than 1.5, with a median of 173"),
+        (
+            "normals",
+            np.full((4, 4, 3), (0.0, 0.0, 0.7)),
+            "the median length of its vectors is 0.7, where it should be 1",
+        ),
+        ("normals", np.full((4, 4, 3), 7), "int64 values where directions have 8 or 16 bits, or floats"),
     ],
 )
 def test_what_is_no_map_is_said(tmp_path: Path, task: str, values: np.ndarray, line: str) -> None:
     with pytest.raises(ValueError, match=line):
-        read(write(tmp_path / "m.npy", values), task)
+        read(write(tmp_path / "m.npy", values), task, Scale() if task == "normals" else MM)
 
 
 def test_broken_files_are_said(tmp_path: Path) -> None:
@@ -150,6 +161,56 @@ def test_broken_files_are_said(tmp_path: Path) -> None:
 def test_a_unit_is_a_positive_number(unit: float) -> None:
     with pytest.raises(ValueError, match="is not a positive number"):
         Scale(unit)
+
+
+def directions(seed: int, *shape: int) -> np.ndarray:
+    """Random vectors of length 1, (…, 3)."""
+    vectors = np.random.default_rng(seed).normal(size=(*shape, 3))
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def test_black_white_and_grey_show_no_direction(tmp_path: Path) -> None:
+    normals = directions(0, 6, 8)
+    stored = np.rint((normals + 1) / 2 * 255).astype(np.uint8)
+    stored[0], stored[1], stored[2] = 0, 255, 128
+    values = read(write(tmp_path / "n.png", stored), "normals", Scale())
+    assert (values[:, :3] == NOTHING).all()
+    np.testing.assert_allclose(values[:, 3:], normals[3:].transpose(2, 0, 1), atol=1 / 255)
+
+
+@pytest.mark.parametrize("nowhere", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floats_that_are_half_of_n_plus_1_are_recognised(tmp_path: Path, dtype: type, nowhere: float) -> None:
+    normals = directions(0, 6, 8)
+    stored = ((normals + 1) / 2).astype(dtype)
+    stored[:4] = nowhere  # most of it
+    values = read(write(tmp_path / "n.npy", stored), "normals", Scale())
+    assert (values[:, :4] == NOTHING).all()
+    np.testing.assert_allclose(values[:, 4:], normals[4:].transpose(2, 0, 1), atol=4e-3)
+
+
+def test_floats_of_one_octant_are_taken_as_they_are(tmp_path: Path) -> None:
+    normals = np.abs(directions(0, 6, 8))
+    values = read(write(tmp_path / "n.npy", normals), "normals", Scale())
+    np.testing.assert_allclose(values, normals.transpose(2, 0, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype, most", [(np.int8, 127), (np.int16, 32767)])
+def test_signed_whole_numbers_of_normals(tmp_path: Path, dtype: type, most: int) -> None:
+    normals = directions(0, 6, 8)
+    values = read(write(tmp_path / "n.npy", np.rint(normals * most).astype(dtype)), "normals", Scale())
+    np.testing.assert_allclose(values, normals.transpose(2, 0, 1), atol=1 / most)
+
+
+def test_rotated_bits_are_sun_rgb_ds(tmp_path: Path) -> None:
+    # As its toolbox reads them: bitor(bitshift(depth, -3), bitshift(depth, 16 - 3)).
+    millimetres = np.array([[0, 1, 5000, 8191, 8192, 60001]], np.uint16)
+    stored = np.array([[int(f"{each:016b}"[3:] + f"{each:016b}"[:3], 2) for each in millimetres[0]]], np.uint16)
+    values = read(write(tmp_path / "d.png", stored), scale=Scale(0.001, (0.0,), rotated=True))
+    np.testing.assert_allclose(values[0, 0, 1:], millimetres[0, 1:] / 1000, rtol=1e-6)
+    assert values[0, 0, 0] == NOTHING
+    with pytest.raises(ValueError, match="float64 values, of which no bits are rotated; see --bits"):
+        read(write(tmp_path / "d.npy", stored * 1.0), scale=Scale(rotated=True))
 
 
 # Targets
@@ -196,6 +257,7 @@ def test_margins_and_what_is_nothing_count_nowhere(tmp_path: Path, name: str) ->
     shape = (8, 16) if channels == 1 else (8, 16, channels)
     maps = [rng.normal(2, 0.1, shape).astype(np.float32) for _ in range(2)]
     for values in maps:
+        values /= np.sqrt(np.square(values).sum(-1, keepdims=True)) if channels > 1 else 1
         values[:, 12:] = np.nan
     batch = data_of(tmp_path, name, maps, Scale(), "pad").batch(torch.arange(2))
     expected = torch.zeros(SIZE, SIZE, dtype=torch.bool)
@@ -220,3 +282,20 @@ def test_another_unit_packs_anew(tmp_path: Path) -> None:
     assert (np.array(load_packed(first.table, MAPS["regression"], SIZE)[0]) == 3.0).all()
     second = data_of(tmp_path, "regression", values, Scale(2.0))
     assert (np.array(load_packed(second.table, MAPS["regression"], SIZE)[0]) == 6.0).all()
+
+
+def test_what_is_rotated_is_packed_again(tmp_path: Path) -> None:
+    depth = [np.full((SIZE, SIZE), 1200 << 3, np.uint16)] * 2
+    plain = data_of(tmp_path, "depth", depth, Scale(0.001), "crop", "metric").batch(torch.arange(1))
+    rotated = data_of(tmp_path, "depth", depth, Scale(0.001, rotated=True), "crop", "metric").batch(torch.arange(1))
+    assert (plain.target == 9.6).all() and (rotated.target == 1.2).all()
+
+
+def test_normals_in_the_axes_of_the_world_are_not_mirrored(tmp_path: Path) -> None:
+    maps = list(directions(0, 2, SIZE, SIZE))
+    frames = torch.tensor([[0, 0, SIZE, SIZE, 1]])
+    of_camera, of_world = (data_of(tmp_path, "normals", maps, Scale(world=world)) for world in (False, True))
+    mirrored = augmented(of_camera.batch(torch.arange(1)), frames, of_camera.task).target
+    torch.testing.assert_close(mirrored[:, 0], -of_camera.batch(torch.arange(1)).target[:, 0].flip(-1))
+    with pytest.raises(UserError, match=r"cannot be mirrored with their images; give --augment none"):
+        augmented(of_world.batch(torch.arange(1)), frames, of_world.task)

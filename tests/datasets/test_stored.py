@@ -15,7 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from datasets.stored import file_of, is_inside, photograph_size, read_photograph, read_values
+from datasets.stored import (
+    deep_values,
+    file_of,
+    is_inside,
+    photograph_size,
+    read_photograph,
+    read_values,
+    values_size,
+)
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # pytest sets aside what the module does itself
@@ -120,8 +128,9 @@ def test_photograph_is_turned_as_its_exif_says(tmp_path: Path, orientation: int,
     exif = Image.Exif()
     exif[0x0112] = orientation
     upright = read_photograph(tmp_path, save(tmp_path, values))
-    cell = save(tmp_path, turned(values, orientation), "turned.png", exif=exif)
-    np.testing.assert_array_equal(read_photograph(tmp_path, cell), upright)
+    for ending in ("png", "tif"):
+        cell = save(tmp_path, turned(values, orientation), f"turned.{ending}", exif=exif)
+        np.testing.assert_array_equal(read_photograph(tmp_path, cell), upright)
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
@@ -133,11 +142,51 @@ def test_a_photographs_size_is_that_of_its_pixels(tmp_path: Path, orientation: i
     assert photograph_size(tmp_path, cell) == read_photograph(tmp_path, cell).shape[1:] == COLOURS.shape[:2]
 
 
-def test_masks_and_other_values_are_never_turned(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["png", "tif"])
+@pytest.mark.parametrize("turn", [2, 6])
+def test_masks_and_other_values_are_turned_as_their_own_exif_entry_says(tmp_path: Path, turn: int, ending: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    cell = save(tmp_path, GREY, f"a.{ending}", exif=exif)
+    upright = GREY[:, ::-1] if turn == 2 else np.rot90(GREY, -1)
+    np.testing.assert_array_equal(read_values(tmp_path, cell, MODES)[0], upright)
+    assert values_size(tmp_path, cell) == upright.shape
+
+
+def test_directions_that_an_exif_entry_turns_are_refused(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
-    cell = save(tmp_path, GREY, exif=exif)
-    np.testing.assert_array_equal(read_values(tmp_path, cell, MODES)[0], GREY)
+    cell = save(tmp_path, COLOURS, exif=exif)
+    with pytest.raises(ValueError, match="its own EXIF entry turns it, and directions cannot be turned with it"):
+        read_values(tmp_path, cell, MODES, directions=True)
+
+
+def test_levels_are_what_is_black_and_white_of_16_bits(tmp_path: Path) -> None:
+    values = np.array([[0, 1000, 1500, 3000, 65535]] * 6, np.uint16)
+    cell = save(tmp_path, values)
+    assert read_photograph(tmp_path, cell)[0, 0].tolist() == [0, 3, 5, 11, 255]
+    expected = [0, 0, 64, 255, 255]  # (1500 - 1000) / 2000 of 255 is 63.75
+    assert read_photograph(tmp_path, cell, (1000, 3000))[0, 0].tolist() == expected
+    np.save(tmp_path / "a.npy", np.stack([values, values]))
+    assert read_photograph(tmp_path, "a.npy#1", (1000, 3000))[2, 5].tolist() == expected
+    eight = save(tmp_path, COLOURS, "eight.png")
+    np.testing.assert_array_equal(read_photograph(tmp_path, eight, (0, 100)), read_photograph(tmp_path, eight))
+
+
+def test_grey_maps_of_more_than_8_bits(tmp_path: Path) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5\n4 1\n4095\n" + np.array([0, 1024, 2048, 4095], ">u2").tobytes())
+    assert read_photograph(tmp_path, "a.pgm")[0, 0].tolist() == [0, 64, 128, 255]
+
+
+def test_which_photographs_have_16_bits(tmp_path: Path) -> None:
+    values = np.full((6, 8), 1234, np.uint16)
+    np.save(tmp_path / "a.npy", np.stack([values, values]))
+    for cell in (save(tmp_path, values), "a.npy#0"):
+        found = deep_values(tmp_path, cell)
+        assert found is not None and (found == 1234).all()
+    (tmp_path / "broken.png").write_bytes(b"x")
+    for cell in (save(tmp_path, COLOURS, "eight.png"), "broken.png", "none.png", "a.npy#7"):
+        assert deep_values(tmp_path, cell) is None
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -133,8 +133,9 @@ def test_the_same_table_written_again_can_be_read_meanwhile_and_another_is_never
         replace(ABOUT, resize="nearest"),
         replace(ABOUT, classes={**ABOUT.classes, CLASS: ClassSet(("dog", "cat"))}), replace(ABOUT, source="folder"),
         replace(ABOUT, scales={MASK: Scale(0.5)}),
+        replace(ABOUT, levels=(0.0, 4095.0)),
     ],
-    ids=["fit", "limits", "together", "resize", "classes", "source", "scales"],
+    ids=["fit", "limits", "together", "resize", "classes", "source", "scales", "levels"],
 )  # fmt: skip
 def test_fingerprint_is_of_all_that_bears_on_the_images(written: Path, about: About) -> None:
     before = read_table(written).fingerprint
@@ -153,10 +154,15 @@ def test_what_maps_mean_is_read_as_it_was_written_and_older_tables_say_nothing_o
     file.write_text(json.dumps(said))
     older = read_table(written)
     assert (older.about, older.fingerprint) == (before.about, before.fingerprint)
-    scales = {MASK: Scale(0.001, (0.0, 65535.0))}
+    assert {"levels"} <= said.keys()
+    del said["levels"]
+    file.write_text(json.dumps(said))
+    assert read_table(written).fingerprint == before.fingerprint
+    scales = {MASK: Scale(0.001, (0.0, 65535.0), rotated=True, world=True)}
     write_table(written, Found(ROWS, replace(ABOUT, scales=scales)))
     assert read_table(written).about.scales == scales
-    for broken in ({MASK: {"unit": 0, "invalid": []}}, {MASK: {"unit": 1}}, {MASK: 1}, [1]):
+    for broken in ({MASK: {"unit": 0, "invalid": []}}, {MASK: {"unit": 1}}, {MASK: 1}, [1],
+                   {MASK: {"unit": 1, "invalid": [], "world": "yes"}}):  # fmt: skip
         file.write_text(json.dumps(said | {"scales": broken}))
         with pytest.raises(UserError, match=f"not a table's description .*{AGAIN}"):
             read_table(written)
@@ -376,12 +382,18 @@ def test_parts_follow_from_the_seed() -> None:
             "give more of point, or another --test_fraction",
         ),
         ({"point": ["a", "b"], "part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
-        ({"rgb": ["a.png"]}, "1 training and 0 held-out images"),
+        ({"rgb": ["a.png"]}, "1 training and 0 held-out images; give more images, or another --test_fraction$"),
     ],
 )
 def test_empty_parts_are_refused(columns: dict[str, list[str]], text: str) -> None:
     with pytest.raises(UserError, match=text):
         parts_of(found_with(**columns))
+
+
+def test_too_few_images_name_what_was_left_out() -> None:
+    few = replace(found_with(rgb=["a.png"]), faults=["b.png: too short"])
+    with pytest.raises(UserError, match=r"another --test_fraction; the commonest fault, 1 of 1: b\.png: too short"):
+        parts_of(few)
 
 
 def test_no_image_at_all_names_the_first_that_was_left_out() -> None:

@@ -16,7 +16,7 @@ from datasets.tasks import RGB
 
 def arguments(source: str, data_path: Path, **more: object) -> dict[str, object]:
     """The arguments of stage 1."""
-    common = {"fit": "crop", "resize": "mean", "test_fraction": 0.25, "rand_seed": 0}
+    common = {"fit": "crop", "resize": "mean", "levels": None, "test_fraction": 0.25, "rand_seed": 0}
     return {"source": source, "data_path": data_path, **common, **more}
 
 

@@ -161,6 +161,16 @@ def test_photographs_that_the_file_does_not_name_are_counted(coco: Path, capsys:
     assert "left out 1 photograph that instances_val2017.json does not name: other.jpg" in capsys.readouterr().out
 
 
+def test_folders_of_no_part_and_other_endings_are_said(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_image(coco / "images" / "holdout" / "1.jpg")
+    (coco / "images" / "empty").mkdir()
+    (coco / "images" / "val2017" / "9.heic").touch()
+    select("coco", coco)
+    out = capsys.readouterr().out
+    assert "left out folders of images/{part} with photographs, called like no part (train, val, test): holdout" in out
+    assert "left out files of images/val2017 whose endings are not read as photographs: 1 .heic" in out
+
+
 def test_one_id_with_two_names_is_refused(coco: Path) -> None:
     path = coco / "annotations" / "instances_val2017.json"
     path.write_text(path.read_text().replace("toothbrush", "comb"))
@@ -250,6 +260,27 @@ def test_annotation_of_no_photograph_is_named(coco: Path) -> None:
     assert "annotation 1: of no photograph" in (coco / "missing_files.txt").read_text()
 
 
+@pytest.mark.parametrize("of_image, of_annotation", [("1", 1), (1, "1"), (1.0, 1), (1, " 1"), ("a7", "a7")])
+def test_ids_may_be_text_here_and_numbers_there(coco: Path, of_image: object, of_annotation: object) -> None:
+    boxes = [box(1, "13", [0, 0, 8, 8]) | {"image_id": of_annotation}]
+    write_instances(coco, "train2017", [image(1) | {"id": of_image}], boxes)
+    assert read_boxes(select("coco", coco))["class"].tolist()[0] == 1
+    assert not (coco / "missing_files.txt").exists()
+
+
+@pytest.mark.parametrize("identity", [True, None, [1]])
+def test_an_image_id_is_a_number_or_text(coco: Path, identity: object) -> None:
+    write_instances(coco, "train2017", [image(1) | {"id": identity}], [])
+    with pytest.raises(UserError, match=r"has no id\); see --annotations"):
+        select("coco", coco)
+
+
+def test_names_as_windows_writes_them(coco: Path) -> None:
+    path = coco / "annotations" / "instances_train2017.json"
+    path.write_text(path.read_text().replace(f"{1:012}.jpg", f"C:\\\\images\\\\{1:012}.jpg"))
+    assert select("coco", coco).image_ids[0] == f"images/train2017/{1:012}.jpg"
+
+
 def test_photographs_that_are_not_there_are_named(coco: Path) -> None:
     (coco / "images" / "train2017" / f"{2:012}.jpg").unlink()
     table = select("coco", coco)
@@ -281,6 +312,28 @@ def yolo(tmp_path: Path) -> Path:
             path.write_text(lines)
     (tmp_path / "names.yaml").write_text("names: {0: cat, 1: dog}\n")
     return tmp_path
+
+
+def test_photographs_without_a_label_file_are_counted(yolo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    select("coco", yolo, categories="names.yaml")
+    line = "1 of 2 photographs in images/train have no label file, and are without objects: b.jpg\n"
+    assert line in capsys.readouterr().out
+
+
+def test_label_files_may_end_in_capitals(yolo: Path) -> None:
+    (yolo / "labels" / "train" / "a.txt").rename(yolo / "labels" / "train" / "a.TXT")
+    assert len(read_boxes(select("coco", yolo, categories="names.yaml"))) == 3
+
+
+def test_ids_that_are_counted_from_another_number_are_doubted(yolo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for part, stem in (("train", "a"), ("val", "c")):
+        (yolo / "labels" / part / f"{stem}.txt").write_text("1 0.5 0.5 0.2 0.2\n2 0.5 0.5 0.1 0.1\n")
+    select("coco", yolo, categories="names.yaml")
+    line = "no box has id 0, and some 2, but names are of 0 to 1: counted from another?"
+    assert line in capsys.readouterr().out
+    (yolo / "labels" / "train" / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n2 0.5 0.5 0.1 0.1\n")
+    select("coco", yolo, categories="names.yaml")
+    assert line not in capsys.readouterr().out
 
 
 def test_boxes_of_yolo(yolo: Path) -> None:

@@ -187,3 +187,11 @@ def test_the_script_takes_a_folder(tmp_path: Path, run_here: Callable, capsys: p
     said = capsys.readouterr().out
     assert "8 images (6 train, 2 test); natural groups: 2 of domain" in said
     assert "2 classes of 4 to 4 images" in said
+
+
+def test_pictures_whose_endings_are_not_read_are_named(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.HEIC", "notes.txt", "packed/64/rgb.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    found = find("folder", tmp_path)
+    assert len(found.rows) == 3 and found.faults == ["'b/2.HEIC': a picture whose ending is not read"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import s2cell
 
-from tests.datasets.sources.finding import save_image, select
+from tests.datasets.sources.finding import find, save_image, select
 from utils.errors import UserError
 
 CATEGORIES = [
@@ -66,6 +66,23 @@ def test_photographs_that_are_not_there_are_named(inaturalist: Path) -> None:
     table = select("inaturalist", inaturalist)
     assert len(table) == 7
     assert (inaturalist / "missing_files.txt").read_text() == f"{cell(10, 'photo2')}: there is no such photograph\n"
+
+
+def test_ids_may_be_text_and_images_without_a_category_are_counted(
+    inaturalist: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = find("inaturalist", inaturalist).rows
+    path = inaturalist / "train2017.json"
+    content = json.loads(path.read_text())
+    for each in content["annotations"]:
+        each["image_id"] = str(each["image_id"])
+    lost = content["annotations"].pop()
+    path.write_text(json.dumps(content))
+    rows = find("inaturalist", inaturalist).rows
+    n = len(content["images"])
+    assert f"left out 1 of {n} images of train2017.json without a category's annotation" in capsys.readouterr().out
+    assert len(rows) == len(before) - 1 and lost["image_id"]
+    assert set(rows["rgb"]) < set(before["rgb"])
 
 
 def test_published_split_says_clients_and_classes(inaturalist: Path) -> None:

@@ -49,7 +49,7 @@ def write_coco(data_path: Path, images: list[tuple[object, str]], categories: li
             [(1, "cat")],
             r"image id 1 stands there twice: a\.png.*and c\.png",
         ),
-        ([(1, "a.png"), (2, "a.png")], [(1, "cat")], r"photograph a\.png stands there twice: 1 and 2"),
+        ([(1, "a.png"), (2, "a.png")], [(1, "cat")], r"photograph a\.png stands there twice: '1' and '2'"),
         ([(1, "a.png"), (2, "b.png")], [(1, "cat"), (1, "dog")], "category 1 stands there twice: 'cat' and 'dog'"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets.sources.named_folders import beside, filled, photographs, rows_of, words_in
+from datasets.sources.named_folders import beside, filled, not_there, photographs, rows_of, words_in
 from tests.datasets.sources.finding import find, noise, save_image, select
 from utils.errors import UserError
 
@@ -36,6 +36,20 @@ def test_words_become_parts_and_nested_groups(tmp_path: Path) -> None:
     assert list(rows_of(list(photographs(tmp_path, "extra/a/s1", None)), "extra/a/s1", ())) == ["rgb"]
 
 
+def test_folders_of_no_part_and_other_endings_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(
+        tmp_path, "train/rgb/x.jpg", "train/rgb/y.HEIC", "train/rgb/z.avif", "train/rgb/notes.txt", "train/rgb/w.heic"
+    )
+    touch(tmp_path, "holdout/rgb/x.jpg", "packed/64/rgb.npy", "empty/rgb/notes.txt", "train/depth/x.exr")
+    assert len(list(photographs(tmp_path, "{part}/rgb", None))) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "left out folders of {part}/rgb with photographs, called like no part (train, val, test): holdout/rgb",
+        "left out files of {part}/rgb whose endings are not read as photographs: 2 .heic, 1 .avif",
+    ]
+    list(photographs(tmp_path, "{split}/rgb", ".jpg"))
+    assert capsys.readouterr().out == ""
+
+
 def test_a_word_is_a_piece_of_a_name_and_the_same_wherever_it_stands(tmp_path: Path) -> None:
     touch(tmp_path, "cam_1/run_1/a.jpg", "cam_1/run_2/a.jpg", "cam_2/run_2/a.jpg", "dog/run_1/a.jpg")
     found = list(photographs(tmp_path, "cam_{id}/run_{id}", None))
@@ -44,6 +58,13 @@ def test_a_word_is_a_piece_of_a_name_and_the_same_wherever_it_stands(tmp_path: P
     ]  # fmt: skip
     assert words_in("cam_{id}/run_{id}", "cam_1/run_1") == {"id": "1"} and not words_in("cam_{id}/{id}", "cam_1/2")
     assert filled("{part}/{city}/{other}", {"part": "train", "city": "ulm"}) == "train/ulm/{other}"
+
+
+def test_a_file_that_is_missing_may_have_another_ending(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1.npz", "a/2.png")
+    assert not_there(tmp_path, "a/1.png", "map") == "a/1.png: there is no such map, but one that ends with .npz"
+    assert not_there(tmp_path, "a/3.png", "map") == "a/3.png: there is no such map"
+    assert not_there(tmp_path, "b/1.png", "map") == "b/1.png: there is no such map"
 
 
 def test_the_data_folder_itself_and_suffixes(tmp_path: Path) -> None:

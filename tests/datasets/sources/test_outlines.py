@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,28 @@ def test_polygons_are_filled_as_cocos_tools_do() -> None:
     assert np.array_equal(found[8:], rectangle[8:]) and 10 <= found[:8].sum() <= 24
     halved = inside([[1, 1, 9, 1, 9, 5], [10, 10, 14, 10, 14, 15, 10, 15]], (20, 16), (8, 10))
     assert halved.shape == (8, 10) and halved[5:7, 5:7].all()
+
+
+def test_polygons_inside_and_outside_are_pycocotools() -> None:
+    # pycocotools 2.0.11: merge(frPyObjects([polygon], 48, 64)); areas of the first, and the CRC of all 300 masks.
+    areas = [135, 1752, 0, 319, 1627, 3001, 329, 0, 0, 547, 1042, 117, 516, 1408, 1848, 640, 464, 3072, 465, 1749]
+    rng, masks = np.random.default_rng(0), []
+    for number in range(300):
+        n, sides = int(rng.integers(3, 9)), np.array([640, 480])
+        away = (0, 1, 5)[number % 3]  # sides that corners may be away from the photograph
+        corners = rng.integers(-away * sides, (1 + away) * sides + 1, (n, 2)) / 10
+        masks.append(inside([corners.ravel().tolist()], (64, 48), (48, 64)))
+    assert [int(mask.sum()) for mask in masks[:20]] == areas
+    assert zlib.crc32(np.stack(masks).tobytes()) == 2148390122
+
+
+def test_edges_of_polygons_that_leave_the_photograph_stay_straight() -> None:
+    # At y the triangle reaches from 50 - 2.5 (46 - y) on.
+    found = inside([[-40, 10, 50, 10, 50, 46]], (64, 48), (48, 64))
+    for y in (20, 30, 40):
+        assert abs(int(np.flatnonzero(found[y])[0]) - max(0, 50 - 2.5 * (46 - y - 0.5))) <= 1.5
+    with pytest.raises(ValueError, match="more than 100 times the photograph's side out of it"):
+        inside([[-1e9, 10, 50, 10, 50, 46]], (64, 48), (48, 64))
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -104,6 +127,7 @@ GOOD, STRAY = [2, 2, 6, 2, 6, 6, 2, 6], [8, 1, 9, 1]
         ({"segmentation": GOOD}, "square", "", ""),
         ({"segmentation": [STRAY]}, "", "square", "no polygon of three points or more"),
         ({"segmentation": [[]]}, "", "square", "no polygon of three points or more"),
+        ({"segmentation": [[x / 16 for x in GOOD]]}, "", "square", "a polygon in shares of the sides beside a box in"),
         ({"segmentation": "x"}, "", "square", "neither polygons nor run lengths"),
         ({"segmentation": {"size": [8, 16]}}, "", "square", "run lengths without a size of two numbers and counts"),
         (
@@ -132,6 +156,22 @@ def test_what_cannot_be_read_of_an_object_counts_nowhere(
     assert np.array_equal(picture == VOID, places[void] & ~places["dog"])
     listing = tmp_path / "missing_files.txt"
     assert (fault in listing.read_text()) if fault else not listing.exists()
+
+
+@pytest.mark.parametrize(
+    "bbox, says",
+    [([2, 2, 4, 4], False), ([2, 2, 6, 6], True), ([3, 3, 4, 4], True), ([2.5, 2, 4, 4], False), ([0, 0, 0, 0], True)],
+)
+def test_polygons_elsewhere_than_their_boxes_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bbox: list[float], says: bool
+) -> None:
+    dog = {"category_id": 300, "bbox": [12, 6, 4, 2], "segmentation": [[12, 6, 16, 6, 16, 8, 12, 8]]}
+    write_photographs(tmp_path, [dog, {"category_id": 5, "segmentation": SQUARE, "bbox": bbox}])
+    select("coco", tmp_path)
+    line = (
+        "1 of 2 objects have a polygon elsewhere than their box, as instances_val.json, annotation 1: 2 2 6 6 beside "
+    )
+    assert (line in capsys.readouterr().out) == says
 
 
 def batch_of(table: Table, size: int = 16) -> Batch:
@@ -170,6 +210,11 @@ def test_an_object_without_a_readable_outline_is_named(tmp_path: Path) -> None:
     ])  # fmt: skip
     select("coco", tmp_path, objects="outlines")
     assert (tmp_path / "missing_files.txt").read_text().count("an object whose outline cannot be read") == 3
+    write_photographs(tmp_path, [{"category_id": 5, "segmentation": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}])
+    with pytest.raises(
+        UserError, match=r"no outline of an object in 3 photographs; the commonest fault, 3 of 3: .*shares"
+    ):
+        select("coco", tmp_path, objects="outlines")
     write_photographs(tmp_path, [{"category_id": 300}])
     with pytest.raises(UserError, match="no outline of an object in 3 photographs; give --objects boxes"):
         select("coco", tmp_path, objects="outlines")
