@@ -51,6 +51,11 @@ class Arrays:
             return (), ()
         return names_within(self.natural, groups), owners_within(self.natural, groups)
 
+    @property
+    def may_be_assigned(self) -> np.ndarray:
+        """The images (N,) bool that are in a natural group, all where there are none: of the others `lines` tells."""
+        return np.ones(len(self.groups), bool) if self.natural is None else self.natural.numbers >= 0
+
     def lines(self, client_of: np.ndarray) -> Iterable[str]:
         """What there is to say of a split within natural groups; nothing where it is within none."""
         return lines_within(client_of, self.groups, self.natural, self.n_clusters) if self.natural else ()

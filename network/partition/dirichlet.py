@@ -22,12 +22,12 @@ _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 def paper(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use the data up.
+    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use most of the data.
 
     The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the sizes
     are solved for: they are the same where that pseudo-inverse is feasible, and the nearest feasible ones otherwise.
     Draws are repeated, a bounded number of times, only if clients of the smallest allowed size would already overdraw a
-    group.
+    group. Images that no client's mixture takes have no client: the more, the fewer clients there are beside groups.
 
     Args:
         groups: (N,) group ids, -1 for images not to be dealt.

@@ -35,6 +35,7 @@ class Rule:
         arguments: its own command-line arguments, by the names of `deal`'s parameters.
         uses_alpha: whether it depends on alpha.
         client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
+        by_choice: whether the images that it leaves out are the user's choice, so that they are never too many.
         version: raised by one where it deals otherwise than before.
     """
 
@@ -42,6 +43,7 @@ class Rule:
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     uses_alpha: bool = True
     client_per_group: bool = False
+    by_choice: bool = False
     version: int = 1
 
     def __call__(
@@ -82,6 +84,7 @@ PARTITIONERS: dict[str, Rule] = {
             "client_share": Argument(1.0, "largest share of its group for a client", number(float, above=0, most=1)),
         },
         uses_alpha=False,
+        by_choice=True,
     ),
     "commonest_object": Rule(commonest_object, uses_alpha=False),
 }

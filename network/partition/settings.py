@@ -53,6 +53,19 @@ class DealSettings:
             POSITIVE_INT,
         )
     )
+    n_images: int | None = setting(
+        Argument(
+            None,
+            "images of all clients together, drawn from those that the rule assigns, so that runs are compared on "
+            "equally many; default: all of these",
+            POSITIVE_INT,
+        )
+    )
+    allow_unassigned: float = setting(
+        Argument(
+            0.5, "largest share of the images that a rule may leave without a client", number(float, least=0, most=1)
+        )
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -61,9 +74,14 @@ class DealSettings:
         return cls(**settings_of(cls, args), options=arguments_of(PARTITIONERS[args.partition], args))
 
     def said(self) -> dict[str, Any]:
-        """The arguments that say the same, but for the seed, by name."""
+        """The arguments that say the same, but for the seed and for what is allowed, by name."""
         names = ("partition", "alpha", "n_clients", "min_client_ds_len")
-        return {name: getattr(self, name) for name in names} | dict(self.options)
+        return {name: getattr(self, name) for name in names} | self.thinning | dict(self.options)
+
+    @property
+    def thinning(self) -> dict[str, int]:
+        """`n_images` by its name, where it is given: runs without it are what they were before there was one."""
+        return {} if self.n_images is None else {"n_images": self.n_images}
 
     def words(self, unsaid: str = "") -> list[str]:
         """What the partition depends on, for titles: the rule, but for this one, and alpha and options that it uses.
@@ -85,10 +103,11 @@ class DealSettings:
         return "_".join([*rule, *numbers, f"seed{self.rand_seed}"])
 
     def _numbers(self, name: str) -> dict[str, str]:
-        """Alpha, under this name, where the rule uses it, and those of the rule's arguments that are not as usual."""
+        """Alpha, under this name, where the rule uses it, the number of images, and unusual arguments of the rule."""
         rule = PARTITIONERS[self.partition]
         of_alpha = {name: f"{self.alpha:g}"} if rule.uses_alpha else {}
         given = {each: value for each, value in self.options.items() if value != rule.arguments[each].default}
+        given |= self.thinning
         return of_alpha | {each: "-".join(map(str, v)) if isinstance(v, list) else f"{v}" for each, v in given.items()}
 
 
@@ -192,3 +211,5 @@ def add_split(parser: Parser) -> None:
 def settle_rule(args: Namespace) -> None:
     """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
     settle_arguments(args, PARTITIONERS, "partition")
+    if args.n_images is None:
+        del args.n_images

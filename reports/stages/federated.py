@@ -19,6 +19,7 @@ from network.partition.groups import EMBEDDING, dealt_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
 from network.partition.settings import SplitSettings
+from network.partition.unassigned import unassigned_lines
 from network.partition.unseen import digest
 from network.simulation import Simulation
 from reports.chosen import chosen_clients
@@ -61,8 +62,12 @@ def report_partition(
     """
     partition.save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
-    print(report_text(uneven, described_by(partition, split, data.table)[1], dealt_as(split, data.table)))
-    if natural := within_of(partition.origin, data.table):
+    natural, train = within_of(partition.origin, data.table), data.train
+    own = train if natural is None else train[natural.numbers[train] >= 0]
+    names, called = dealt_names(partition, split, data.table), dealt_as(split, data.table)
+    left = unassigned_lines(partition.client_of[own], partition.groups[own], names, called)
+    print(report_text(uneven, described_by(partition, split, data.table)[1], called, [*map(wrapped, left)]))
+    if natural is not None:
         n_clusters = partition.origin["n_clusters"] if split == EMBEDDING else None
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
