@@ -35,7 +35,7 @@ class Rule:
         arguments: its own command-line arguments, by the names of `deal`'s parameters.
         uses_alpha: whether it depends on alpha.
         client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
-        by_choice: whether the images that it leaves out are the user's choice, so that they are never too many.
+        by_choice: whether it is chosen for leaving images out, so that these are never too many.
         version: raised by one where it deals otherwise than before.
     """
 
@@ -74,7 +74,7 @@ PARTITIONERS: dict[str, Rule] = {
     "natural": Rule(natural, uses_alpha=False, client_per_group=True),
     "quantity_skew": Rule(quantity_skew),
     "iid": Rule(iid, uses_alpha=False),
-    "one_group": Rule(one_group, uses_alpha=False),
+    "one_group": Rule(one_group, uses_alpha=False, by_choice=True),
     "split_groups": Rule(
         split_groups,
         {
