@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from utils.args import Parser, number
+from utils.args import FLAG, Parser, boolean, number
 from utils.errors import UserError
 
 NON_NEGATIVE = number(float, least=0)
@@ -43,9 +43,9 @@ def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], cho
     for reader in readers.values():
         for name, argument in reader.arguments.items():
             if name not in actions:
-                actions[name] = group.add_argument(
-                    f"--{name}", type=argument.type, choices=argument.choices, nargs=argument.nargs, default=SUPPRESS
-                )
+                read = {"type": argument.type, "choices": argument.choices, "nargs": argument.nargs}
+                read = FLAG if argument.type is boolean else read
+                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **read)
 
     def narrow(words: Sequence[str]) -> None:
         """Describe the arguments of the reader that these words choose, and hide the others."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from network.partition.dirichlet import dirichlet_hsu, dirichlet_per_class, equal_size, paper, quantity_skew
 from network.partition.without_alpha import commonest_object, iid, natural, one_group, shards, split_groups
-from utils.args import POSITIVE_INT, number
+from utils.args import POSITIVE_INT, boolean, number
 from utils.arguments import Argument
 
 
@@ -69,7 +69,14 @@ PARTITIONERS: dict[str, Rule] = {
     "paper": Rule(paper),
     "equal_size": Rule(equal_size),
     "dirichlet_hsu": Rule(dirichlet_hsu),
-    "dirichlet_per_class": Rule(dirichlet_per_class),
+    "dirichlet_per_class": Rule(
+        dirichlet_per_class,
+        {
+            "balanced": Argument(
+                True, "whether a client that has an equal share of all images gets nothing of further groups", boolean
+            )
+        },
+    ),
     "shards": Rule(shards, {"shards_per_client": Argument(2, "pieces per client", POSITIVE_INT)}, uses_alpha=False),
     "natural": Rule(natural, uses_alpha=False, client_per_group=True),
     "quantity_skew": Rule(quantity_skew),

@@ -20,6 +20,8 @@ from utils.words import counted
 # Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
 _USUAL = "paper"  # the rule that titles and names of folders do not mention
+# With these values a run does not say so: it is the same run as one from before there were these arguments.
+_UNSAID = {"n_images": None, "balanced": True}
 _LONGEST = 40  # characters of a value in the name of a folder
 
 
@@ -71,7 +73,9 @@ class DealSettings:
     @classmethod
     def of(cls, args: Namespace) -> DealSettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, args), options=arguments_of(PARTITIONERS[args.partition], args))
+        options = arguments_of(PARTITIONERS[args.partition], args)
+        said = {name: value for name, value in options.items() if name not in _UNSAID or value != _UNSAID[name]}
+        return cls(**settings_of(cls, args), options=said)
 
     def said(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed and for what is allowed, by name."""
@@ -211,5 +215,6 @@ def add_split(parser: Parser) -> None:
 def settle_rule(args: Namespace) -> None:
     """Fill in the rule's own arguments that were not given; UserError for an argument of another rule."""
     settle_arguments(args, PARTITIONERS, "partition")
-    if args.n_images is None:
-        del args.n_images
+    for name, value in _UNSAID.items():
+        if getattr(args, name, ...) == value:
+            delattr(args, name)
