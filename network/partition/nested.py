@@ -91,8 +91,7 @@ def clusters_within(points: np.ndarray, fit_on: np.ndarray, natural: Natural, n_
     of_group = dict(natural.members(np.ones(len(points), bool)))
     clusters = np.full(len(points), -1, np.int64)
     for name, images in natural.members(chosen):
-        most = min(n_clusters, len(np.unique(points[images], axis=0)))
-        kmeans = fit_kmeans(points[images], most, seed, name)
+        kmeans = fit_kmeans(points[images], n_clusters, seed, name)
         clusters[of_group[name]] = kmeans.predict(points[of_group[name]])
     return clusters
 
