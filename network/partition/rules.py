@@ -78,7 +78,7 @@ PARTITIONERS: dict[str, Rule] = {
         },
     ),
     "shards": Rule(shards, {"shards_per_client": Argument(2, "pieces per client", POSITIVE_INT)}, uses_alpha=False),
-    "natural": Rule(natural, uses_alpha=False, client_per_group=True),
+    "natural": Rule(natural, uses_alpha=False, client_per_group=True, version=2),
     "quantity_skew": Rule(quantity_skew),
     "iid": Rule(iid, uses_alpha=False),
     "one_group": Rule(one_group, uses_alpha=False, by_choice=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from datasets.task_data import TaskData
@@ -60,7 +61,9 @@ def report_partition(
 
     To be called by the main process.
     """
-    partition.save(run.path, data.table.image_ids, data.table.labels)
+    clients = client_names(partition, split, data.table)
+    named = {"client_names": [*clients]} if clients else {}
+    replace(partition, origin={**partition.origin, **named}).save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
     natural, train = within_of(partition.origin, data.table), data.train
     own = train if natural is None else train[natural.numbers[train] >= 0]
@@ -78,7 +81,7 @@ def report_partition(
         groups, name, names = shown_by(partition, split, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
-        clients, figure = client_names(partition, split, data.table), run.figures / "distribution.png"
+        figure = run.figures / "distribution.png"
         distribution(counts, title, name, figure, names, within, clients, partition.n_unseen)
 
 

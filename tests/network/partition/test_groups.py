@@ -45,6 +45,10 @@ def test_any_column_of_the_table_is_dealt(table: Table, tmp_path: Path) -> None:
     assert len(np.unique(groups[users != ""])) == 3
     for user in ("ann", "bob", "zoe"):
         assert len(np.unique(groups[users == user])) == 1
+    numbered = groups_of(
+        "user_id_based", on(table, groups={"user_id": np.char.mod("%d", np.arange(len(table)))}), tmp_path, 5
+    )
+    assert (np.diff(numbered) == 1).all()  # 2 before 10
 
 
 def test_unknown_column_is_named_with_what_there_is(table: Table, data: TaskData, tmp_path: Path) -> None:

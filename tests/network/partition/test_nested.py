@@ -232,3 +232,10 @@ def test_a_split_within_one_group_of_all_is_the_rules_own() -> None:
     assert (joined(one, KINDS) == KINDS).all()
     sizes = dealt("shards", natural=one, shards_per_client=2).sizes
     assert sizes.tolist() == deal("shards", KINDS, 6, 0.5, 0, shards_per_client=2).sizes.tolist()
+
+
+def test_groups_are_numbered_by_size_where_all_names_are_numbers() -> None:
+    numbers = Natural.of("user", np.array(["10", "9", "", "2", "10"]))
+    assert (numbers.names, numbers.numbers.tolist()) == (["2", "9", "10"], [2, 1, -1, 0, 2])
+    assert Natural.of("user", np.array(["10", "9a", "2"])).names == ["10", "2", "9a"]
+    assert Natural.of("user", np.array(["1.5", "-3", "01", "1"])).names == ["-3", "01", "1", "1.5"]
