@@ -14,9 +14,10 @@ def parse_args() -> Namespace:
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
     from network.choices import add_choices, check_choices
-    from network.partition.settings import add_split, settle_rule
-    from network.settings import add_federation, settle_adaptation, settle_local_work, settle_privacy
+    from network.partition.settings import SplitSettings, add_split, settle_rule
+    from network.settings import LocalSettings, add_federation, settle_adaptation, settle_local_work, settle_privacy
     from utils.arguments import settle_arguments
+    from utils.settings import check_read
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -38,6 +39,7 @@ def parse_args() -> Namespace:
     settle_rule(args)
     settle_arguments(args, TRAINS, "train")
     settle_privacy(args)
+    check_read(args, LocalSettings, SplitSettings)
     return args
 
 

@@ -14,7 +14,7 @@ def parse_args() -> Namespace:
     from models.networks.parts import TRAINS
     from network.partition.unseen import add_whose
     from utils.arguments import add_arguments_of, settle_arguments
-    from utils.settings import add_settings
+    from utils.settings import add_settings, check_read
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -27,6 +27,7 @@ def parse_args() -> Namespace:
     add_stage(parser, "continue from the checkpoint", "epoch")
     args = parser.parse_args()
     settle_arguments(args, TRAINS, "train")
+    check_read(args, TrainSettings)
     return args
 
 

@@ -38,7 +38,12 @@ class LocalSettings(StepSettings):
         )
     )
     momentum: float = setting(
-        Argument(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
+        Argument(
+            0.0,
+            "momentum of local SGD, within a round",
+            number(float, least=0, most=0.999),
+            only={"use_adam": (False,)},
+        )
     )
     weight_decay: float = setting(Argument(0.0, "weight decay of the local optimiser", NON_NEGATIVE))
     use_adam: bool = setting(Argument(False, "Adam as the local optimiser, new in each round, instead of SGD", bool))
@@ -46,9 +51,14 @@ class LocalSettings(StepSettings):
         Argument("plateau", "how the learning rate falls; plateau is the published rule", choices=LR_SCHEDULES)
     )
     lr_decay_rate: float = setting(
-        Argument(0.999, "decay per step on a plateau; step: per round", number(float, above=0, most=1))
+        Argument(
+            0.999, "decay per step on a plateau; step: per round", number(float, above=0, most=1),
+            only={"lr_schedule": ("plateau", "step")},
+        )
+    )  # fmt: skip
+    no_improvement_tolerance: int = setting(
+        Argument(5, "steps without improvement that make a plateau", POSITIVE_INT, only={"lr_schedule": ("plateau",)})
     )
-    no_improvement_tolerance: int = setting(Argument(5, "steps without improvement that make a plateau", POSITIVE_INT))
 
     @classmethod
     def of(cls, args: Namespace) -> LocalSettings:

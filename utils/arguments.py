@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from utils.args import FLAG, Parser, boolean, number
@@ -15,13 +15,17 @@ NON_NEGATIVE = number(float, least=0)
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that only some of the choices read: its type or choices, default and help text."""
+    """An argument: its type or choices, default and help text.
+
+    `only` are values of other arguments, by their names, with which alone it is read.
+    """
 
     default: Any
     text: str
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
     nargs: str | None = None
+    only: Mapping[str, Collection[Any]] = field(default_factory=dict)
 
 
 class Reader(Protocol):

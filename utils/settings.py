@@ -8,6 +8,7 @@ from typing import Any
 
 from utils.args import Parser
 from utils.arguments import Argument
+from utils.errors import UserError
 
 
 def setting(argument: Argument, heading: str = "") -> Any:
@@ -25,6 +26,18 @@ def add_settings(parser: Parser, settings: type, heading: str) -> None:
             else:
                 group.add_argument(
                     name, type=argument.type, choices=argument.choices, default=argument.default, help=argument.text
+                )
+
+
+def check_read(args: Namespace, *settings: type) -> None:
+    """UserError for an argument of these dataclasses that changes nothing, by the conditions that its field has."""
+    for each in (each for of in settings for each in fields(of) if "argument" in each.metadata):
+        argument, value = each.metadata["argument"], getattr(args, each.name, each.default)
+        for other, values in argument.only.items():
+            if value != argument.default and (now := getattr(args, other)) not in values:
+                raise UserError(
+                    f"--{each.name} {value} changes nothing with --{other} {now}: it is read only with --{other} "
+                    f"{' or '.join(map(str, values))}; omit one of them"
                 )
 
 

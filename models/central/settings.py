@@ -10,6 +10,8 @@ from utils.args import POSITIVE_INT, number
 from utils.arguments import Argument
 from utils.settings import setting, settings_of
 
+_ON_PLATEAUS = {"lr_schedule": ("plateau",)}
+
 
 @dataclass(frozen=True)
 class TrainSettings(StepSettings):
@@ -24,8 +26,12 @@ class TrainSettings(StepSettings):
             choices=("plateau", "one_cycle"),
         )
     )
-    lr_decay_rate: float = setting(Argument(0.95, "decay per epoch on a plateau", number(float, above=0, most=1)))
-    no_improvement_tolerance: int = setting(Argument(5, "epochs without improvement before the decay", POSITIVE_INT))
+    lr_decay_rate: float = setting(
+        Argument(0.95, "decay per epoch on a plateau", number(float, above=0, most=1), only=_ON_PLATEAUS)
+    )
+    no_improvement_tolerance: int = setting(
+        Argument(5, "epochs without improvement before the decay", POSITIVE_INT, only=_ON_PLATEAUS)
+    )
     use_adam: bool = setting(Argument(False, "Adam instead of SGD", bool))
     val_fraction: float = setting(
         Argument(0.1, "share of the training images to validate on", number(float, above=0, most=0.9))

@@ -131,8 +131,12 @@ class SplitSettings:
     type: str
     deal: DealSettings
     n_clusters: int
-    features: str | None
     assignment_files_path: Path
+    features: str | None = setting(
+        Argument(
+            None, "features that the clusters must be of; default: any", features_name, only={"type": (EMBEDDING,)}
+        )
+    )
     partition_file: Path | None = None
     within: str | None = None
     unseen_clients: float | None = None
@@ -209,7 +213,7 @@ def add_split(parser: Parser) -> None:
     add_assignments(parser)
     add = parser.group("clusters").add_argument
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
-    add("--features", type=features_name, help="features that the clusters must be of; default: any")
+    add_settings(parser, SplitSettings, "clusters")
 
 
 def settle_rule(args: Namespace) -> None:

@@ -139,8 +139,8 @@ def main() -> None:
                 clients = partition(seed)
                 found.append([np.bincount(LABELS[np.asarray(own, int)], minlength=CLASSES) for own in clients])
         counts[name] = np.array(found)
+        np.savez(sys.argv[1], **counts)
         print(f"{name}: {len(found)} seeds", flush=True)
-    np.savez(sys.argv[1], **counts)
     print(", ".join(f"{p} {version(p)}" for p in ("flwr-datasets", "fedlab", "pfl", "byzfl", "nvflare")))
 
 

@@ -67,7 +67,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = partition_of(SplitSettings("iid", DealSettings(1, n_clients=4), 5, None, tmp_path), data)
+    partition, _ = partition_of(SplitSettings("iid", DealSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 

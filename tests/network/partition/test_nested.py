@@ -159,7 +159,7 @@ def test_pairs_have_the_names_of_their_groups() -> None:
 
 def asked(folder: Path, **changes: object) -> SplitSettings:
     deal_settings = DealSettings(1, "equal_size", 0.5, 4)
-    return replace(SplitSettings("embedding_based", deal_settings, 3, None, folder, within="building"), **changes)
+    return replace(SplitSettings("embedding_based", deal_settings, 3, folder, within="building"), **changes)
 
 
 @pytest.fixture
