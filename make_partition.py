@@ -73,6 +73,7 @@ def deal_images(args: Namespace) -> None:
         sparse_counts,
     )
     from network.partition.settings import DealSettings
+    from network.partition.unassigned import unassigned_lines
     from reports.figures.partitions import distribution
     from utils.files import write_json
 
@@ -96,7 +97,9 @@ def deal_images(args: Namespace) -> None:
         figure = args.output_path / "figures" / f"{name}s.png"
         distribution(counts, title, name, figure, *arrays.called(groups))
     write_json(args.output_path / "heterogeneity.json", values)
-    print(report_text(values, of_described, of_dealt), *arrays.lines(partition.client_of), sep="\n")
+    own = arrays.may_be_assigned
+    left = unassigned_lines(partition.client_of[own], arrays.groups[own], arrays.called(arrays.groups)[0], of_dealt)
+    print(report_text(values, of_described, of_dealt, left), *arrays.lines(partition.client_of), sep="\n")
     print(f"partition in {args.output_path / PARTITION_FILE} and beside it, figures in {args.output_path / 'figures'}")
 
 

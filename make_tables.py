@@ -41,6 +41,7 @@ def main() -> None:
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
     from reports.finished import check_versions
+    from reports.image_numbers import fewer_images
     from reports.metric_tables import write_metrics
     from reports.stages.tables import report_learnt, report_runs
     from reports.tables import read_runs
@@ -48,7 +49,7 @@ def main() -> None:
     from utils.runs import data_path_or_default
 
     folder = args.table_path or args.result_path / "tables"
-    notes = check_versions(args.result_path, args.mixed_versions)
+    notes = [*check_versions(args.result_path, args.mixed_versions), *fewer_images(args.result_path)]
     central, runs = read_central(args.result_path), read_runs(args.result_path)
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")

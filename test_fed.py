@@ -15,9 +15,16 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
     from network.choices import add_choices, resolve_choices
-    from network.partition.settings import add_split, resolve_rule
-    from network.settings import add_federation, resolve_adaptation, resolve_local_work, resolve_privacy
+    from network.partition.settings import SplitSettings, add_split, resolve_rule
+    from network.settings import (
+        LocalSettings,
+        add_federation,
+        resolve_adaptation,
+        resolve_local_work,
+        resolve_privacy,
+    )
     from utils.arguments import with_defaults
+    from utils.settings import check_read
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -35,7 +42,9 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     config = vars(parser.parse_args(words))
     for resolve in (resolve_local_work, resolve_adaptation, resolve_choices, resolve_rule):
         config = resolve(config)
-    return Namespace(**resolve_privacy(with_defaults(config, TRAINS, "train")))
+    config = resolve_privacy(with_defaults(config, TRAINS, "train"))
+    check_read(config, LocalSettings, SplitSettings)
+    return Namespace(**config)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from models.networks.parts import TRAINS
     from network.partition.unseen import add_whose
     from utils.arguments import add_arguments_of, with_defaults
-    from utils.settings import add_settings
+    from utils.settings import add_settings, check_read
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -26,7 +26,9 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add_arguments_of(parser, "adapters", TRAINS, "train")
     add_whose(parser, "training", "trained_on", "the model learns from")
     add_stage(parser, "continue from the checkpoint", "epoch")
-    return Namespace(**with_defaults(vars(parser.parse_args(words)), TRAINS, "train"))
+    config = with_defaults(vars(parser.parse_args(words)), TRAINS, "train")
+    check_read(config, TrainSettings)
+    return Namespace(**config)
 
 
 def initial_model(args: Namespace) -> Path:

@@ -34,16 +34,23 @@ class LocalSettings(StepSettings):
         "epochs over a client's own images per round, instead of these two; auto, the default: none",
         number_or_auto,
     )
-    momentum: float = setting(0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999))
+    momentum: float = setting(
+        0.0, "momentum of local SGD, within a round", number(float, least=0, most=0.999), only={"use_adam": (False,)}
+    )
     weight_decay: float = setting(0.0, "weight decay of the local optimiser", NON_NEGATIVE)
     use_adam: bool = setting(False, "Adam as the local optimiser, new in each round, instead of SGD", bool)
     lr_schedule: str = setting(
         "plateau", "how the learning rate falls; plateau is the published rule", choices=LR_SCHEDULES
     )
     lr_decay_rate: float = setting(
-        0.999, "decay per step on a plateau; step: per round", number(float, above=0, most=1)
+        0.999,
+        "decay per step on a plateau; step: per round",
+        number(float, above=0, most=1),
+        only={"lr_schedule": ("plateau", "step")},
     )
-    no_improvement_tolerance: int = setting(5, "steps without improvement that make a plateau", POSITIVE_INT)
+    no_improvement_tolerance: int = setting(
+        5, "steps without improvement that make a plateau", POSITIVE_INT, only={"lr_schedule": ("plateau",)}
+    )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> LocalSettings:

@@ -102,6 +102,11 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
     np.save(tmp_path / "places.npy", places)
     text = run_script("make_partition.py --users users.npy --labels labels.npy --output_path users").stdout
     assert [list(c) for c in clients(tmp_path / "users")] == [[0, 2, 5], [1, 4], [3]]
+    assert json.loads((tmp_path / "users/partition.json").read_text())["client_names"] == ["ann", "bob", "cyd"]
+    np.save(tmp_path / "numbers.npy", np.array(["10", "9", "10", "2", "9", "11"]))  # another tool's clients, as text
+    run_script("make_partition.py --users numbers.npy --output_path numbers")
+    assert [list(c) for c in clients(tmp_path / "numbers")] == [[3], [1, 4], [0, 2], [5]]
+    assert json.loads((tmp_path / "numbers/partition.json").read_text())["client_names"] == ["2", "9", "10", "11"]
     # By class, (3, 0), (0, 2), (0, 1) images: each is at a distance of 1 from the population's halves.
     assert "of 2 groups" in text
     values = json.loads((tmp_path / "users/heterogeneity.json").read_text())

@@ -61,7 +61,8 @@ def _many(choices: Iterable[Any] | None) -> str:
     return line if len(line) > 40 else ""
 
 
-def _boolean(text: str) -> bool:
+def boolean(text: str) -> bool:
+    """An argparse type: True or False."""
     if text.lower() in ("true", "1", "yes"):
         return True
     if text.lower() in ("false", "0", "no"):
@@ -70,7 +71,7 @@ def _boolean(text: str) -> bool:
 
 
 _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\Z", re.IGNORECASE)
-_FLAG: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True, "metavar": "True|False"}
+FLAG: dict[str, Any] = {"type": boolean, "nargs": "?", "const": True, "metavar": "True|False"}
 
 
 class _Flags(argparse._ActionsContainer):
@@ -78,7 +79,7 @@ class _Flags(argparse._ActionsContainer):
 
     def add_flag(self, name: str, default: bool | None, text: str) -> None:
         """A boolean written `--name True`, `--name False`, or bare for True."""
-        self.add_argument(name, default=default, help=text, **_FLAG)
+        self.add_argument(name, default=default, help=text, **FLAG)
 
 
 class Group(_Flags, argparse._ArgumentGroup):
@@ -288,7 +289,7 @@ def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:
 def add_code(parser: Parser) -> None:
     """`--accept_code` or `--refuse_code`: which earlier runs count; see `utils.versions.CodePolicy`."""
     either = parser.group("running").add_mutually_exclusive_group()
-    either.add_argument("--accept_code", default=False, **_FLAG,
+    either.add_argument("--accept_code", default=False, **FLAG,
         help="runs count although declared versions of the code have changed since")  # fmt: skip
-    either.add_argument("--refuse_code", default=False, **_FLAG,
+    either.add_argument("--refuse_code", default=False, **FLAG,
         help="runs do not count where any source file has changed since")  # fmt: skip

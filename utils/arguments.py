@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import SUPPRESS
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from utils.args import Parser, number
+from utils.args import FLAG, Parser, boolean, number
 from utils.errors import UserError
 
 NON_NEGATIVE = number(float, least=0)
@@ -15,13 +15,17 @@ NON_NEGATIVE = number(float, least=0)
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument that only some of the choices read: its type or choices, default and help text."""
+    """An argument: its type or choices, default and help text.
+
+    `only` are values of other arguments, by their names, with which alone it is read.
+    """
 
     default: Any
     text: str
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
     nargs: str | None = None
+    only: Mapping[str, Collection[Any]] = field(default_factory=dict)
 
 
 class Reader(Protocol):
@@ -43,9 +47,9 @@ def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], cho
     for reader in readers.values():
         for name, argument in reader.arguments.items():
             if name not in actions:
-                actions[name] = group.add_argument(
-                    f"--{name}", type=argument.type, choices=argument.choices, nargs=argument.nargs, default=SUPPRESS
-                )
+                read = {"type": argument.type, "choices": argument.choices, "nargs": argument.nargs}
+                read = FLAG if argument.type is boolean else read
+                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **read)
 
     def narrow(words: Sequence[str]) -> None:
         """Describe the arguments of the reader that these words choose, and hide the others."""

@@ -33,11 +33,11 @@ MEASURED_ON = {
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
     "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track", "accept_code", "refuse_code", "patience",
+    "checkpoint_every", "track", "accept_code", "refuse_code", "patience", "allow_unassigned",
 }  # fmt: skip
 _MAY_CHANGE = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "accept_code", "refuse_code", "patience", "on_missing",
+    "accept_code", "refuse_code", "patience", "on_missing", "allow_unassigned",
 }  # fmt: skip
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from utils.args import Parser
 from utils.arguments import Argument
+from utils.errors import UserError
 
 
 def setting(
@@ -17,10 +18,14 @@ def setting(
     *,
     choices: Collection[Any] | None = None,
     nargs: str | None = None,
+    only: Mapping[str, Collection[Any]] | None = None,
     heading: str = "",
 ) -> Any:
-    """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others."""
-    argument = Argument(default, text, type, choices, nargs)
+    """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
+
+    `only` are values of other arguments with which alone it is read, see `check_read`.
+    """
+    argument = Argument(default, text, type, choices, nargs, only or {})
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -45,6 +50,18 @@ def add_settings(parser: Parser, settings: type, heading: str) -> None:
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a configuration, arguments by name, has for the fields of a dataclass."""
     return {each.name: config[each.name] for each in fields(settings) if each.name in config}
+
+
+def check_read(config: Mapping[str, Any], *settings: type) -> None:
+    """UserError for an argument of these dataclasses that changes nothing, by the conditions that its field has."""
+    for each in (each for of in settings for each in fields(of) if "argument" in each.metadata):
+        argument, value = each.metadata["argument"], config.get(each.name, each.default)
+        for other, values in argument.only.items():
+            if value != argument.default and (now := config[other]) not in values:
+                raise UserError(
+                    f"--{each.name} {value} changes nothing with --{other} {now}: it is read only with --{other} "
+                    f"{' or '.join(map(str, values))}; omit one of them"
+                )
 
 
 @dataclass_transform(kw_only_default=True)

@@ -12,7 +12,7 @@ Purpose = Literal[
     "initial_model", "validation", "epoch",  # central training
     "lora",  # adapters, of clients too
     "kmeans", "pca", "stability", "silhouette", "tsne",  # embeddings
-    "partition", "held_out", "unseen", "adapt",  # who has which images, and who takes no part
+    "partition", "assigned", "held_out", "unseen", "adapt",  # who has which images, and who takes no part
     "clients", "batches", "topology", "privacy",  # rounds
     "attackers", "attack",  # who attacks, and their noise
     "evaluated",  # the clients whose values count

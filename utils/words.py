@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 
 
 def plural(noun: str) -> str:
@@ -22,6 +28,22 @@ def counted(number: int, noun: str) -> str:
     ('1 class', '20 classes')
     """
     return f"{number} {noun if number == 1 else plural(noun)}"
+
+
+def in_order(names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different names of an array (N,) of text, in order, and the number of each one's name among them, (N,).
+
+    The order is by size where all are numbers, but for an empty one, which comes first; else that of text.
+
+    >>> [part.tolist() for part in in_order(np.array(["10", "9", "", "10"]))]
+    [['', '9', '10'], [2, 1, 0, 2]]
+    """
+    different, number = np.unique(names, return_inverse=True)
+    texts = different.tolist()
+    if not all(_NUMBER.fullmatch(text) for text in texts if text):
+        return different, number
+    order = np.array(sorted(range(len(texts)), key=lambda i: (texts[i] != "", Decimal(texts[i] or 0), texts[i])), int)
+    return different[order], np.argsort(order)[number]
 
 
 def some(names: Sequence[str], most: int) -> str:

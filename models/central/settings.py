@@ -10,6 +10,8 @@ from models.settings import StepSettings
 from utils.args import POSITIVE_INT, number
 from utils.settings import setting, settings_of
 
+_ON_PLATEAUS = {"lr_schedule": ("plateau",)}
+
 
 @dataclass(frozen=True)
 class TrainSettings(StepSettings):
@@ -22,8 +24,12 @@ class TrainSettings(StepSettings):
         "how the learning rate changes: on plateaus, as published, or up to --init_lr and down again",
         choices=("plateau", "one_cycle"),
     )
-    lr_decay_rate: float = setting(0.95, "decay per epoch on a plateau", number(float, above=0, most=1))
-    no_improvement_tolerance: int = setting(5, "epochs without improvement before the decay", POSITIVE_INT)
+    lr_decay_rate: float = setting(
+        0.95, "decay per epoch on a plateau", number(float, above=0, most=1), only=_ON_PLATEAUS
+    )
+    no_improvement_tolerance: int = setting(
+        5, "epochs without improvement before the decay", POSITIVE_INT, only=_ON_PLATEAUS
+    )
     use_adam: bool = setting(False, "Adam instead of SGD", bool)
     val_fraction: float = setting(0.1, "share of the training images to validate on", number(float, above=0, most=0.9))
 

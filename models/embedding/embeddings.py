@@ -23,6 +23,7 @@ from utils import progress
 from utils.errors import UserError
 from utils.filling import fill
 from utils.streams import derived_seed, generator
+from utils.words import counted
 
 BATCH = 64  # images that are embedded at once
 _PUBLISHED_BATCH = 16
@@ -30,6 +31,9 @@ _PUBLISHED_BATCH = 16
 _MANY_ROWS = 100_000
 # Runs, and share of the images per run, by which the stability of clusters is judged; images that silhouettes are of.
 _RUNS, _SHARE, _SILHOUETTES = 5, 0.8, 5000
+# Squared distances, as a share of the largest, up to which points are equal: single precision has seven digits, and a
+# network's output for the same image another last one in another batch.
+_EQUAL = 1e-10
 
 
 @torch.no_grad()
@@ -90,10 +94,12 @@ def cluster(
     """K-means (k-means++, the best of ten starts) on the training images, and every image's nearest centre.
 
     Returns assignments (N,) int64, -1 for unreadable images and for clusters with a smaller share of the training
-    images than `threshold`, and the fitted K-means. UserError if there are fewer training images than clusters.
+    images than `threshold`, and the fitted K-means. A line says where there are fewer different images than clusters,
+    see `fit_kmeans`. UserError if there are fewer training images than clusters.
     """
     check_n_clusters(data, n_clusters)
     kmeans = fit_kmeans(reduced[data.train], n_clusters, seed)
+    _say_how_many(kmeans, n_clusters)
     assignments = kmeans.predict(reduced).astype(np.int64)
     assignments[~data.readable] = -1
     shares = np.bincount(kmeans.labels_, minlength=n_clusters) / len(data.train)
@@ -131,23 +137,50 @@ class Clusters:
 def fit_kmeans(points: np.ndarray, n_clusters: int, seed: int, run: int | str = 0) -> Clusters:
     """K-means on points (n, D): k-means++ and the best of ten starts, or in batches where there are many points.
 
-    Runs of different number or name draw different starts.
+    There are at most as many clusters as different points, so that none is empty and copies are in one. Runs of
+    different number or name draw different starts.
     """
+    n_clusters = _different(points, n_clusters)
     random_state = derived_seed("kmeans", seed, run)
     if len(points) <= _MANY_ROWS:
         return Clusters(KMeans(n_clusters, n_init=10, random_state=random_state), points)
     return Clusters(MiniBatchKMeans(n_clusters, n_init=3, batch_size=10_000, random_state=random_state), points)
 
 
+def _different(points: np.ndarray, most: int) -> int:
+    """How many of the points (n, D) are different, up to rounding, counted up to `most`.
+
+    The next one is always the one furthest from those counted (Gonzalez 1985, Theoretical Computer Science 38).
+    """
+    around = points - points.mean(axis=0, dtype=np.float64)
+    nearest = np.square(around - around[0]).sum(axis=1)
+    equal = _EQUAL * nearest.max()
+    for number in range(1, most):
+        furthest = int(nearest.argmax())
+        if nearest[furthest] <= equal:
+            return number
+        nearest = np.minimum(nearest, np.square(around - around[furthest]).sum(axis=1))
+    return most
+
+
+def _say_how_many(kmeans: Clusters, n_clusters: int) -> None:
+    """A line where there are fewer clusters than asked for."""
+    if (number := len(kmeans.cluster_centers_)) < n_clusters:
+        progress.say(f"{counted(number, 'cluster')} instead of {n_clusters}: no more of the images are different")
+
+
 def cluster_rows(embeddings: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Project embeddings as `project_rows` does, and cluster them: (N, at most 64) float32, ids (N,) int64.
 
-    Raises `UserError` if there are fewer rows than clusters, or values that are not finite.
+    A line says where there are fewer different rows than clusters. Raises `UserError` if there are fewer rows than
+    clusters, or values that are not finite.
     """
     if n_clusters > len(embeddings):
         raise UserError(f"--n_clusters {n_clusters} is more than the {len(embeddings)} embeddings")
     reduced = project_rows(embeddings, seed)
-    return reduced, fit_kmeans(reduced, n_clusters, seed).labels_.astype(np.int64)
+    kmeans = fit_kmeans(reduced, n_clusters, seed)
+    _say_how_many(kmeans, n_clusters)
+    return reduced, kmeans.labels_.astype(np.int64)
 
 
 def project_rows(embeddings: np.ndarray, seed: int) -> np.ndarray:
@@ -186,16 +219,15 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
         found = fit_kmeans(points, number, seed)
         runs = [fit_kmeans(points[s], number, seed, i).predict(points) for i, s in enumerate(samples, start=1)]
         agreement = [adjusted_rand_score(*pair) for pair in combinations(runs, 2)]
-        silhouette = silhouette_score(
-            points,
-            found.labels_,
-            sample_size=min(len(points), _SILHOUETTES),
-            random_state=derived_seed("silhouette", seed),
+        size, state = min(len(points), _SILHOUETTES), derived_seed("silhouette", seed)
+        several = 1 < len(found.cluster_centers_) < size
+        silhouette = (
+            silhouette_score(points, found.labels_, sample_size=size, random_state=state) if several else np.nan
         )
         rows.append(
             {
                 "n_clusters": number,
-                "inertia": float(found.inertia_ / total),
+                "inertia": float(found.inertia_ / total) if total else 0.0,
                 "silhouette": float(silhouette),
                 "stability": float(np.mean(agreement)),
                 "stability_std": float(np.std(agreement)),

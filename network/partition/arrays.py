@@ -16,6 +16,7 @@ from network.partition.nested import Natural, clusters_within, joined, lines_wit
 from utils.errors import UserError
 from utils.files import read_json
 from utils.versions import file_digest
+from utils.words import in_order
 
 _FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is dealt
 _WHOLE = ("users", "lat_lng")
@@ -51,6 +52,11 @@ class Arrays:
             return (), ()
         return names_within(self.natural, groups), owners_within(self.natural, groups)
 
+    @property
+    def may_be_assigned(self) -> np.ndarray:
+        """The images (N,) bool that are in a natural group, all where there are none: of the others `lines` tells."""
+        return np.ones(len(self.groups), bool) if self.natural is None else self.natural.numbers >= 0
+
     def lines(self, client_of: np.ndarray) -> Iterable[str]:
         """What there is to say of a split within natural groups; nothing where it is within none."""
         return lines_within(client_of, self.groups, self.natural, self.n_clusters) if self.natural else ()
@@ -83,7 +89,7 @@ def read_arrays(args: Namespace) -> Arrays:
         print(cells)
         groups, origin["cells"] = cells.cell, cells.tokens
     elif given[0] == "users":
-        groups = read_labels(args.users, "users")
+        groups, origin["client_names"] = read_names(args.users, "users")
     else:
         assert labels is not None
         groups = labels
@@ -131,14 +137,21 @@ def _read(path: Path, what: str) -> np.ndarray:
 
 
 def read_labels(path: Path, what: str = "labels") -> np.ndarray:
-    """The labels, numbered from 0 in sorted order, (N,) int64; negative ones are -1. `what` is the argument's name."""
+    """The labels, numbered from 0 in order, (N,) int64; negative ones are -1. `what` is the argument's name."""
+    return read_names(path, what)[0]
+
+
+def read_names(path: Path, what: str) -> tuple[np.ndarray, list[str]]:
+    """The same, and the labels as text by their numbers."""
     labels = _read(path, what)
     if labels.ndim != 1 or labels.dtype.kind not in "iubU" or not len(labels):
         raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text per image")
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
     ids = np.full(len(labels), -1, np.int64)
-    ids[~left_out] = np.unique(labels[~left_out], return_inverse=True)[1]
-    return ids
+    kept = labels[~left_out]
+    # Numbers are in order as they are; a million of them are slow to sort as text.
+    different, ids[~left_out] = in_order(kept) if kept.dtype.kind == "U" else np.unique(kept, return_inverse=True)
+    return ids, [str(each) for each in different.tolist()]
 
 
 def read_natural(path: Path) -> Natural:

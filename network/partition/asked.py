@@ -39,6 +39,7 @@ _OF_RULE: dict[str, Callable[[Any], bool]] = {
     "partition": lambda value: isinstance(value, str) and value in PARTITIONERS,
     "alpha": lambda value: isinstance(value, float | int) and 0 <= value < math.inf,
     "min_client_ds_len": lambda value: value is None or isinstance(value, int),
+    "n_images": lambda value: isinstance(value, int) and value > 0,
 }
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from network.partition.client_images import ClientImages
+from network.partition.hand_out import checked
 from network.partition.nested import Natural, clients_of_groups
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import DealSettings
+from network.partition.unassigned import check_unassigned, thinned
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
 from utils.streams import generator
@@ -135,14 +137,24 @@ def deal(
 
 
 def deal_as_asked(asked: DealSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
-    """`deal` by these settings, or with `natural` groups `_deal_within` each of these.
+    """`deal` by these settings, or with `natural` groups `_deal_within` each of these; `n_images` of them, if given.
 
-    UserError where the number of clients is left to a rule that cannot tell it.
+    UserError where the number of clients is left to a rule that cannot tell it, where more images have no client than
+    the settings allow and the user has chosen, and as for `thinned`.
     """
     if asked.n_clients is None and not PARTITIONERS[asked.partition].client_per_group:
         raise UserError(f"--n_clients auto is for --partition natural, not {asked.partition}; give a number")
-    if natural is not None:
-        return _deal_within(asked, groups, natural)
+    partition = _deal_all(asked, groups) if natural is None else _deal_within(asked, groups, natural)
+    if not PARTITIONERS[asked.partition].by_choice:
+        check_unassigned(asked, partition.client_of, groups)
+    if asked.n_images is None:
+        return partition
+    client_of = thinned(partition.client_of, asked.n_images, generator("assigned", asked.rand_seed))
+    checked(client_of, partition.n_clients, asked.min_client_ds_len)
+    return replace(partition, client_of=client_of, origin={**partition.origin, **asked.thinning})
+
+
+def _deal_all(asked: DealSettings, groups: np.ndarray) -> Partition:
     n_clients = asked.n_clients or len(np.unique(groups[groups >= 0]))
     given = asked.alpha, asked.rand_seed, asked.min_client_ds_len
     return deal(asked.partition, groups, n_clients, *given, **asked.options)

@@ -12,6 +12,7 @@ from network.partition.dealing import Partition
 from network.partition.groups import EMBEDDING, OBJECTS, RANDOM, dealt_as
 from network.partition.nested import names_within, within_of
 from network.partition.objects import names_of_groups
+from utils.words import in_order
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -43,7 +44,7 @@ def dealt_names(partition: Partition, split: str, table: Table) -> Sequence[str]
         return table.class_names
     if split in (EMBEDDING, RANDOM) or column not in table.groups:
         return ()
-    return np.unique(table.groups[column]).tolist()  # in the order of their numbers, see `groups_of`
+    return in_order(table.groups[column])[0].tolist()  # in the order of their numbers, see `groups_of`
 
 
 def client_names(partition: Partition, split: str, table: Table) -> Sequence[str]:

@@ -22,12 +22,12 @@ _PAPER_MIN_SIZE, _NIID_MIN_SIZE = 128, 10
 def paper(
     groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
 ) -> np.ndarray:
-    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use the data up.
+    """The rule of arXiv 2503.14553: q_k ~ Dirichlet(alpha * group ratios), and sizes that use most of the data.
 
     The published code redraws all q until a pseudo-inverse happens to give sizes that overdraw no group. Here the sizes
     are solved for: they are the same where that pseudo-inverse is feasible, and the nearest feasible ones otherwise.
     Draws are repeated, a bounded number of times, only if clients of the smallest allowed size would already overdraw a
-    group.
+    group. Images that no client's mixture takes have no client: the more, the fewer clients there are beside groups.
 
     Args:
         groups: (N,) group ids, -1 for images not to be dealt.
@@ -104,16 +104,30 @@ def dirichlet_hsu(
 
 
 def dirichlet_per_class(
-    groups: np.ndarray, n_clients: int, alpha: float, rng: np.random.Generator, min_size: int | None = None
+    groups: np.ndarray,
+    n_clients: int,
+    alpha: float,
+    rng: np.random.Generator,
+    min_size: int | None = None,
+    *,
+    balanced: bool,
 ) -> np.ndarray:
     """For each group, clients get shares p ~ Dir(alpha) of it: Li et al. 2022 (arXiv 2102.02079).
 
-    As in the published code of NIID-Bench, a client that already has an equal share of all images gets nothing of later
-    groups, and the draw is repeated (here a bounded number of times) until each client has `min_size` images. Sizes
-    vary with the mixture. Alpha is the concentration per client, not that of the whole draw as in `paper`. Arguments
-    and errors as for `paper`, except that the published smallest size is 10.
+    The draw is repeated (a bounded number of times) until each client has `min_size` images. Sizes vary with the
+    mixture. Alpha is the concentration per client, not that of the whole draw as in `paper`.
 
-    >>> client_of = dirichlet_per_class(np.repeat([0, 1, 2], 100), 4, 0.5, np.random.default_rng(0))
+    Unbalanced, that is all, as in the paper's text. A client's shares of the groups are then independent of each other:
+    of n clients and groups that are shares s_k of all images, the squared coefficient of variation of the clients'
+    sizes is (n - 1) sum_k s_k^2 / (n alpha + 1) on average.
+
+    Args:
+        balanced: whether, as in the published code of NIID-Bench, a client that already has an equal share of all
+            images gets nothing of later groups.
+
+    Other arguments and errors as for `paper`, except that the published smallest size is 10.
+
+    >>> client_of = dirichlet_per_class(np.repeat([0, 1, 2], 100), 4, 0.5, np.random.default_rng(0), balanced=True)
     >>> len(client_of), bool((np.bincount(client_of) >= 10).all())
     (300, True)
     """
@@ -124,7 +138,7 @@ def dirichlet_per_class(
         counts = np.zeros((n_clients, len(capacity)), np.int64)
         sizes = np.zeros(n_clients, np.int64)
         for group, log_shares in enumerate(log_dirichlet(np.full(n_clients, alpha), len(capacity), rng)):
-            shares = renormalised(log_shares, sizes * n_clients < capacity.sum())
+            shares = renormalised(log_shares, (sizes * n_clients < capacity.sum()) | (not balanced))
             counts[:, group] = rounded(capacity[group], shares, rng)
             sizes += counts[:, group]
         return counts

@@ -92,5 +92,4 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
     labels = data.table.labels[images]
     if (labels >= 0).any():
         found[CLASSES] = share_explained(targets, labels)
-    most = min(n_clusters, len(np.unique(targets, axis=0)))
-    return found | {CEILING: share_explained(targets, fit_kmeans(targets, most, seed).labels_)}
+    return found | {CEILING: share_explained(targets, fit_kmeans(targets, n_clusters, seed).labels_)}

@@ -15,6 +15,7 @@ from network.partition.assignments import read_assignments, read_projection
 from network.partition.nested import Natural, clusters_within, joined
 from network.partition.objects import commonest_objects
 from utils.errors import UserError
+from utils.words import in_order
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -89,7 +90,7 @@ def groups_of(
     Args:
         split: "embedding_based" reads `assignments_<task>.npy`; "class_based" takes the classes; so does "iid", to
             report how even the random split is, with images without a class as a group of their own; "object_based"
-            is `commonest_objects`; `<column>_based` numbers the natural groups of a column by name.
+            is `commonest_objects`; `<column>_based` numbers the natural groups of a column in the order of their names.
         data: the task's images.
         assignment_folder: where the assignments are.
         n_clusters: the number of clusters that they must have.
@@ -110,7 +111,7 @@ def groups_of(
         groups = commonest_objects(table, data.train)
     elif (column := split.removesuffix(_BASED)) in table.groups:
         names = table.groups[column]
-        groups = np.where(names == "", -1, np.unique(names, return_inverse=True)[1])
+        groups = np.where(names == "", -1, in_order(names)[1])
     else:
         columns = [*([CLASS] if table.class_names else []), *table.groups]
         objects = [OBJECTS] if BOXES in table.about.classes else []

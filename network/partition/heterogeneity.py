@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -248,14 +248,17 @@ def report(
     return values
 
 
-def report_text(values: Mapping[str, float], described: str = "group", dealt: str = "group") -> str:
-    """The report for the console: a line for the sizes, and a line per measure.
+def report_text(
+    values: Mapping[str, float], described: str = "group", dealt: str = "group", unassigned: Sequence[str] = ()
+) -> str:
+    """The report for the console: a line for the sizes, those on images without a client, and a line per measure.
 
     `described` is what one of the groups is called that the measures are of, `dealt` one of those that were dealt.
     """
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
-        f"{values['images_dealt']} in all, of {values['groups']} groups"
+        f"{values['images_dealt']} in all, of {values['groups']} groups",
+        *unassigned,
     ]
     for name, (wording, bounds) in _WORDING.items():
         if name in values:

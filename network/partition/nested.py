@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utils.errors import UserError
-from utils.words import counted
+from utils.words import counted, in_order
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Natural:
     """Natural groups: the `column` that has them, the number of each image's group (N,), -1 for none, and their names.
 
-    Numbers follow the order of the names.
+    Numbers follow the order of the names, by size where all of these are numbers.
     """
 
     column: str
@@ -38,10 +38,12 @@ class Natural:
     @classmethod
     def of(cls, column: str, texts: np.ndarray) -> Natural:
         """From each image's group as text (N,), empty for none; UserError where all are."""
-        names = np.unique(texts[texts != ""])
+        names, numbers = in_order(texts[texts != ""])
         if not len(names):
             raise UserError(f"--within {column}: no image has a value there")
-        return cls(column, np.where(texts == "", -1, np.searchsorted(names, texts)), names.tolist())
+        of_image = np.full(len(texts), -1, np.int64)
+        of_image[texts != ""] = numbers
+        return cls(column, of_image, names.tolist())
 
     @classmethod
     def in_table(cls, column: str, table: Table) -> Natural:
@@ -91,8 +93,7 @@ def clusters_within(points: np.ndarray, fit_on: np.ndarray, natural: Natural, n_
     of_group = dict(natural.members(np.ones(len(points), bool)))
     clusters = np.full(len(points), -1, np.int64)
     for name, images in natural.members(chosen):
-        most = min(n_clusters, len(np.unique(points[images], axis=0)))
-        kmeans = fit_kmeans(points[images], most, seed, name)
+        kmeans = fit_kmeans(points[images], n_clusters, seed, name)
         clusters[of_group[name]] = kmeans.predict(points[of_group[name]])
     return clusters
 

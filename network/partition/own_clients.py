@@ -13,6 +13,7 @@ from network.partition.arrays import read_labels
 from network.partition.equivalent_alpha import Estimate, bootstrap, equivalent_alpha, merged, misfit, per_class_alpha
 from network.partition.heterogeneity import class_variance_share, earth_movers_distances, sparse_counts
 from utils.errors import UserError
+from utils.words import in_order
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -79,7 +80,7 @@ def _of_table(table: Table, assignment_folder: Path, column: str) -> tuple[np.nd
         known = ", ".join(table.groups) or "none"
         raise UserError(f"--clients {column}: the table of images has no such column of natural groups, but {known}")
     names = table.groups[column]
-    client_of = np.where(names == "", -1, np.unique(names, return_inverse=True)[1])
+    client_of = np.where(names == "", -1, in_order(names)[1])
     groupings = {"class": table.labels} if table.class_names else {}
     for path in sorted(assignment_folder.glob("assignments_*.npy")):
         task = path.stem.removeprefix("assignments_")

@@ -22,7 +22,7 @@ import numpy as np
 
 from network.partition.dirichlet import dirichlet_hsu, dirichlet_per_class, equal_size, paper, quantity_skew
 from network.partition.without_alpha import commonest_object, iid, natural, one_group, shards, split_groups
-from utils.args import POSITIVE_INT, number
+from utils.args import POSITIVE_INT, boolean, number
 from utils.arguments import Argument
 
 
@@ -35,6 +35,7 @@ class Rule:
         arguments: its own command-line arguments, by the names of `deal`'s parameters.
         uses_alpha: whether it depends on alpha.
         client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
+        by_choice: whether it is chosen for leaving images out, so that these are never too many.
         version: raised by one where it deals otherwise than before.
     """
 
@@ -42,6 +43,7 @@ class Rule:
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     uses_alpha: bool = True
     client_per_group: bool = False
+    by_choice: bool = False
     version: int = 1
 
     def __call__(
@@ -67,12 +69,19 @@ PARTITIONERS: dict[str, Rule] = {
     "paper": Rule(paper),
     "equal_size": Rule(equal_size),
     "dirichlet_hsu": Rule(dirichlet_hsu),
-    "dirichlet_per_class": Rule(dirichlet_per_class),
+    "dirichlet_per_class": Rule(
+        dirichlet_per_class,
+        {
+            "balanced": Argument(
+                True, "whether a client that has an equal share of all images gets nothing of further groups", boolean
+            )
+        },
+    ),
     "shards": Rule(shards, {"shards_per_client": Argument(2, "pieces per client", POSITIVE_INT)}, uses_alpha=False),
-    "natural": Rule(natural, uses_alpha=False, client_per_group=True),
+    "natural": Rule(natural, uses_alpha=False, client_per_group=True, version=2),
     "quantity_skew": Rule(quantity_skew),
     "iid": Rule(iid, uses_alpha=False),
-    "one_group": Rule(one_group, uses_alpha=False),
+    "one_group": Rule(one_group, uses_alpha=False, by_choice=True),
     "split_groups": Rule(
         split_groups,
         {
@@ -82,6 +91,7 @@ PARTITIONERS: dict[str, Rule] = {
             "client_share": Argument(1.0, "largest share of its group for a client", number(float, above=0, most=1)),
         },
         uses_alpha=False,
+        by_choice=True,
     ),
     "commonest_object": Rule(commonest_object, uses_alpha=False),
 }

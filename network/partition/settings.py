@@ -20,6 +20,8 @@ from utils.words import counted
 # Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
 _USUAL = "paper"  # the rule that titles and names of folders do not mention
+# With these values a run does not say so: it is the same run as one from before there were these arguments.
+_UNSAID = {"n_images": None, "balanced": True}
 _LONGEST = 40  # characters of a value in the name of a folder
 
 
@@ -49,17 +51,33 @@ class DealSettings:
         "few images",
         POSITIVE_INT,
     )
+    n_images: int | None = setting(
+        None,
+        "images of all clients together, drawn from those that the rule assigns, so that runs are compared on "
+        "equally many; default: all of these",
+        POSITIVE_INT,
+    )
+    allow_unassigned: float = setting(
+        0.5, "largest share of the images that a rule may leave without a client", number(float, least=0, most=1)
+    )
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> DealSettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, config), options=arguments_of(PARTITIONERS[config["partition"]], config))
+        options = arguments_of(PARTITIONERS[config["partition"]], config)
+        given = {name: value for name, value in options.items() if name not in _UNSAID or value != _UNSAID[name]}
+        return cls(**settings_of(cls, config), options=given)
 
     def said(self) -> dict[str, Any]:
-        """The arguments that say the same, but for the seed, by name."""
+        """The arguments that say the same, but for the seed and for what is allowed, by name."""
         names = ("partition", "alpha", "n_clients", "min_client_ds_len")
-        return {name: getattr(self, name) for name in names} | dict(self.options)
+        return {name: getattr(self, name) for name in names} | self.thinning | dict(self.options)
+
+    @property
+    def thinning(self) -> dict[str, int]:
+        """`n_images` by its name, where it is given: runs without it are what they were before there was one."""
+        return {} if self.n_images is None else {"n_images": self.n_images}
 
     def words(self, unsaid: str = "") -> list[str]:
         """What the partition depends on, for titles: the rule, but for this one, and alpha and options that it uses.
@@ -81,10 +99,11 @@ class DealSettings:
         return "_".join([*rule, *numbers, f"seed{self.rand_seed}"])
 
     def _numbers(self, name: str) -> dict[str, str]:
-        """Alpha, under this name, where the rule uses it, and those of the rule's arguments that are not as usual."""
+        """Alpha, under this name, where the rule uses it, the number of images, and unusual arguments of the rule."""
         rule = PARTITIONERS[self.partition]
         of_alpha = {name: f"{self.alpha:g}"} if rule.uses_alpha else {}
         given = {each: value for each, value in self.options.items() if value != rule.arguments[each].default}
+        given |= self.thinning
         return of_alpha | {each: "-".join(map(str, v)) if isinstance(v, list) else f"{v}" for each, v in given.items()}
 
 
@@ -104,8 +123,10 @@ class SplitSettings:
     type: str
     deal: DealSettings
     n_clusters: int
-    features: str | None
     assignment_files_path: Path
+    features: str | None = setting(
+        None, "features that the clusters must be of; default: any", features_name, only={"type": (EMBEDDING,)}
+    )
     partition_file: Path | None = None
     within: str | None = None
     unseen_clients: float | None = None
@@ -182,9 +203,10 @@ def add_split(parser: Parser) -> None:
     add_assignments(parser)
     add = parser.group("clusters").add_argument
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
-    add("--features", type=features_name, help="features that the clusters must be of; default: any")
+    add_settings(parser, SplitSettings, "clusters")
 
 
 def resolve_rule(config: Mapping[str, Any]) -> dict[str, Any]:
     """With the rule's own arguments that were not given; UserError for an argument of another rule."""
-    return with_defaults(config, PARTITIONERS, "partition")
+    resolved = with_defaults(config, PARTITIONERS, "partition")
+    return {name: value for name, value in resolved.items() if _UNSAID.get(name, ...) != value}

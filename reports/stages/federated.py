@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from datasets.task_data import TaskData
@@ -16,6 +17,7 @@ from network.partition.groups import EMBEDDING, dealt_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
 from network.partition.settings import SplitSettings
+from network.partition.unassigned import unassigned_lines
 from network.partition.unseen import digest
 from network.simulation import Simulation
 from reports.chosen import chosen_clients
@@ -56,10 +58,16 @@ def report_partition(
 
     To be called by the main process.
     """
-    partition.save(run.path, data.table.image_ids, data.table.labels)
+    clients = client_names(partition, split, data.table)
+    named = {"client_names": [*clients]} if clients else {}
+    replace(partition, origin={**partition.origin, **named}).save(run.path, data.table.image_ids, data.table.labels)
     write_json(run.path / "heterogeneity.json", uneven)
-    print(report_text(uneven, described_by(partition, split, data.table)[1], dealt_as(split, data.table)))
-    if natural := within_of(partition.origin, data.table):
+    natural, train = within_of(partition.origin, data.table), data.train
+    own = train if natural is None else train[natural.numbers[train] >= 0]
+    names, called = dealt_names(partition, split, data.table), dealt_as(split, data.table)
+    left = unassigned_lines(partition.client_of[own], partition.groups[own], names, called)
+    print(report_text(uneven, described_by(partition, split, data.table)[1], called, [*map(wrapped, left)]))
+    if natural is not None:
         n_clusters = partition.origin["n_clusters"] if split == EMBEDDING else None
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
@@ -70,7 +78,7 @@ def report_partition(
         groups, name, names = shown_by(partition, split, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
-        clients, figure = client_names(partition, split, data.table), run.figures / "distribution.png"
+        figure = run.figures / "distribution.png"
         distribution(counts, title, name, figure, names, within, clients, partition.n_unseen)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from utils.args import POSITIVE, Parser
 from utils.errors import UserError
-from utils.settings import Configured, add_settings, setting, settings_of
+from utils.settings import Configured, add_settings, check_read, setting, settings_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Baking:
     heat: float = setting(180.0, "degrees", POSITIVE)
     fan: bool = setting(False, "with the fan", bool, heading="running")
     tin: str = setting("round", "what it is baked in", choices=("round", "loaf"))
+    slices: int = setting(8, "slices", int, only={"tin": ("loaf",), "fan": (False, True)})
 
 
 @pytest.fixture
@@ -37,6 +38,13 @@ def test_arguments_become_the_settings(parser: Parser) -> None:
     for wrong in ("--heat 0", "--fan maybe", "--tin oval"):
         with pytest.raises(UserError, match=wrong.split()[0]):
             parser.parse_args(wrong.split())
+
+
+def test_an_argument_that_changes_nothing_is_refused(parser: Parser) -> None:
+    for words in ("", "--slices 8", "--tin loaf --slices 3", "--heat 9"):
+        check_read(vars(parser.parse_args(words.split())), Baking)
+    with pytest.raises(UserError, match=r"--slices 3 changes nothing with --tin round: .* only with --tin loaf; omit"):
+        check_read(vars(parser.parse_args(["--slices", "3"])), Baking)
 
 
 def test_help_has_texts_and_defaults_under_the_headings(parser: Parser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -193,6 +194,35 @@ def test_clusters_far_from_the_origin_are_those_near_it(
         assert adjusted_rand_score(within[natural.numbers == city], ids[natural.numbers == city]) == 1
     reduced, _, _ = reduce_dimension(single, data.train)
     assert adjusted_rand_score(ids, cluster(reduced, data, 4, 0.0, seed=0)[0]) == 1
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e4])
+def test_copies_are_in_one_cluster_and_none_is_empty(scale: float, capsys: pytest.CaptureFixture[str]) -> None:
+    # Six photographs in forty images, whose features differ in their last digits, and far from the origin.
+    rng = np.random.default_rng(0)
+    photo = np.arange(40) % 6
+    points = ((1 + rng.random((6, 30)))[photo] * scale * (1 + 1e-7 * rng.standard_normal((40, 30)))).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # scikit-learn's, of fewer distinct points than clusters
+        reduced, ids = cluster_rows(points, 10, seed=0)
+    assert sorted({*ids.tolist()}) == list(range(6)) and adjusted_rand_score(photo, ids) == 1
+    assert "6 clusters instead of 10: no more of the images are different" in capsys.readouterr().err
+    assert len(emb.fit_kmeans(reduced, 5, 0).cluster_centers_) == 5
+    assert {*cluster_rows(np.ones((8, 3), np.float32), 4, seed=0)[1]} == {0}
+
+
+def test_images_that_are_all_alike_have_no_silhouette() -> None:
+    [row] = emb.compare_n_clusters(np.ones((8, 3), np.float32), [2], 0)
+    assert np.isnan(row["silhouette"]) and row["inertia"] == 0
+
+
+def test_fewer_different_training_images_than_clusters_are_counted_in_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    points = (np.arange(12) % 2).astype(np.float32)[:, None]
+    assignments, kmeans = cluster(points, all_readable(12, 9), 4, 0.0, seed=0)  # type: ignore[arg-type]
+    assert len(kmeans.cluster_centers_) == 2 and {*assignments.tolist()} == {0, 1}
+    assert "2 clusters instead of 4" in capsys.readouterr().err
 
 
 def test_rows_that_cannot_be_clustered_are_refused() -> None:

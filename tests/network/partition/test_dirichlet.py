@@ -40,6 +40,22 @@ def test_skew_of_classes_over_clients_goes_from_nothing_to_whole_classes() -> No
     assert ((counts > 0).sum(axis=0) == 1).all()
 
 
+def test_without_balancing_shares_of_classes_are_the_drawn_ones() -> None:
+    sizes, n, alpha = np.array([600, 400, 200]), 5, 0.5
+    groups, rng = np.repeat(np.arange(3), sizes), np.random.default_rng(0)
+    rule = PARTITIONERS["dirichlet_per_class"]
+    counts = np.array([group_counts(rule(groups, n, alpha, rng, 1, balanced=False), groups, n) for _ in range(400)])
+    # Each client's share of a class has the Beta distribution's variance; errors of 2,000 of them are about 4 %.
+    share = counts / sizes
+    assert share.mean(axis=(0, 1)) == pytest.approx([1 / n] * 3, abs=1e-12)
+    assert share.var(axis=(0, 1)) == pytest.approx([(n - 1) / n**2 / (n * alpha + 1)] * 3, rel=0.15)
+    assert np.corrcoef(share.reshape(-1, 3).T) == pytest.approx(np.eye(3), abs=0.1)  # classes are independent
+    of_size = np.square(counts.sum(axis=2).std(axis=1) / (sizes.sum() / n)).mean()
+    assert of_size == pytest.approx((n - 1) * np.square(sizes / 1200).sum() / (n * alpha + 1), rel=0.12)
+    balanced = np.array([group_counts(rule(groups, n, alpha, rng, 1), groups, n) for _ in range(100)])
+    assert np.square(balanced.sum(axis=2).std(axis=1) / (sizes.sum() / n)).mean() < 0.7 * of_size
+
+
 def test_the_paper_rule_deals_the_drawn_mixtures() -> None:
     groups = np.repeat(np.arange(3), [3000, 2000, 1000])
     for seed in range(20):
@@ -81,7 +97,10 @@ def test_per_class_shares_are_those_of_the_published_loop() -> None:
 
     rng = np.random.default_rng(0)
     expected = [published(rng) for _ in range(600)]
-    found = [group_counts(dirichlet_per_class(groups, n_clients, alpha, rng, least), groups, 5) for _ in range(600)]
+    found = [
+        group_counts(dirichlet_per_class(groups, n_clients, alpha, rng, least, balanced=True), groups, 5)
+        for _ in range(600)
+    ]
     for statistic in (lambda c: c.sum(axis=1).max(), lambda c: c.sum(axis=1).min(), lambda c: c.max()):
         assert ks_2samp([statistic(c) for c in expected], [statistic(c) for c in found]).pvalue > 1e-3
 

@@ -45,6 +45,10 @@ def test_any_column_of_the_table_is_dealt(table: Table, tmp_path: Path) -> None:
     assert len(np.unique(groups[users != ""])) == 3
     for user in ("ann", "bob", "zoe"):
         assert len(np.unique(groups[users == user])) == 1
+    numbered = groups_of(
+        "user_id_based", on(table, groups={"user_id": np.char.mod("%d", np.arange(len(table)))}), tmp_path, 5
+    )
+    assert (np.diff(numbered) == 1).all()  # 2 before 10
 
 
 def test_unknown_column_is_named_with_what_there_is(table: Table, data: TaskData, tmp_path: Path) -> None:
@@ -63,7 +67,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = partition_of(SplitSettings("iid", DealSettings(1, n_clients=4), 5, None, tmp_path), data)
+    partition, _ = partition_of(SplitSettings("iid", DealSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 

@@ -159,7 +159,7 @@ def test_pairs_have_the_names_of_their_groups() -> None:
 
 def asked(folder: Path, **changes: object) -> SplitSettings:
     deal_settings = DealSettings(1, "equal_size", 0.5, 4)
-    return replace(SplitSettings("embedding_based", deal_settings, 3, None, folder, within="building"), **changes)
+    return replace(SplitSettings("embedding_based", deal_settings, 3, folder, within="building"), **changes)
 
 
 @pytest.fixture
@@ -232,3 +232,10 @@ def test_a_split_within_one_group_of_all_is_the_rules_own() -> None:
     assert (joined(one, KINDS) == KINDS).all()
     sizes = dealt("shards", natural=one, shards_per_client=2).sizes
     assert sizes.tolist() == deal("shards", KINDS, 6, 0.5, 0, shards_per_client=2).sizes.tolist()
+
+
+def test_groups_are_numbered_by_size_where_all_names_are_numbers() -> None:
+    numbers = Natural.of("user", np.array(["10", "9", "", "2", "10"]))
+    assert (numbers.names, numbers.numbers.tolist()) == (["2", "9", "10"], [2, 1, -1, 0, 2])
+    assert Natural.of("user", np.array(["10", "9a", "2"])).names == ["10", "2", "9a"]
+    assert Natural.of("user", np.array(["1.5", "-3", "01", "1"])).names == ["-3", "01", "1", "1.5"]

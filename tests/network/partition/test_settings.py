@@ -28,6 +28,11 @@ def split(kind: str, partition: str, **changes: object) -> SplitSettings:
         ("class_based", "split_groups", {"clients_per_group": [1, 3]},
          "class-based split, split_groups, clients_per_group = 1-3, seed 42",
          "split_groups_clients_per_group1-3_seed42"),
+        ("class_based", "dirichlet_per_class", {"balanced": False},
+         "class-based split, dirichlet_per_class, α = 0.1, balanced = False, seed 42",
+         "dirichlet_per_class_alpha0.1_balancedFalse_seed42"),
+        ("class_based", "dirichlet_per_class", {"balanced": True},  # as before there was the argument
+         "class-based split, dirichlet_per_class, α = 0.1, seed 42", "dirichlet_per_class_alpha0.1_seed42"),
         ("iid", "paper", {}, "IID split, seed 42", "seed42"),
         ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # dealt by the rule iid
         ("class_based", "iid", {"alpha": 5}, "class-based split, iid, seed 42", "iid_seed42"),

@@ -1,0 +1,36 @@
+"""Whether the runs of splits that are compared with IID have as many images as the IID runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from network.partition.groups import RANDOM
+from reports.finished import finished_runs
+
+_ALIKE = 0.98  # of the IID runs' images: dealing in equal numbers leaves a remainder
+
+
+def fewer_images(result_path: Path) -> Iterator[str]:
+    """A sentence for each task and rule whose federated runs have fewer images than the task's IID runs.
+
+    What their split costs over IID is then partly what fewer images cost. Runs that kept no number of images, or none
+    under IID, do not count.
+    """
+    iid: dict[str, list[int]] = defaultdict(list)
+    others: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for run in finished_runs(result_path / "test_federated", "heterogeneity"):
+        if "images_dealt" in run.summary["heterogeneity"]:
+            number, task = int(run.summary["heterogeneity"]["images_dealt"]), run.args["task"]
+            of_iid = run.args["type"] == RANDOM
+            (iid[task] if of_iid else others[task, run.args.get("partition", "paper")]).append(number)
+    for (task, rule), numbers in others.items():
+        if iid[task] and min(numbers) < _ALIKE * max(iid[task]):
+            fewest = min(numbers)
+            between = f"{fewest:,} to {max(numbers):,}" if fewest < max(numbers) else f"{fewest:,}"
+            yield (
+                f"{task}: clients have {between} images in all by --partition {rule}, and {max(iid[task]):,} under "
+                f"IID, so that a split's cost over IID is partly that of fewer images; with --n_images {fewest} all "
+                "runs have equally many"
+            )
