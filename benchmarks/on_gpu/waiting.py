@@ -27,7 +27,10 @@ class _Refusing(TorchDispatchMode):
 
 
 def nothing_waits(device: torch.device) -> AbstractContextManager[object]:
-    """RuntimeError, within, as soon as something waits for the device; on a CPU, where something would on a GPU."""
+    """RuntimeError, within, as soon as something waits for the device; on a CPU, where an operator would on a GPU.
+
+    A copy to the host (`cpu`, `tolist`) is none on a CPU, and only a GPU finds it.
+    """
     return _nothing_synchronises() if device.type == "cuda" else _Refusing()
 
 
