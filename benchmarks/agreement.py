@@ -16,15 +16,26 @@ def check_weights(
 ) -> None:
     """AssertionError if a model is farther from the expected one than `tolerance` times the way from the start.
 
-    Distances are Euclidean, over all tensors together; `name` says whose model it is.
+    `name` says whose model it is.
     """
     assert found.keys() == expected.keys(), f"{name} has other tensors: {sorted(found.keys() ^ expected.keys())}"
+    off = share_off(found, expected, start)
+    assert off <= tolerance, f"{name} is off by {off:.1e} of the way from the start; allowed {tolerance:g}"
+
+
+def share_off(
+    found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
+) -> float:
+    """How far a model is from the expected one, as a share of the way from the start to that.
+
+    Distances are Euclidean, over all tensors together. AssertionError if there is no way.
+    """
     off, way = (
         np.sqrt(sum(np.square(expected[key].astype(float) - other[key]).sum() for key in expected))
         for other in (found, start)
     )
     assert way > 0, "nothing was trained"
-    assert off <= tolerance * way, f"{name} is off by {off / way:.1e} of the way from the start; allowed {tolerance:g}"
+    return float(off / way)
 
 
 def check_values(name: str, found: float, expected: float, tolerance: float) -> None:

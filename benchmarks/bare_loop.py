@@ -16,7 +16,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -140,38 +140,85 @@ def check(simulation: Simulation, bare: BareLoop, start: Mapping[str, np.ndarray
     check_values("loss", *losses, TOLERANCES[precision])
 
 
-def measure(
-    name: str, scale: Scale, at_once: int | None, args: Namespace, accelerator: Accelerator
-) -> dict[str, object]:
-    """A row of the table."""
-    device, n_steps = accelerator.device, scale.n_clients * scale.n_steps
+@dataclass(frozen=True)
+class Comparison:
+    """Rounds of both ways, (repeats,) seconds each.
+
+    `flops` are a step's operations, and `matrix_rate` the operations a second of a matrix product; `memory` is the peak
+    of a round of ours on a GPU, in bytes. `disagreement` says how the ways have ended otherwise, if they have.
+    """
+
+    scale: Scale
+    at_once: int
+    parameters: int
+    ours: np.ndarray
+    bare: np.ndarray
+    flops: int
+    matrix_rate: float
+    memory: int | None
+    disagreement: str
+
+    @property
+    def images_a_second(self) -> np.ndarray:
+        """Of ours."""
+        return self.scale.n_clients * self.scale.n_steps * self.scale.batch_size / self.ours
+
+    @property
+    def rate(self) -> np.ndarray:
+        """Operations a second of ours."""
+        return self.flops * self.scale.n_clients * self.scale.n_steps / self.ours
+
+    def row(self, name: str) -> dict[str, object]:
+        """A row of the table."""
+        n_steps = self.scale.n_clients * self.scale.n_steps
+        return {
+            "scale": name,
+            "clients at once": self.at_once,
+            "parameters": f"{self.parameters:,}",
+            "bare, ms a step": middle(1e3 * self.bare / n_steps, 2),
+            "ours, ms a step": middle(1e3 * self.ours / n_steps, 2),
+            "ours / bare": middle(self.ours / self.bare, 3),
+            "overhead a client, ms": middle(1e3 * (self.ours - self.bare) / self.scale.n_clients, 1),
+            "TFLOP/s": middle(self.rate / 1e12, 3),
+            "of the matrix rate": middle(self.rate / self.matrix_rate, 2),
+            "GPU memory, GiB": "–" if self.memory is None else f"{self.memory / 2**30:.1f}",
+        }
+
+
+def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, accelerator: Accelerator) -> Comparison:
+    """Rounds of both ways in turn, after one of each that is not counted."""
+    device = accelerator.device
     with tempfile.TemporaryDirectory() as folder:
-        simulation = simulation_of(scale, args.repeats + 1, accelerator, Path(folder), args.precision, at_once)
+        simulation = simulation_of(scale, repeats + 1, accelerator, Path(folder), precision, at_once)
         simulation.settle_pace()
         bare, seconds = BareLoop(simulation), {"ours": [], "bare": []}
         start = {key: tensor.cpu().numpy() for key, tensor in bare.server.items()}
-        for round in range(args.repeats + 1):
+        for round in range(repeats + 1):
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
             seconds["ours"].append(seconds_of(lambda round=round: simulation._train_round(round), device))
-            memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+            memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
             seconds["bare"].append(bare.round(round))
-        check(simulation, bare, start, args.precision)
-        flops = bare.flops()
-    ours, least = (np.array(values[1:]) for values in seconds.values())  # the first round is not counted
-    rate = flops * n_steps / ours
-    return {
-        "scale": name,
-        "clients at once": simulation.trainer.pace["clients_per_batch"],
-        "parameters": f"{sum(p.numel() for p in bare.model.parameters()):,}",
-        "bare, ms a step": middle(1e3 * least / n_steps, 2),
-        "ours, ms a step": middle(1e3 * ours / n_steps, 2),
-        "ours / bare": middle(ours / least, 3),
-        "overhead a client, ms": middle(1e3 * (ours - least) / scale.n_clients, 1),
-        "TFLOP/s": middle(rate / 1e12, 3),
-        "of the matrix rate": middle(rate / matrix_rate(args.precision, device), 2),
-        "GPU memory, GiB": "–" if memory is None else f"{memory:.1f}",
-    }
+        disagreement = ""
+        try:
+            check(simulation, bare, start, precision)
+        except AssertionError as error:
+            disagreement = str(error)
+        ours, least = (np.array(values[1:]) for values in seconds.values())
+        size = sum(parameter.numel() for parameter in bare.model.parameters())
+        return Comparison(
+            scale, simulation.trainer.pace["clients_per_batch"], size, ours, least, bare.flops(),
+            matrix_rate(precision, device), memory, disagreement,
+        )  # fmt: skip
+
+
+def measure(
+    name: str, scale: Scale, at_once: int | None, args: Namespace, accelerator: Accelerator
+) -> dict[str, object]:
+    """A row of the table; AssertionError if both ways have not ended with the same model."""
+    compared = compare(scale, at_once, args.repeats, args.precision, accelerator)
+    assert not compared.disagreement, compared.disagreement
+    return compared.row(name)
 
 
 def main() -> None:

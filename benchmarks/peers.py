@@ -72,6 +72,11 @@ class System:
         program, self._over = SYSTEMS[name][0], False
         self.name, self._weights, self._log = name, folder / f"{program}.npz", folder / f"{program}.log"
         ours = name == "ours"  # which imports from the repository root, while a peer must not see that
+        about = {
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT) if ours else "",
+            "PFL_PYTORCH_DEVICE": federation.device,
+        }
         quiet = {"RAY_USAGE_STATS_ENABLED": "0", "FLWR_TELEMETRY_ENABLED": "0", "TQDM_DISABLE": "1"}
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("w") as log:
             listener.bind(str(folder / program))
@@ -80,7 +85,7 @@ class System:
             self._process = subprocess.Popen(
                 [*command_of(name, federation, python), federation.text(), str(folder / program), str(self._weights)],
                 cwd=ROOT if ours else folder,
-                env=os.environ | quiet | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT) if ours else ""},
+                env=os.environ | quiet | about,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -2,6 +2,7 @@
 
     python -m benchmarks.scaling                        (three minutes on two CPU cores)
     python -m benchmarks.scaling --processes 1 2 4 8
+    python -m benchmarks.scaling --use_accelerator      (a GPU for each process, where there are as many)
     python -m benchmarks.scaling --clients 1000000      (some minutes on one core)
 
 The federation over processes, with one thread each, is that of `benchmarks/bare_loop.py`. The number of processes must
@@ -33,17 +34,17 @@ from utils.errors import UserError, run_script
 ROOT = Path(__file__).parent.parent
 
 
-def measure(scale: str, n_rounds: int) -> list[dict[str, float]]:
+def measure(scale: str, n_rounds: int, accelerator: Accelerator) -> list[dict[str, float]]:
     """This process's part of a federation; the metrics of all rounds."""
     torch.set_num_threads(1)
-    accelerator = Accelerator(cpu=True)
     with tempfile.TemporaryDirectory() as folder:
         return simulation_of(SCALES[scale], n_rounds, accelerator, Path(folder)).train()
 
 
-def launched(scale: str, n_processes: int, n_rounds: int) -> list[dict[str, float]]:
+def launched(scale: str, n_processes: int, n_rounds: int, on_gpus: bool = False) -> list[dict[str, float]]:
     """The metrics of a federation over so many processes."""
-    command = [*several(n_processes), *f"-m benchmarks.scaling --scale {scale} --measure {n_rounds}".split()]
+    words = f"-m benchmarks.scaling --scale {scale} --measure {n_rounds} --use_accelerator {on_gpus}"
+    command = [*several(n_processes), *words.split()]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -67,10 +68,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=POSITIVE_INT, help="of each run, first included; default: 6, of clients 11")
     parser.add_argument("--repeats", type=POSITIVE_INT, default=3, help="runs of each number of processes")
     parser.add_argument("--measure", type=POSITIVE_INT, metavar="ROUNDS", help="this process's part, as JSON")
+    parser.add_flag("--use_accelerator", False, "compute on GPUs, one for each process")
     args = parser.parse_args()
     if args.measure:
-        rows = measure(args.scale, args.measure)
-        if Accelerator(cpu=True).is_main_process:
+        accelerator = Accelerator(cpu=not args.use_accelerator)
+        rows = measure(args.scale, args.measure, accelerator)
+        if accelerator.is_main_process:
             print(json.dumps(rows))
         return
     if args.clients:
@@ -86,7 +89,7 @@ def processes_table(args: Namespace) -> None:
     for _ in range(args.repeats):
         alone: list[dict[str, float]] = []
         for n_processes in args.processes:
-            rows = launched(args.scale, n_processes, args.rounds or 6)
+            rows = launched(args.scale, n_processes, args.rounds or 6, args.use_accelerator)
             alone = alone or rows
             check(n_processes, rows, alone)
             speeds[n_processes].append(1 / np.median([row["seconds"] for row in rows[2:]]))
@@ -101,8 +104,8 @@ def processes_table(args: Namespace) -> None:
                 "efficiency": middle(faster * args.processes[0] / n_processes, 2),
             }
         )
-    cores = len(os.sched_getaffinity(0))
-    print_table(f"{args.scale}, {cores} cores, a thread per process, median (min to max) of {args.repeats} runs", shown)
+    where = f"{torch.cuda.device_count()} GPUs" if args.use_accelerator else f"{len(os.sched_getaffinity(0))} cores"
+    print_table(f"{args.scale}, {where}, a thread per process, median (min to max) of {args.repeats} runs", shown)
 
 
 if __name__ == "__main__":

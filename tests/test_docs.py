@@ -44,6 +44,7 @@ SCRIPTS = sorted(
         "datasets/download.py",
         "datasets/rooms/make.py",
         "reports/predictors.py",
+        "scripts/*.py",
     )
     for path in ROOT.glob(pattern)
     if "Parser(" in path.read_text(encoding="utf-8")
@@ -83,9 +84,11 @@ def check_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         if not arguments:  # a line that stands for any script
             return
         arguments += words[words.index(*arguments) + 1 :]
+    if arguments[:1] == ["scripts/with_wheels.sh"]:
+        _, _, program, *arguments = arguments
     if program == "bash":
         check_shell(monkeypatch, *arguments)
-    elif program in ("python", "python3"):
+    elif re.fullmatch(r"python[\d.]*", program):
         if arguments[0] == "-m" and arguments[1] in ("pip", "venv"):
             check_requirements(arguments)
         else:

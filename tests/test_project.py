@@ -89,8 +89,8 @@ def test_only_the_rooms_renderer_depends_on_the_system(system: str, machine: str
 
 # Folders whose modules the map speaks of together.
 TOGETHER = {
-    "benchmarks", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources", "models/central",
-    "models/detection", "models/embedding", "models/instances", "models/networks", "models/teacher",
+    "benchmarks", "benchmarks/on_gpu", "benchmarks/peer_processes", "datasets/rooms", "datasets/sources",
+    "models/central", "models/detection", "models/embedding", "models/instances", "models/networks", "models/teacher",
     "network/aggregation", "network/algorithms", "network/attacks", "reports/figures", "reports/stages",
 }  # fmt: skip
 

@@ -56,7 +56,8 @@ class Federation:
     In a round a client goes once over its images, in batches of `batch_size` in their order, by SGD without momentum.
     `cores` processes compute at once, with a thread each. `at_once` is how many clients ours trains side by side, None
     for the number that it measures to be the fastest. A round's seconds are the clock's or, with `processor_time`,
-    those that the processor spent on all threads of the process, in which other programs do not count.
+    those that the processor spent on all threads of the process, in which other programs do not count. `device` is
+    where models and images lie, "cpu" or "cuda".
     """
 
     model: str
@@ -67,6 +68,7 @@ class Federation:
     cores: int = 1
     at_once: int | None = None
     processor_time: bool = False
+    device: str = "cpu"
     seed: int = 0
 
     @classmethod
@@ -81,7 +83,9 @@ class Federation:
 
     @property
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since some moment, when the device has done its work."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
         return time.process_time() if self.processor_time else time.perf_counter()
 
     @property
@@ -92,7 +96,7 @@ class Federation:
     def initial_model(self) -> nn.Module:
         """The same weights in every process."""
         torch.manual_seed(self.seed)
-        return MODELS[self.model][0]()
+        return MODELS[self.model][0]().to(self.device)
 
     @cached_property
     def data(self) -> tuple[Tensor, Tensor]:
@@ -102,7 +106,7 @@ class Federation:
         images = rng.standard_normal(shape, dtype=np.float32)
         teacher = rng.standard_normal((int(np.prod(shape[1:])), N_CLASSES), dtype=np.float32)
         labels = (images.reshape(len(images), -1) @ teacher).argmax(axis=1)
-        return torch.from_numpy(images), torch.from_numpy(labels)
+        return torch.from_numpy(images).to(self.device), torch.from_numpy(labels).to(self.device)
 
     def of_client(self, client: int) -> tuple[Tensor, Tensor]:
         """A client's images and labels."""
@@ -176,4 +180,4 @@ class Pace:
 
 def arrays_of(model: nn.Module) -> dict[str, np.ndarray]:
     """A model's weights by name."""
-    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+    return {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}

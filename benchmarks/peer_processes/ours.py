@@ -45,23 +45,23 @@ class WithEmbedding(nn.Module):
 class Arrays:
     """Images and classes in memory: what `Simulation` asks of `TaskData`."""
 
-    device = torch.device("cpu")
     task = get_task("class_scene").with_classes(ClassSet(tuple(map(str, range(N_CLASSES)))))
 
     def __init__(self, federation: Federation) -> None:
         images, self.labels = federation.data
+        self.device = images.device
         self.images = images.permute(0, 2, 3, 1).contiguous()  # as `TaskData` has them: channels last
         self.valid = torch.ones_like(self.labels, dtype=torch.bool)
         self.train = self.test = np.arange(len(self.labels))
 
     def batch(self, positions: Tensor) -> Batch:
         """The images at these positions."""
-        [(_, batch)] = self.batches([positions.numpy()])
+        [(_, batch)] = self.batches([positions.cpu().numpy()])
         return batch
 
     def batches(self, plan: Sequence[np.ndarray]) -> Iterator[tuple[Tensor, Batch]]:
         """Batch after batch, with its positions."""
-        positions = [*map(torch.from_numpy, plan)]
+        positions = [torch.from_numpy(at).to(self.device, non_blocking=True) for at in plan]
         rows = gathered((self.images, self.labels, self.valid), positions)
         for at, (images, labels, valid) in zip(positions, rows, strict=True):
             yield at, Batch(images.permute(0, 3, 1, 2), labels, valid)
@@ -77,8 +77,14 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     clients = np.split(data.test, federation.n_clients)
     federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))
     how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
+<<<<<<< HEAD
     model, algorithm = WithEmbedding(federation.initial_model()), FedAvg()
     return Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
+=======
+    accelerator = Accelerator(cpu=federation.device == "cpu")
+    model, algorithm = WithEmbedding(federation.initial_model()), InOrder(Namespace())
+    return Simulation(model, federated, algorithm, settings, how, accelerator, Run(folder))
+>>>>>>> g76
 
 
 def main() -> None:
@@ -93,7 +99,7 @@ def main() -> None:
             simulation._train_round(round)
             round += 1
             pace.done()
-    pace.finish({name.removeprefix("classifier."): tensor.numpy() for name, tensor in simulation.server.items()})
+    pace.finish({name.removeprefix("classifier."): tensor.cpu().numpy() for name, tensor in simulation.server.items()})
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def test_components_point_where_their_largest_number_is_positive() -> None:
 
 
 @pytest.mark.usefixtures("_each_way")
-@pytest.mark.parametrize(("n", "dimension"), [(3000, 500), (1000, 3000)])
+@pytest.mark.parametrize(("n", "dimension"), [(3000, 500), (1600, 3000)])  # NumPy 2.5 orthonormalises in more memory
 def test_projection_of_a_memory_map_takes_a_block_at_a_time(
     n: int, dimension: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
