@@ -121,10 +121,11 @@ def misfit(counts: Counts, seed: int, draws: int = 99) -> float:
 def _largest_residual(counts: np.ndarray, s: float) -> float:
     """The largest over groups of |ln v_k|, see `misfit`, at the pooled mixture."""
     sizes, totals = counts.sum(axis=1, keepdims=True), counts.sum(axis=0)
-    p = totals[totals > 0] / totals.sum()
+    some = (totals > 0) & (totals < totals.sum())
+    p = totals[some] / totals.sum()
     over = 1.0 if math.isinf(s) else (sizes + s) / (1 + s)
-    squares = np.square(counts[:, totals > 0] - sizes * p) / (sizes * p * (1 - p) * over)
-    return float(np.abs(np.log(np.maximum(squares.mean(axis=0), 1e-12))).max())
+    squares = np.square(counts[:, some] - sizes * p) / (sizes * p * (1 - p) * over)
+    return float(np.abs(np.log(np.maximum(squares.mean(axis=0), 1e-12))).max(initial=0))
 
 
 def draw_counts(estimate: Estimate, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:

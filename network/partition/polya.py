@@ -148,7 +148,9 @@ def _curvature(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of a² / (a + j)²."""
     each, (first, second, third) = a[of], _powers(n)
     series = n - 2 * first / each + 3 * second / each**2 - 4 * third / each**3
-    return np.where(n < _SERIES * each, series, each * each * (_trigamma(np.where(a > 0, a, 1))[of] - _trigamma(each + n)))
+    return np.where(
+        n < _SERIES * each, series, each * each * (_trigamma(np.where(a > 0, a, 1))[of] - _trigamma(each + n))
+    )
 
 
 def _trigamma(x: np.ndarray) -> np.ndarray:
