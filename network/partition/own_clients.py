@@ -121,9 +121,8 @@ def target_shares(table: Table, tasks: Sequence[str], n_images: int) -> dict[str
 
     if len(table) != n_images:
         raise UserError(f"the table has {len(table)} images, but clients are given of {n_images}; give one of these")
-    return {
-        task: partial(target_share, TaskData(table, TASKS[task], _IMAGE_SIZE, torch.device("cpu"))) for task in tasks
-    }
+    datas = {task: TaskData(table, table.bind(TASKS[task]), _IMAGE_SIZE, torch.device("cpu")) for task in tasks}
+    return {task: partial(target_share, data) for task, data in datas.items()}
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class Measured:
             f"{self.name}: {answer}{per_class} ({estimate.clients} clients, {estimate.images} images, {self.groups} "
             f"groups; EMD {self.emd:.2f}, at most {self.largest_emd:.2f})"
         )
-        if self.fits:
+        if self.fits or not 0 < estimate.alpha < np.inf:
             return line
         bounds = " to ".join(map(_number, self.bootstrapped))
         return f"{line}\n  no Dirichlet's mixtures (p {max(self.fit, 0.01):.2g}): by resampling clients, α is {bounds}"

@@ -47,8 +47,8 @@ class Simulated:
     def row(self) -> dict[str, Any]:
         """The numbers by name, for a table."""
         drawn = {f"{name}_simulated": value for name, value in self.drawn.items()}
-        about = {"grouping": self.grouping, "rule": self.rule, "alpha": self.alpha}
-        return about | self.own | drawn | {"arguments": self.arguments}
+        about = {"grouping": self.grouping, "rule": self.rule, "alpha": self.alpha, "arguments": self.arguments}
+        return {**about, **self.own, **drawn}
 
     def sentence(self) -> str:
         """The way back in words."""
@@ -100,11 +100,11 @@ def simulate(clients: OwnClients, measured: Measured, seed: int, shares: Shares)
 def _rules(measured: Measured) -> Iterator[tuple[str, float]]:
     """The rules that may deal such clients, each with the α of its convention."""
     alpha = measured.estimate.alpha
-    if math.isinf(alpha):
-        yield "iid", alpha
-    elif alpha == 0:
+    if math.isinf(measured.estimate.high):
+        yield "iid", math.inf
+    if alpha == 0:
         yield "dirichlet_hsu", alpha
-    else:
+    elif math.isfinite(alpha):
         yield from (("equal_size", alpha), ("paper", alpha), ("dirichlet_per_class", measured.per_class))
 
 

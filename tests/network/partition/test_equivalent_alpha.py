@@ -159,3 +159,13 @@ def test_a_similar_estimate_is_the_same_from_wherever_it_is_searched(start: floa
         )  # of a step of one
     for counts, alpha in ((np.diag([30, 30]), 0.0), (np.tile([40, 60], (5, 1)), math.inf)):
         assert _near(Likelihood(counts), replace(other, population=np.full(2, 0.5))) == alpha
+
+
+def test_intervals_hold_alpha_where_sizes_differ_by_orders_of_magnitude() -> None:
+    sizes, inside = np.geomspace(2, 20_000, 25).astype(int), 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        truth = Estimate(0.5, 0.5, 0.5, np.array([0.6, 0.3, 0.1]), 25, int(sizes.sum()))
+        estimate = equivalent_alpha(draw_counts(truth, sizes, rng))
+        inside += estimate.low <= 0.5 <= estimate.high
+    assert inside >= 16  # of 19 expected

@@ -9,7 +9,7 @@ import pytest
 
 from datasets.table import Table
 from network.partition.dealing import Partition
-from network.partition.own_clients import OwnClients, measure, own_clients
+from network.partition.own_clients import OwnClients, measure, own_clients, target_shares
 from tests.network.partition.test_equivalent_alpha import drawn
 from tests.network.partition.test_flower_partitions import save as save_client
 from utils.errors import UserError
@@ -119,3 +119,10 @@ def test_flowers_partitions_have_their_clients_and_classes(tmp_path: Path) -> No
     found = own_clients(None, [("who", "writer")], tmp_path, None)
     assert found.client_of.tolist() == [0, 0, 1]
     assert {name: groups.tolist() for name, groups in found.groupings.items()} == {"label": [0, 1, 1], "who": [0, 1, 1]}
+
+
+def test_clients_of_one_class_each_have_all_of_its_variance_between_them(table: Table) -> None:
+    shares = target_shares(table, ["class_scene"], len(table))
+    assert shares["class_scene"](table.labels, len(table.class_names)) == pytest.approx(1.0)
+    with pytest.raises(UserError, match=f"the table has {len(table)} images, but clients are given of 3"):
+        target_shares(table, ["class_scene"], 3)
