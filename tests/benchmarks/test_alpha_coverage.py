@@ -12,7 +12,7 @@ from benchmarks import alpha_coverage
 def test_intervals_are_counted_where_there_are_some(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in (("ALPHAS", (0.001, 1.0)), ("CLIENTS", (2,)), ("IMAGES", (3,)), ("GROUPS", (2,)), ("DRAWS", 8)):
+    for name, value in (("ALPHAS", (0.001, 1.0)), ("CLIENTS", (2,)), ("SHAPES", ((3, 2),)), ("DRAWS", 8)):
         monkeypatch.setattr(alpha_coverage, name, value)
     monkeypatch.setattr(alpha_coverage, "BOOTSTRAPPED", (2, 3, 2))
     monkeypatch.setattr(alpha_coverage, "bootstrap", lambda *_: (0.0, np.inf))
