@@ -1,14 +1,23 @@
 """How non-IID are clients that are there already? The α of a Dirichlet partition that their counts look drawn from."""
 
+from __future__ import annotations
+
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from utils.args import Parser, add_assignments, add_data_path, add_result_path, add_seed, name_and_value
 from utils.errors import UserError, run_script
 
+if TYPE_CHECKING:
+    from datasets.table import Table
+
 
 def parse_args() -> Namespace:
     """The command line."""
+    from datasets.tasks import TASKS
+
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
     add("--clients", metavar="FILE|COLUMN",
@@ -17,43 +26,67 @@ def parse_args() -> Namespace:
     add("--groups", type=name_and_value, nargs="+", default=[], metavar="NAME=FILE",
         help=".npy of each image's class, cluster …, numbers or text (negative: left out); several, to compare. Beside "
         "those that a table has: its classes, and its clusters of each task")  # fmt: skip
-    add("--partition_file", type=Path, help="a saved partition, a run's folder or its partition.json, for --clients")
+    add("--partition_file", type=Path,
+        help="for --clients: a saved partition, a run's folder or its partition.json (with --data_path, its table's "
+        "groups count, too); or a folder of Flower's partitions, whose columns --groups NAME=COLUMN names")  # fmt: skip
     add_data_path(parser)
+    text = "tasks of the table: also measure the share of their targets' variance that lies between clients"
+    add("--tasks", nargs="+", default=[], choices=TASKS, metavar="TASK", help=text)
     add_assignments(parser)
     add_result_path(parser)
-    text = "folder for the table and the figure"
-    parser.group("output").add_argument("--output_path", type=Path, default=Path("own_clients"), help=text)
+    text = "folder for the tables and the figure"
+    output = parser.group("output")
+    output.add_argument("--output_path", type=Path, default=Path("own_clients"), help=text)
+    output.add_flag("--simulate", False, "also write the rule and α that deal such clients, and how near they come")
     add_seed(parser)
     args = parser.parse_args()
     if args.clients and args.partition_file:
         raise UserError("--clients and --partition_file both say who has which images; omit one")
+    if args.tasks and args.partition_file and not args.data_path:
+        raise UserError("--tasks needs the table of the partition's images; give --data_path")
     return args
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a table as CSV."""
+    import pandas as pd
+
+    from utils.files import write_atomically
+
+    with write_atomically(path) as temporary:
+        pd.DataFrame(rows).to_csv(temporary, index=False)
 
 
 def main() -> None:
     """Estimate α by each grouping; print a sentence for each, write a table and draw a figure."""
     args = parse_args()
-    import pandas as pd
-
     from datasets.table import read_table
-    from network.partition.own_clients import measure, own_clients
+    from network.partition.own_clients import measure, own_clients, target_shares
     from reports.figures.own_clients import equivalent_alphas
-    from utils.files import write_atomically
     from utils.runs import data_path_or_default
 
-    clients = own_clients(
-        args.clients,
-        args.groups,
-        args.partition_file,
-        lambda: (read_table(data_path_or_default(args.data_path, args.result_path)), args.assignment_files_path),
-    )
+    def table_of() -> tuple[Table, Path]:
+        """The table of images, and the folder of its clusters."""
+        return read_table(data_path_or_default(args.data_path, args.result_path)), args.assignment_files_path
+
+    has_table = args.data_path or args.partition_file is None
+    clients = own_clients(args.clients, args.groups, args.partition_file, table_of if has_table else None)
+    shares = target_shares(table_of()[0], args.tasks, len(clients.client_of)) if args.tasks else {}
     measured = measure(clients, args.rand_seed)
     print(*(each.sentence() for each in measured), sep="\n")
-    table = args.output_path / "equivalent_alpha.csv"
-    with write_atomically(table) as temporary:
-        pd.DataFrame([each.row() for each in measured]).to_csv(temporary, index=False)
-    figure = equivalent_alphas(measured, args.output_path / "equivalent_alpha.png")
-    print(f"table in {table}, figure in {figure}")
+    n_clients = int(clients.client_of.max()) + 1
+    for task, share in shares.items():
+        print(f"{task}: {share(clients.client_of, n_clients):.2f} of the target's variance lies between clients")
+    write_rows(args.output_path / "equivalent_alpha.csv", [each.row() for each in measured])
+    equivalent_alphas(measured, args.output_path / "equivalent_alpha.png")
+    if args.simulate:
+        from network.partition.simulated_clients import simulate
+
+        simulated = [simulate(clients, each, args.rand_seed, shares) for each in measured]
+        for nearest, *_ in simulated:
+            print(f"{nearest.sentence()}; arguments in {nearest.save(args.output_path)}")
+        write_rows(args.output_path / "simulated.csv", [each.row() for rules in simulated for each in rules])
+    print(f"tables and figure in {args.output_path}")
 
 
 if __name__ == "__main__":

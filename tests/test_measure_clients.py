@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from network.partition.dealing import read_partition
+
 
 def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
@@ -18,11 +20,13 @@ def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest
     np.save(tmp_path / "random.npy", rng.integers(0, 4, 500))
     run_here("measure_clients.py --clients clients.npy --groups class=labels.npy chance=random.npy --output_path out")
     first, second, where = capsys.readouterr().out.strip().splitlines()
-    assert first.startswith("class: α = ") and second.startswith("chance: ") and "out/equivalent_alpha.png" in where
+    assert first.startswith("class: α = ") and second.startswith("chance: ") and where == "tables and figure in out"
     table = pd.read_csv(tmp_path / "out" / "equivalent_alpha.csv").set_index("grouping")
     assert table.loc["class", "low"] < 1 < table.loc["class", "high"] < table.loc["chance", "low"]
     assert (tmp_path / "out" / "equivalent_alpha.png").is_file()
     run_here("make_partition.py --labels labels.npy --partition equal_size --n_clients 5 --output_path saved")
-    run_here("measure_clients.py --partition_file saved --output_path again")
+    run_here("measure_clients.py --partition_file saved --output_path again --simulate True")
     again = pd.read_csv(tmp_path / "again" / "equivalent_alpha.csv")
     assert again["grouping"].tolist() == ["assigned groups"] and again["clients"].tolist() == [5]
+    run_here("make_partition.py --labels labels.npy @again/simulate_assigned_groups.txt --output_path simulated")
+    assert read_partition(tmp_path / "simulated").n_clients == 5

@@ -77,14 +77,9 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     clients = np.split(data.test, federation.n_clients)
     federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))
     how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
-<<<<<<< HEAD
-    model, algorithm = WithEmbedding(federation.initial_model()), FedAvg()
-    return Simulation(model, federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
-=======
     accelerator = Accelerator(cpu=federation.device == "cpu")
-    model, algorithm = WithEmbedding(federation.initial_model()), InOrder(Namespace())
-    return Simulation(model, federated, algorithm, settings, how, accelerator, Run(folder))
->>>>>>> g76
+    model = WithEmbedding(federation.initial_model())
+    return Simulation(model, federated, FedAvg(), settings, how, accelerator, Run(folder))
 
 
 def main() -> None:

@@ -146,6 +146,11 @@ def read_names(path: Path, what: str) -> tuple[np.ndarray, list[str]]:
     labels = _read(path, what)
     if labels.ndim != 1 or labels.dtype.kind not in "iubU" or not len(labels):
         raise UserError(f"{path}: {labels.dtype} of shape {labels.shape}; needs one whole number or text per image")
+    return numbered(labels)
+
+
+def numbered(labels: np.ndarray) -> np.ndarray:
+    """Whole numbers or texts (N,) as numbers from 0 in sorted order, (N,) int64; negative ones are -1."""
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
     ids = np.full(len(labels), -1, np.int64)
     kept = labels[~left_out]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,19 @@ import numpy as np
 
 from network.partition.arrays import read_labels
 from network.partition.equivalent_alpha import Estimate, bootstrap, equivalent_alpha, merged, misfit, per_class_alpha
+from network.partition.flower_partitions import is_flowers, read_flower
 from network.partition.heterogeneity import class_variance_share, earth_movers_distances, sparse_counts
 from utils.errors import UserError
 from utils.words import in_order
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from datasets.table import Table
 
+_IMAGE_SIZE = 32  # of targets, whose cells are 8 by 8
 MERGED = (4, 8, 16, 32)  # numbers of groups at which the estimate is made as well
-_PARTITION = "assigned groups"
+_PARTITION, BY_CLASS, BY_CLUSTERS = "assigned groups", "class", "clusters of "
 
 
 @dataclass(frozen=True)
@@ -34,61 +39,91 @@ def own_clients(
     clients: str | None,
     groups: Sequence[tuple[str, str]],
     partition_file: Path | None,
-    table_of: Callable[[], tuple[Table, Path]],
+    table_of: Callable[[], tuple[Table, Path]] | None,
 ) -> OwnClients:
     """The clients of a file, of a column of the table or of a saved partition, and the groups of their images.
 
     Args:
         clients: a `.npy` file of each image's client, numbers or text, or the name of a column of natural groups.
-        groups: names and `.npy` files of each image's group, see `network.partition.arrays.read_labels`.
-        partition_file: a saved partition, in place of `clients`; its groups are a grouping.
-        table_of: called, where a column is given, for the table of images and the folder of its clusters.
+        groups: names and `.npy` files of each image's group, see `network.partition.arrays.read_labels`; of Flower's
+            partitions, names and columns.
+        partition_file: a saved partition, in place of `clients`, whose groups are a grouping; or the folder of
+            Flower's, whose classes are.
+        table_of: called for the table of images and the folder of its clusters, where `clients` is a column, or with
+            a saved partition of its images; None where such a partition has no table beside.
 
     Raises:
         UserError: where there are no groups, or files are of other images.
     """
     groupings: dict[str, np.ndarray] = {}
-    if partition_file is not None:
+    if partition_file is not None and is_flowers(partition_file):
+        client_of, groupings = read_flower(partition_file, groups)
+        groups = ()
+    elif partition_file is not None:
         from network.partition.dealing import read_partition
 
         partition = read_partition(partition_file)
         client_of, groupings[_PARTITION] = partition.client_of, partition.groups
+        if table_of is not None:
+            groupings |= _of_table(*table_of())
     elif clients is not None and clients.endswith(".npy"):
         client_of = read_labels(Path(clients), "clients")
-    elif clients is not None:
-        client_of, groupings = _of_table(*table_of(), clients)
+    elif clients is not None and table_of is not None:
+        table, assignments = table_of()
+        client_of, groupings = _of_column(table, clients), _of_table(table, assignments)
     else:
         raise UserError("whose images? give --clients, a .npy file or a column of the table, or --partition_file")
     for name, path in groups:
         if name in groupings:
             raise UserError(f"--groups {name}={path}: another grouping is called {name}; give it another name")
         groupings[name] = read_labels(Path(path), "groups")
-        if len(groupings[name]) != len(client_of):
-            raise UserError(
-                f"{path}: {len(groupings[name])} groups but {len(client_of)} images; give files of the same images"
-            )
     if not groupings:
         raise UserError("clients differ by what? give --groups NAME=FILE, a .npy of each image's class or cluster")
+    for name, values in groupings.items():
+        if len(values) != len(client_of):
+            raise UserError(f"{name}: {len(values)} groups but {len(client_of)} images; give files of the same images")
     return OwnClients(client_of, groupings)
 
 
-def _of_table(table: Table, assignment_folder: Path, column: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Each image's client by a column of natural groups, and its class and its clusters of each task."""
-    from network.partition.assignments import read_assignments
-
+def _of_column(table: Table, column: str) -> np.ndarray:
+    """Each image's client by a column of natural groups, (N,)."""
     if column not in table.groups:
         known = ", ".join(table.groups) or "none"
         raise UserError(f"--clients {column}: the table of images has no such column of natural groups, but {known}")
     names = table.groups[column]
-    client_of = np.where(names == "", -1, in_order(names)[1])
-    groupings = {"class": table.labels} if table.class_names else {}
+    return np.where(names == "", -1, in_order(names)[1])
+
+
+def _of_table(table: Table, assignment_folder: Path) -> dict[str, np.ndarray]:
+    """Each image's class and its clusters of each task, by name."""
+    from network.partition.assignments import read_assignments
+
+    groupings = {BY_CLASS: table.labels} if table.class_names else {}
     for path in sorted(assignment_folder.glob("assignments_*.npy")):
         task = path.stem.removeprefix("assignments_")
         try:
-            groupings[f"clusters of {task}"] = read_assignments(task, table, assignment_folder)
+            groupings[f"{BY_CLUSTERS}{task}"] = read_assignments(task, table, assignment_folder)
         except UserError as error:
             print(f"left out: {error}")
-    return client_of, groupings
+    return groupings
+
+
+def target_shares(table: Table, tasks: Sequence[str], n_images: int) -> dict[str, Callable[[np.ndarray, int], float]]:
+    """By task, the share of its targets' variance that lies between clients, from `client_of` (N,) and their number.
+
+    See `network.partition.explained.target_share`, whose cells of the targets hardly depend on the images' size.
+    UserError where the table is of other images, or has no targets of a task.
+    """
+    import torch
+
+    from datasets.task_data import TaskData
+    from datasets.tasks import TASKS
+    from network.partition.explained import target_share
+
+    if len(table) != n_images:
+        raise UserError(f"the table has {len(table)} images, but clients are given of {n_images}; give one of these")
+    datas = {task: TaskData(table, table.bind(TASKS[task]), _IMAGE_SIZE, torch.device("cpu")) for task in tasks}
+    return {task: partial(target_share, data) for task, data in datas.items()}
 
 
 @dataclass(frozen=True)
@@ -144,7 +179,7 @@ class Measured:
             f"{self.name}: {answer}{per_class} ({estimate.clients} clients, {estimate.images} images, {self.groups} "
             f"groups; EMD {self.emd:.2f}, at most {self.largest_emd:.2f})"
         )
-        if self.fits:
+        if self.fits or not 0 < estimate.alpha < np.inf:
             return line
         bounds = " to ".join(map(_number, self.bootstrapped))
         return f"{line}\n  no Dirichlet's mixtures (p {max(self.fit, 0.01):.2g}): by resampling clients, α is {bounds}"
@@ -153,28 +188,32 @@ class Measured:
 def measure(clients: OwnClients, seed: int) -> list[Measured]:
     """How non-IID the clients are by each grouping; `seed` is that of resampling and merging.
 
-    UserError, with the grouping's name, where its counts tell nothing; see `equivalent_alpha`.
+    A grouping whose counts tell nothing is left out, in a line that says why; see `equivalent_alpha`. UserError where
+    none is left.
     """
     measured = []
     for name, groups in clients.groupings.items():
         counts = sparse_counts(clients.client_of, groups, int(clients.client_of.max(initial=-1)) + 1)
         try:
-            estimate = equivalent_alpha(counts)
+            measured.append(_measured(name, counts, seed))
         except UserError as error:
-            raise UserError(f"{name}: {error}") from error
-        present = int((estimate.population > 0).sum())
-        by_groups = {n: equivalent_alpha(merged(counts, n, seed)).alpha for n in MERGED if n < present}
-        distances = earth_movers_distances(counts)
-        sizes = np.asarray(counts.sum(axis=1))
-        measured.append(
-            Measured(
-                name, present, estimate, bootstrap(counts, estimate, seed), misfit(counts, seed),
-                per_class_alpha(estimate.alpha, estimate.population), by_groups,
-                float(np.average(distances, weights=sizes)), float(distances[sizes > 0].max()),
-                class_variance_share(counts),
-            )
-        )  # fmt: skip
+            print(f"left out: {name}: {error}")
+    if not measured:
+        raise UserError("by none of the groupings can it be measured how the clients differ; the lines above say why")
     return measured
+
+
+def _measured(name: str, counts: csr_array, seed: int) -> Measured:
+    estimate = equivalent_alpha(counts)
+    present = int((estimate.population > 0).sum())
+    by_groups = {n: equivalent_alpha(merged(counts, n, seed)).alpha for n in MERGED if n < present}
+    distances = earth_movers_distances(counts)
+    sizes = np.asarray(counts.sum(axis=1))
+    return Measured(
+        name, present, estimate, bootstrap(counts, estimate, seed), misfit(counts, seed),
+        per_class_alpha(estimate.alpha, estimate.population), by_groups,
+        float(np.average(distances, weights=sizes)), float(distances[sizes > 0].max()), class_variance_share(counts),
+    )  # fmt: skip
 
 
 def _number(value: float) -> str:

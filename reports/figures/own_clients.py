@@ -1,19 +1,21 @@
-"""Figure of how non-IID clients are: the equivalent α by each grouping of their images."""
+"""Figures of how non-IID clients are by the equivalent α of groupings, and of what splits cost by it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import mark_cut, save
+from reports.figures.style import mark_cut, palette, save
 
 if TYPE_CHECKING:
     from network.partition.own_clients import Measured
 
+_FAR = 100.0  # percent; larger costs are drawn on a logarithmic scale
 _FURTHEST = 1e3  # α is drawn up to here at least, and IID's line beside the largest that is drawn
 
 
@@ -45,4 +47,34 @@ def equivalent_alphas(measured: Sequence[Measured], path: Path) -> Path:
     axis.grid(axis="x", alpha=0.25, lw=0.6)
     clients = {each.estimate.clients for each in measured}
     figure.suptitle(f"How non-IID {max(clients)} clients are, by what their images are grouped by")
+    return save(figure, path)
+
+
+def costs_by_alpha(costs: pd.DataFrame, path: Path, measures: Mapping[str, str], measured_on: str) -> Path:
+    """What each run of a split costs against each measure of its partition: a panel per measure, a colour per split.
+
+    `costs` comes from `reports.equivalent_alphas.costs`; `measures` are its columns and their labels. An infinite α is
+    drawn at IID's line.
+    """
+    figure = Figure((3.2 * len(measures) + 0.4, 3.9), layout="constrained")
+    axes = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    splits = list(dict.fromkeys(costs["split"]))
+    for axis, (name, label) in zip(axes, measures.items(), strict=True):
+        values = costs[name]
+        logarithmic = bool((values > 1).any())  # shares are at most 1
+        most = 3 * max([*values[np.isfinite(values)], _FURTHEST])
+        for split, colour in zip(splits, palette(len(splits)), strict=True):
+            own = costs["split"] == split
+            axis.plot(values[own].clip(upper=most if logarithmic else None), costs["increase"][own], "o", color=colour,
+                      ms=4, alpha=0.8, label=split)  # fmt: skip
+        axis.set(xlabel=label, xscale="log" if logarithmic else "linear")
+        if logarithmic:
+            axis.axvline(most, color="grey", ls="--", lw=1)
+        axis.axhline(0, color="black", lw=0.8)
+        axis.grid(alpha=0.25, lw=0.6)
+    if costs["increase"].max() > _FAR:
+        axes[0].set_yscale("symlog", linthresh=_FAR)
+    axes[0].set_ylabel("increase over IID, %")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+    figure.suptitle(f"What a split costs on {measured_on} images; dashed: like IID clients")
     return save(figure, path)

@@ -9,8 +9,9 @@ import pytest
 
 from datasets.table import Table
 from network.partition.dealing import Partition
-from network.partition.own_clients import OwnClients, measure, own_clients
+from network.partition.own_clients import OwnClients, measure, own_clients, target_shares
 from tests.network.partition.test_equivalent_alpha import drawn
+from tests.network.partition.test_flower_partitions import save as save_client
 from utils.errors import UserError
 
 
@@ -36,7 +37,7 @@ def test_a_saved_partition_has_its_clients_and_its_groups(tmp_path: Path) -> Non
     client_of, groups = np.array([0, 1, -1, 1], np.int32), np.array([2, 0, 0, 1])
     Partition(client_of, groups, 2).save(tmp_path)
     save(tmp_path, what=[0, 1, 0, 1])
-    found = own_clients(None, [("class", f"{tmp_path}/what.npy")], tmp_path, no_table)
+    found = own_clients(None, [("class", f"{tmp_path}/what.npy")], tmp_path, None)
     assert found.client_of.tolist() == client_of.tolist()
     assert [*found.groupings] == ["assigned groups", "class"]
     assert found.groupings["assigned groups"].tolist() == groups.tolist()
@@ -60,7 +61,7 @@ def test_a_column_of_a_table_has_its_classes_and_its_clusters(
     [
         (None, [], "whose images"),
         ("who.npy", [], "clients differ by what"),
-        ("who.npy", [("class", "short.npy")], "3 groups but 4 images"),
+        ("who.npy", [("class", "short.npy")], "class: 3 groups but 4 images"),
         ("who.npy", [("class", "what.npy"), ("class", "what.npy")], "another grouping is called class"),
         ("nobody.npy", [("class", "what.npy")], "not a readable .npy"),
     ],
@@ -91,7 +92,37 @@ def test_each_grouping_is_measured_of_the_images_that_have_a_client_and_a_group(
     assert skewed.row()["alpha_at_4_groups"] == skewed.by_groups[4] and skewed.row()["alpha_at_8_groups"] is None
 
 
-def test_a_grouping_that_tells_nothing_is_named() -> None:
-    clients = OwnClients(np.array([0, 0, 1]), {"class": np.zeros(3, int)})
-    with pytest.raises(UserError, match="class: all images are of one group"):
-        measure(clients, seed=0)
+def test_a_grouping_that_tells_nothing_is_left_out_and_named(capsys: pytest.CaptureFixture[str]) -> None:
+    groupings = {"class": np.zeros(4, int), "cluster": np.array([0, 0, 1, 1])}
+    [cluster] = measure(OwnClients(np.array([0, 0, 1, 1]), groupings), seed=0)
+    assert cluster.estimate.alpha == 0 and cluster.sentence().startswith("cluster: as different as clients can be")
+    assert capsys.readouterr().out.startswith("left out: class: all images are of one group")
+    with pytest.raises(UserError, match="by none of the groupings"):
+        measure(OwnClients(np.array([0, 0, 0, 0]), groupings), seed=0)
+    assert "cluster: 1 of the clients have images" in capsys.readouterr().out
+
+
+def test_a_partition_has_the_groupings_of_its_table_beside(table: Table, assignments: Path, tmp_path: Path) -> None:
+    client_of = np.arange(len(table)) % 2
+    Partition(client_of.astype(np.int32), np.zeros(len(table), np.int64), 2).save(tmp_path)
+    found = own_clients(None, [], tmp_path, lambda: (table, assignments))
+    assert [*found.groupings] == ["assigned groups", "class", "clusters of normal"]
+    Partition(client_of[:-1].astype(np.int32), np.zeros(len(table) - 1, np.int64), 2).save(tmp_path)
+    with pytest.raises(UserError, match=f"class: {len(table)} groups but {len(table) - 1} images"):
+        own_clients(None, [], tmp_path, lambda: (table, assignments))
+
+
+def test_flowers_partitions_have_their_clients_and_classes(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    save_client(tmp_path / "partition_0", label=[0, 1], writer=["a", "b"])
+    save_client(tmp_path / "partition_1", label=[1], writer=["b"])
+    found = own_clients(None, [("who", "writer")], tmp_path, None)
+    assert found.client_of.tolist() == [0, 0, 1]
+    assert {name: groups.tolist() for name, groups in found.groupings.items()} == {"label": [0, 1, 1], "who": [0, 1, 1]}
+
+
+def test_clients_of_one_class_each_have_all_of_its_variance_between_them(table: Table) -> None:
+    shares = target_shares(table, ["class_scene"], len(table))
+    assert shares["class_scene"](table.labels, len(table.class_names)) == pytest.approx(1.0)
+    with pytest.raises(UserError, match=f"the table has {len(table)} images, but clients are given of 3"):
+        target_shares(table, ["class_scene"], 3)

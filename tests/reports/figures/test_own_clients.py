@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
@@ -38,3 +39,21 @@ def test_alphas_by_grouping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     arrows = {line.get_marker(): line.get_ydata()[0] for line in axis.lines if line.get_marker() in ("<", ">")}
     assert arrows == {">": 0, "<": 2}
     assert words(axis.texts) == ["IID"]
+
+
+def test_costs_by_alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = ["class, α = 1", "class, α = 1", "domain"]
+    costs = pd.DataFrame(
+        {"split": splits, "increase": [50.0, 300.0, 20.0], "class": [1.0, 2.0, np.inf], "share": [0.5, 0.4, 0.0]}
+    )
+    path, measures = tmp_path / "costs.png", {"class": "α by class", "share": "target share"}
+    check_figure(path, own_clients.costs_by_alpha(costs, path, measures, "held-out"))
+    drawn: list[Figure] = []
+    monkeypatch.setattr(own_clients, "save", lambda figure, path: drawn.append(figure))
+    own_clients.costs_by_alpha(costs, path, measures, "held-out")
+    by_class, by_share = drawn[0].axes
+    points = {line.get_label(): line for line in by_class.lines if line.get_marker() == "o"}
+    assert points["class, α = 1"].get_xdata().tolist() == [1.0, 2.0]
+    iid = max(line.get_xdata()[0] for line in by_class.lines if line.get_linestyle() == "--")
+    assert points["domain"].get_xdata().tolist() == [iid] and iid > 2  # an infinite α is at the line
+    assert (by_class.get_xscale(), by_share.get_xscale(), by_class.get_yscale()) == ("log", "linear", "symlog")
