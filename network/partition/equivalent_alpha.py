@@ -166,8 +166,8 @@ def per_class_alpha(s: float, population: np.ndarray) -> float:
         E[Σ_k (p_k g_k)² / Σ_l p_l g_l] / E[Σ_l p_l g_l] = (α + 1) ∫ Σ_k p_k² (1 + p_k t)^-2 Π_l (1 + p_l t)^-α dt
 
     over t from 0 to infinity, since 1 / x is the integral of exp(-x t). Where all K groups are equally large, α is
-    s / K. Rules that even out the clients' sizes, as NIID-Bench's and Flower's `self_balancing`, are a little less
-    spread.
+    s / K. It holds for shares without balancing (`--balanced False`, Flower's default, ByzFL, NVFlare). NIID-Bench's
+    rule and Flower's `self_balancing` even out the clients' sizes, which leaves some without the later groups.
 
     Args:
         s: from 0 to infinity.
