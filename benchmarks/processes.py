@@ -38,6 +38,7 @@ def end(process: BaseProcess) -> None:
     """End a process of `forked` with all that it has started, if it has not ended."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()  # one that had no time to lead a group
     process.join()
 
 

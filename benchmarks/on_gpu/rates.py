@@ -84,8 +84,10 @@ def dense(setup: Setup) -> Iterator[Found]:
             simulation = ours.simulation_of(federation, Path(folder))
             simulation.settle_pace()
             device, model = simulation.accelerator.device, simulation.model
-            made = {way: lru_cache(partial(kind, model)) for way, kind in _WAYS.items()}
-            ways: dict[str, Callable[[int], Workspace]] = {"one by one": lambda _, model=model: OneCopy(model), **made}
+            ways: dict[str, Callable[[int], Workspace]] = {
+                "one by one": lru_cache(lambda _, model=model: OneCopy(model))
+            }
+            ways |= {way: lru_cache(partial(kind, model)) for way, kind in _WAYS.items()}
 
             def a_round(way: str, simulation=simulation, ways=ways, n=n) -> None:
                 """A round of all clients in this way."""
