@@ -58,7 +58,10 @@ def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
     for run in runs:
         if run.args["type"] == IID or _pair(run) not in iid:
             continue
-        table = tables.setdefault(run.args["data_path"], read_table(Path(run.args["data_path"])))
+        path = run.args["data_path"]
+        if path not in tables:
+            tables[path] = read_table(Path(path))
+        table = tables[path]
         clusters = read_assignments(run.args["task"], table, assignments)
         client_of = read_partition(run.path).participants.client_of
         rows.append(

@@ -15,6 +15,12 @@ overestimated (by a third with five clients), and intervals are too short. So p 
 likeliest value for every s, section 4 there), and its degrees of freedom are taken off by the adjustment of Cox and
 Reid 1987 (Journal of the Royal Statistical Society B 49): minus half the log determinant of p's information.
 
+Limits: s has a meaning where clients' mixtures are one Dirichlet distribution's (`misfit` tests it, and `merged` shows
+whether s depends on the number of groups). Two clients, two groups and two images of one client are the least that tell
+anything. Where each client has one group the likelihood rises towards s = 0, and where clients differ no more than IID
+ones towards infinity: the interval is then open at that end. Clients that share out a fixed population, as partitions
+do, vary less than independent draws, most of all few clients that take whole groups.
+
 >>> rng = np.random.default_rng(0)
 >>> mixtures = rng.dirichlet(0.5 * np.full(4, 0.25), 100)
 >>> estimate = equivalent_alpha(rng.multinomial(50, mixtures))
