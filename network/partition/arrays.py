@@ -149,8 +149,8 @@ def read_names(path: Path, what: str) -> tuple[np.ndarray, list[str]]:
     return numbered(labels)
 
 
-def numbered(labels: np.ndarray) -> np.ndarray:
-    """Whole numbers or texts (N,) as numbers from 0 in sorted order, (N,) int64; negative ones are -1."""
+def numbered(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """Whole numbers or texts (N,) as numbers from 0 in sorted order, (N,) int64, and their names; negative are -1."""
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
     ids = np.full(len(labels), -1, np.int64)
     kept = labels[~left_out]
