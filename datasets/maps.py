@@ -1,4 +1,4 @@
-"""Maps of anybody's own as targets: pictures of 16 bits, or of 8, TIFF and PFM of floats, and arrays in `.npy` files.
+"""Maps of anybody's own as targets: pictures of 16 bits, or of 8, TIFF and PFM of floats, arrays in `.npy` and HDF5.
 
 Colours are of 8 bits, or in arrays: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
 
@@ -21,11 +21,11 @@ _PNG, _COLOURS = b"\x89PNG\r\n\x1a\n", (2, 6)  # a file's first bytes, and its h
 _SHORT = 0.5  # of vectors of length 1: what is shorter shows no direction
 
 
-def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale) -> np.ndarray:
+def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid_cell: str | None = None) -> np.ndarray:
     """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known.
 
-    That is where a value is not finite, all channels have one of the invalid values, or a direction has no length.
-    ValueError says what is wrong with the file.
+    That is where a value is not finite, all channels have one of the invalid values, a direction has no length, or the
+    mask `valid_cell` is below what counts. ValueError says what is wrong with the files.
     """
     assert encoding.maps is not None
     _check_depth(data_path / cell)
@@ -41,15 +41,37 @@ def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale) -> np
         other = f", the others {', '.join(f'{value:g}' for value in found)}" if found.size else ""
         raise ValueError(f"no pixel counts: {(~finite).sum()} of {finite.size} are not finite{other}")
     result = _in_units(np.where(known, values, 0), encoding.maps, scale)
-    if encoding.maps.distances and (n_behind := (result < 0).sum()):
+    if encoding.maps.distances and (n_behind := ((result < 0) & known).sum()):
         raise ValueError(
             f"{n_behind} of {known.size} distances are negative, the least {result.min():g}; see --invalid"
         )
+    if encoding.maps.distances and scale.camera is not None:
+        result = scale.camera.depth(result)
+        known &= np.isfinite(result).all(axis=0)
+    if valid_cell is not None:
+        known &= _counting(data_path, valid_cell, known.shape, scale.valid_from)
+    if not known.any():
+        raise ValueError("no pixel counts")
     if encoding.maps.signed:
         known &= np.linalg.norm(result, axis=0) >= _SHORT
         if not known.any():
             raise ValueError("no pixel counts: all vectors are shorter than a half, where their length should be 1")
     return np.where(known, result, NOTHING).astype(np.float32)
+
+
+def _counting(data_path: Path, cell: str, size: tuple[int, ...], valid_from: float) -> np.ndarray:
+    """Which pixels (H, W) of a map of this size count by their mask, which may have another scale."""
+    try:
+        mask = read_values(data_path, cell, (*_MODES, "1", "P"))
+    except ValueError as error:
+        raise ValueError(f"its mask {cell}: {error}") from error
+    height, width = mask.shape[1:]
+    if len(mask) > 1 or abs(height * size[1] - width * size[0]) > max(height, width, *size):
+        raise ValueError(
+            f"its mask {cell} has {len(mask)} channels of {width} x {height} pixels, and it {size[1]} x {size[0]}"
+        )
+    rows, columns = ((np.arange(n) * 2 + 1) * m // (2 * n) for n, m in zip(size, (height, width), strict=True))
+    return (mask[0] >= valid_from)[rows[:, None], columns]
 
 
 def _check_depth(path: Path) -> None:
@@ -85,4 +107,4 @@ def _in_units(values: np.ndarray, files: MapFiles, scale: Scale) -> np.ndarray:
     wide = np.asarray(values, np.float64)
     if files.signed and values.dtype.kind in "ui":
         wide = 2.0 * wide / (255.0 if values.dtype.itemsize == 1 else 65535.0) - 1.0
-    return wide * scale.unit
+    return (wide + scale.offset) * scale.unit

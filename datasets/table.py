@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from datasets.cameras import Camera
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
 from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
@@ -281,6 +282,10 @@ def read_table(data_path: Path) -> Table:
     rows = _read_rows(path, content, about)
     parts = {part: np.flatnonzero(rows[PART] == part) for part in PARTS}
     plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
+    plain["scales"] = {
+        domain: {name: value for name, value in asdict(scale).items() if name in ("unit", "invalid", *scale.more)}
+        for domain, scale in about.scales.items()
+    }
     # Older tables have neither.
     plain = {name: value for name, value in plain.items() if (name, value) not in (("scales", {}), ("resize", MEAN))}
     digest = hashlib.sha256(content + json.dumps(plain, sort_keys=True).encode())
@@ -357,7 +362,9 @@ def _read_about(data_path: Path) -> About:
 
 def _scale_of(content: Mapping[str, Any]) -> Scale:
     """From what JSON makes of one; ValueError, KeyError or TypeError where it is none."""
-    return Scale(float(content["unit"]), tuple(map(float, content["invalid"])))
+    more = {name: float(content[name]) for name in ("offset", "valid_from") if name in content}
+    camera = Camera.of(content["camera"]) if content.get("camera") is not None else None
+    return Scale(float(content["unit"]), tuple(map(float, content["invalid"])), camera=camera, **more)
 
 
 def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:

@@ -54,7 +54,7 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
     """
     cells: list[str] = []
     faults: list[str] = []
-    for entry in _walk(data_path, deepest):
+    for entry in walk(data_path, deepest, IMAGE_ENDINGS):
         cell = Path(entry.path).relative_to(data_path).as_posix()
         fault = file_fault(data_path, cell)
         if fault is None:
@@ -77,14 +77,20 @@ def real_paths(data_path: Path, cells: Iterable[str]) -> Iterator[Path]:
         yield Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _walk(folder: Path, deepest: int) -> Iterator[os.DirEntry[str]]:
+def walk(folder: Path, deepest: int, endings: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+    """The files with these endings, in small letters or not, in a folder and up to `deepest` folders in it.
+
+    Hidden ones are passed over; there are none where there is no folder.
+    """
+    if not folder.is_dir():
+        return
     with os.scandir(folder) as entries:
         seen = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in seen:
         if entry.is_dir():
             if deepest:
-                yield from _walk(Path(entry.path), deepest - 1)
-        elif entry.name.lower().endswith(IMAGE_ENDINGS):
+                yield from walk(Path(entry.path), deepest - 1, endings)
+        elif entry.name.lower().endswith(endings):
             yield entry
 
 

@@ -1,13 +1,14 @@
 """Photographs in folders whose names say something, and the files beside them: `{part}/{city}` and the like.
 
-In the name of a folder `{part}` stands for folders whose names begin with train, val or test, and any other `{word}`
-for all folders; their names become the natural group `word`, behind those of the words before it: `chess/seq-01`.
+In the name of a folder `{part}` stands for what begins with train, val or test, in any letters, and any other `{word}`
+for anything; it becomes the natural group `word`, behind those of the words before it: `chess/seq-01`. The files beside
+a photograph have its name, but for what both begin and end with, in which words stand for the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from utils.errors import UserError
 
 PLACE = "{part}"
 _WORD = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
+_STEM = "_stem"  # the word for what the names of files that belong together share
 
 
 @dataclass(frozen=True)
 class InFolder:
-    """A photograph's cell, its name without the ending, and what the words in its folder's name stand for."""
+    """A photograph's cell, what it shares with the names beside it, and what the words in its path stand for."""
 
     cell: str
     stem: str
@@ -33,17 +35,38 @@ class InFolder:
     @property
     def part(self) -> str:
         """Its part; empty where the folder's name says none."""
-        return _part_of(self.words.get(PART, ""))
+        return part_of(self.words.get(PART, ""))
+
+    def beside(self, data_path: Path, folder: str, prefix: str, endings: Sequence[str]) -> str:
+        """The cell of its file in a folder, all with words: the first that is there with one of these endings."""
+        stem = filled(prefix, self.words) + self.stem
+        return beside(data_path, filled(folder, self.words), stem, [filled(each, self.words) for each in endings])
 
 
-def photographs(data_path: Path, folder: str, suffix: str | None) -> Iterator[InFolder]:
-    """The photographs in the folders that `folder` names, in order; with a `suffix`, those whose names end with it."""
-    for found, words in _folders(data_path, Path(), Path(folder).parts, {}):
+def photographs(data_path: Path, folder: str, prefix: str = "", suffix: str | None = None) -> Iterator[InFolder]:
+    """The photographs in the folders that `folder` names, in order, whose names begin and end so.
+
+    Without a `suffix` they end as those of any image do.
+    """
+    for found, words in folders(data_path, folder):
+        called = _expression(_named(filled(prefix, words), filled(suffix or "", words)))
         for path in sorted((data_path / found).iterdir()):
-            is_image = path.name.endswith(suffix) if suffix else path.suffix.lower() in IMAGE_ENDINGS
-            if is_image and not path.name.startswith("."):
-                stem = path.name.removesuffix(suffix) if suffix else path.stem
-                yield InFolder((found / path.name).as_posix(), stem, words)
+            match = called.fullmatch(path.name if suffix else path.stem)
+            is_image = bool(suffix) or path.suffix.lower() in IMAGE_ENDINGS
+            if match and is_image and not path.name.startswith("."):
+                of_name = match.groupdict()
+                if PART not in of_name or part_of(of_name[PART]):
+                    yield InFolder((found / path.name).as_posix(), of_name.pop(_STEM), {**words, **of_name})
+
+
+def folders(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The folders that a name with words leads to, in order, and what the words stand for."""
+    yield from _matching(data_path, Path(), Path(name).parts, {}, Path.is_dir)
+
+
+def files(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """`folders` for a name of files."""
+    yield from _matching(data_path, Path(), Path(name).parts, {}, Path.is_file)
 
 
 def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:
@@ -68,10 +91,13 @@ def filled(folder: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda match: words.get(match[1], match[0]), folder)
 
 
-def words_in(folder: str, path: str) -> dict[str, str]:
-    """What the words in a folder's name stand for where it is called `path`; nothing where it cannot be."""
-    match = _expression(Path(folder).as_posix()).fullmatch(path)
-    return match.groupdict() if match else {}
+def in_folder(cell: str, folder: str, prefix: str, suffix: str | None) -> InFolder | None:
+    """A file in a folder and of a name with words; None where it cannot be called so."""
+    path = Path(cell)
+    name = path if suffix else path.with_suffix("")
+    match = _expression((Path(folder) / _named(prefix, suffix or "")).as_posix()).fullmatch(name.as_posix())
+    words = match.groupdict() if match else {}
+    return InFolder(cell, words.pop(_STEM), words) if match else None
 
 
 def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> str:
@@ -80,8 +106,13 @@ def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> s
     return next((place for place in places if (data_path / place).is_file()), places[0])
 
 
-def _part_of(name: str) -> str:
-    return next((part for part in PARTS if name.startswith(part)), "")
+def part_of(name: str) -> str:
+    """The part that a name says by how it begins; empty where it says none."""
+    return next((part for part in PARTS if name.lower().startswith(part)), "")
+
+
+def _named(prefix: str, suffix: str) -> str:
+    return f"{prefix}{{{_STEM}}}{suffix}"
 
 
 def _expression(text: str) -> re.Pattern[str]:
@@ -92,26 +123,28 @@ def _expression(text: str) -> re.Pattern[str]:
         if number % 2 == 0:
             pieces.append(re.escape(piece))
         else:
-            pieces.append(f"(?P={piece})" if piece in known else f"(?P<{piece}>[^/]+)")
+            some = "[^/]*" if piece == _STEM else "[^/]+"
+            pieces.append(f"(?P={piece})" if piece in known else f"(?P<{piece}>{some})")
             known.add(piece)
     return re.compile("".join(pieces))
 
 
-def _folders(
-    data_path: Path, folder: Path, parts: Sequence[str], words: Mapping[str, str]
-) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The folders that the rest `parts` of a name leads to from `folder` on, in order, and what its words stand for."""
-    if not (data_path / folder).is_dir():
+def _matching(
+    data_path: Path, folder: Path, names: Sequence[str], words: Mapping[str, str], is_there: Callable[[Path], bool]
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """What the rest `names` of a path with words leads to from `folder` on, in order, and what its words stand for."""
+    if not names:
+        if is_there(data_path / folder):
+            yield folder, dict(words)
         return
-    if not parts:
-        yield folder, words
-        return
-    name, rest = filled(parts[0], words), parts[1:]
+    name, rest = filled(names[0], words), names[1:]
     if not _WORD.search(name):
-        yield from _folders(data_path, folder / name, rest, words)
+        yield from _matching(data_path, folder / name, rest, words, is_there)
         return
     expression = _expression(name)
-    for entry in sorted(path.name for path in (data_path / folder).iterdir() if path.is_dir()):
+    is_right = Path.is_dir if rest else is_there
+    there = (data_path / folder).iterdir() if (data_path / folder).is_dir() else ()
+    for entry in sorted(path.name for path in there if is_right(path)):
         match = expression.fullmatch(entry)
-        if match and not entry.startswith(".") and (PLACE not in name or _part_of(match[PART])):
-            yield from _folders(data_path, folder / entry, rest, {**words, **match.groupdict()})
+        if match and not entry.startswith(".") and (PLACE not in name or part_of(match[PART])):
+            yield from _matching(data_path, folder / entry, rest, {**words, **match.groupdict()}, is_there)

@@ -199,6 +199,39 @@ def test_a_flat_folder_is_held_out_at_random(coco: Path) -> None:
     assert (len(table.train), len(table.test)) == (2, 1)
 
 
+def test_parts_that_the_files_alone_name(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (coco / "images").glob("*/*"):
+        path.rename(coco / "images" / path.name)
+    save_image(coco / "images" / "other.jpg")
+    table = select("coco", coco, image_folder="images")
+    assert table.image_ids == tuple(f"images/{number:012}.jpg" for number in (1, 2, 3, 7))
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
+    line = "1 photograph that none of instances_train2017.json, instances_val2017.json names: other.jpg"
+    assert line in capsys.readouterr().out
+
+
+def test_one_file_of_several_folders_is_refused(coco: Path) -> None:
+    (coco / "annotations" / "instances_train2017.json").rename(coco / "all.json")
+    with pytest.raises(UserError, match=r"all\.json: the file of several folders, images/train2017, images/val2017"):
+        select("coco", coco, annotations="all.json")
+
+
+def test_names_as_windows_writes_them(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(path.read_text().replace(f"{7:012}.jpg", f"sub\\\\{7:012}.jpg"))
+    (coco / "images" / "val2017" / "sub").mkdir()
+    photograph = coco / "images" / "val2017" / f"{7:012}.jpg"
+    photograph.rename(photograph.parent / "sub" / photograph.name)
+    assert select("coco", coco).image_ids[3] == f"images/val2017/sub/{7:012}.jpg"
+
+
+def test_an_image_without_a_name_and_an_address_is_refused(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(path.read_text().replace("file_name", "name"))
+    with pytest.raises(UserError, match="image 7 has neither file_name nor coco_url"):
+        select("coco", coco)
+
+
 @pytest.mark.parametrize(
     ("orientation", "upright"), [*((each, True) for each in range(1, 9)), *((each, False) for each in (1, 5, 6, 7, 8))]
 )
@@ -281,6 +314,33 @@ def yolo(tmp_path: Path) -> Path:
             path.write_text(lines)
     (tmp_path / "names.yaml").write_text("names: {0: cat, 1: dog}\n")
     return tmp_path
+
+
+def test_words_of_yolos_folders_are_groups(yolo: Path) -> None:
+    for name in ("images", "labels"):
+        for path in sorted((yolo / name).glob("*/*")):
+            target = yolo / name / "ulm" / path.parent.name / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+    folders = {
+        "image_folder": "images/{city}/{part}",
+        "label_folder": "labels/{city}/{part}",
+        "categories": "names.yaml",
+    }
+    table = select("coco", yolo, **folders)
+    assert table.groups["city"].tolist() == ["ulm"] * 3 and len(table.test) == 1
+    with pytest.raises(UserError, match=r"\{class\} would be a natural group called like another column"):
+        select("coco", yolo, **{name: path.replace("city", "class") for name, path in folders.items()})
+
+
+def test_parts_that_no_word_names_are_held_out_at_random_with_a_line(
+    yolo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = select(
+        "coco", yolo, image_folder="images", label_folder="labels", categories="names.yaml", test_fraction=0.4
+    )
+    assert len(table) == 3
+    assert "images has sub-folders train, val, whose photographs are held out at random" in capsys.readouterr().out
 
 
 def test_boxes_of_yolo(yolo: Path) -> None:

@@ -154,6 +154,7 @@ def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
     write(tmp_path, "image,mask\n0.jpg,1.jpg\n", *FOUR)
     with pytest.raises(UserError, match=r"names\.txt: cannot read the names"):
         find("csv", tmp_path, mask_classes="names.txt")
+    write_image(tmp_path / "1.jpg", mode="L")
     (tmp_path / "names.txt").write_text("\n".join(map(str, range(256))))
     with pytest.raises(UserError, match=r"256 classes.*where masks can have 1 to 255"):
         find("csv", tmp_path, mask_classes="names.txt")
