@@ -57,9 +57,10 @@ def coloured(lines: Sequence[str]) -> list[tuple[str, Colour | None]]:
 
 
 def colours_in(path: Path) -> dict[Colour, int]:
-    """The number of the line of each colour in a table; empty where the file is none in which all names have one.
+    """The number of the line of each colour in a table; empty where the file is none, or names lack one.
 
-    UserError where there is no such file.
+    Where all lack one, as in datumaro's label maps, line k has Pascal VOC's colour k. UserError where there is no such
+    file.
     """
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
@@ -70,12 +71,26 @@ def colours_in(path: Path) -> dict[Colour, int]:
         ) from error
     except ValueError:
         return {}  # `read_names` says what is wrong
+    colours = [colour for _, colour in found if colour is not None]
+    if found and not colours:
+        print(f"{path.name} has no colours: those of Pascal VOC are taken, in the order of its lines")
+        colours = [voc_colour(number) for number in range(len(found))]
     numbers: dict[Colour, int] = {}
-    for number, (_, colour) in enumerate(found):
-        if colour is None:
-            return {}
+    for number, colour in enumerate(colours if len(colours) == len(found) else ()):
         numbers.setdefault(colour, number)
     return numbers
+
+
+def voc_colour(number: int) -> Colour:
+    """Pascal VOC's colour of an id: its bits, three at a time, are the highest bits of red, green and blue.
+
+    >>> voc_colour(15)
+    (192, 128, 128)
+    """
+    red, green, blue = (
+        sum((number >> 3 * place + channel & 1) << 7 - place for place in range(8)) for channel in range(3)
+    )
+    return red, green, blue
 
 
 def masks_of_ids(data_path: Path, cells: Sequence[str], numbers: Mapping[Colour, int], faults: list[str]) -> list[str]:

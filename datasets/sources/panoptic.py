@@ -20,6 +20,7 @@ from datasets.sources.keyed import by_key
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, class_set
 from datasets.sources.listing import IMAGE_ENDINGS
 from datasets.sources.named_folders import beside, files, filled, part_of
+from datasets.sources.names import read_names
 from datasets.sources.outlines import boxes_in, combine, map_of, write_map
 from datasets.sources.source import Source
 from datasets.stored import is_inside, photograph_frame, read_values
@@ -52,10 +53,14 @@ class Panoptic(Source):
         "image_folder": Argument("{part}", "of the photographs; {part} is that of --annotations"),
         "annotations": Argument("annotations/panoptic_{part}.json", "of the files of the segments"),
         "mask_folder": Argument("annotations/panoptic_{part}", "of the pictures of the segments"),
+        "instance_classes": Argument(
+            None, "file of the categories whose objects are told apart; default: those that are things (isthing 1)"
+        ),
     } | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
     image_folder: str
     annotations: str
     mask_folder: str
+    instance_classes: str | None
     class_of_image: str
     group_pattern: str | None
 
@@ -70,9 +75,11 @@ class Panoptic(Source):
             raise UserError(f"no file {self.data_path / self.annotations}; see --annotations")
         classes = class_set(dict(sorted(names.items())))
         numbers = {identity: number for number, identity in enumerate(classes.ids)}
+        if self.instance_classes is not None:
+            things = self._given_things(names)
         of_things = [identity for identity in classes.ids if identity in things]
         if not of_things:
-            raise UserError(f"{self.annotations}: no category is a thing (isthing 1); see --source masks")
+            raise UserError(f"{self.annotations}: no category is a thing (isthing 1); see --instance_classes")
         thing_of = {numbers[identity]: number for number, identity in enumerate(of_things)}
         self._classes = ClassSet(classes.names, void=(VOID,))
         with ThreadPoolExecutor() as pool:
@@ -93,6 +100,15 @@ class Panoptic(Source):
         known = {CLASS: shown, BOXES: shown, MASK: self._classes}
         about = self.about(domains=(RGB.domain, MASK, INSTANCES), groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
+
+    def _given_things(self, names: Mapping[int, str]) -> set[int]:
+        """The categories of a file of names, whatever their ids there; UserError where one is of no category."""
+        path = self.data_path / str(self.instance_classes)
+        ids = {name: identity for identity, name in names.items()}
+        given = read_names(path, "--instance_classes").values()
+        if strange := [name for name in given if name not in ids]:
+            raise UserError(f"{path}: {strange[0]!r} is no category of {self.annotations}")
+        return {ids[name] for name in given}
 
     def _read(
         self, path: Path, words: Mapping[str, str], names: dict[int, str], things: set[int]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from datasets.packed import load_packed
-from datasets.sources.colours import colours_in
+from datasets.sources.colours import colours_in, voc_colour
 from datasets.sources.names import read_names
 from datasets.tasks import TASKS
 from tests.datasets.sources.finding import find, save_image, select
@@ -61,6 +61,13 @@ def test_what_is_no_table_is_one_line(tmp_path: Path, text: str, words: str) -> 
     (tmp_path / "table.txt").write_text(text)
     with pytest.raises(UserError, match=words):
         read_names(tmp_path / "table.txt", "--mask_classes")
+
+
+def test_a_table_without_any_colour_has_those_of_pascal_voc(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "table.txt").write_text("background:::\naeroplane:::\nbicycle:::\nbird:::\nboat:::\n")
+    expected = [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0), (0, 0, 128)]  # as VOC's devkit lists them
+    assert list(colours_in(tmp_path / "table.txt")) == expected and voc_colour(20) == (0, 64, 128)
+    assert "table.txt has no colours: those of Pascal VOC are taken" in capsys.readouterr().out
 
 
 def data_set(root: Path, *masks: Image.Image, name: str = "{}.png") -> None:

@@ -79,6 +79,16 @@ def test_what_is_no_panoptic_file_is_one_line(tmp_path: Path, content: dict[str,
         find("panoptic", tmp_path, **ARGUMENTS | {"annotations": "none.json"})
 
 
+def test_things_that_no_file_marks_are_named(tmp_path: Path, content: dict[str, Any]) -> None:
+    write(tmp_path, content | {"categories": [each | {"isthing": 0} for each in content["categories"]]})
+    (tmp_path / "things.txt").write_text("car\n")
+    table = select("panoptic", tmp_path, **ARGUMENTS, instance_classes="things.txt")
+    assert table.about.classes["boxes"].names == ("car",) and len(read_boxes(table)) == 4
+    (tmp_path / "things.txt").write_text("lorry\n")
+    with pytest.raises(UserError, match=r"things\.txt: 'lorry' is no category of panoptic\.json"):
+        find("panoptic", tmp_path, **ARGUMENTS, instance_classes="things.txt")
+
+
 def test_images_without_segments_are_counted(
     tmp_path: Path, content: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
