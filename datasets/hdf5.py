@@ -10,6 +10,7 @@ from utils.errors import UserError
 from utils.words import some
 
 ENDINGS = (".hdf5", ".h5")
+_LARGEST = 1 << 28  # numbers of an array: a header may claim any, and what is not there is filled in
 _USUAL = "dataset"  # the name of the array in Hypersim's files
 
 
@@ -30,6 +31,8 @@ def read_hdf5(path: Path) -> np.ndarray:
             if array is None or (_USUAL not in found and len(found) > 1):
                 has = some(list(found), 3) or "none"
                 raise ValueError(f"its arrays are {has}, where one is to be there, or one called {_USUAL!r}")
+            if array.size > _LARGEST:
+                raise ValueError(f"an array of shape {array.shape} is no map")
             return np.asarray(array)
     except (OSError, RuntimeError, KeyError, TypeError) as error:
         raise ValueError(f"not a readable HDF5 file ({error})") from error

@@ -17,7 +17,7 @@ from datasets.frame import turned_boxes
 from datasets.left_out import main_fault
 from datasets.sources.labels import class_of_image, groups_of_names
 from datasets.sources.named_folders import InFolder, rows_of
-from datasets.sources.outlines import all_can_be_read, inside, map_of, paint, polygon_of, write_map
+from datasets.sources.outlines import all_can_be_read, check_classes, inside, map_of, paint, polygon_of, write_map
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
@@ -148,6 +148,7 @@ def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, 
     What has no outline that can be read, or an unknown category, counts nowhere: its box, or where it has none, all
     that is no other object. The former is added to the faults. UserError where no outline is left.
     """
+    check_classes(classes)
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)), start=1)}
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _write_map(data_path, each, number_of), found)

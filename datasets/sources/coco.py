@@ -20,6 +20,7 @@ from datasets.sources.annotated import (
     table_of_boxes,
     write_maps,
 )
+from datasets.sources.colours import FOLDER as MASKS_FOLDER
 from datasets.sources.id_masks import named_classes, read_masks, say_unnamed
 from datasets.sources.instances_file import read_instances
 from datasets.sources.labels import (
@@ -28,10 +29,11 @@ from datasets.sources.labels import (
     MASK_CLASSES,
     class_set,
 )
-from datasets.sources.listing import IMAGE_ENDINGS, walk
+from datasets.sources.listing import IMAGE_ENDINGS, taken_once, walk
 from datasets.sources.masks import mask_of
-from datasets.sources.named_folders import PLACE, files, filled, folders, part_of
+from datasets.sources.named_folders import PLACE, files, filled, folders, of_part, part_of
 from datasets.sources.names import alike, read_names
+from datasets.sources.outlines import FOLDER as MAPS_FOLDER
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
 from datasets.sources.yolo import read_labels
@@ -92,7 +94,7 @@ class Coco(Source):
         self._n_crowds = 0
         read: dict[Path, list[Path]] = {}
         for folder, words in self._places():
-            instances = self.data_path / filled(self.annotations, words)
+            instances = self.data_path / of_part(self.data_path, self.annotations, words, files)
             if instances.is_file():
                 if any(instances in of_folder for of_folder in read.values()):
                     raise UserError(
@@ -183,7 +185,8 @@ class Coco(Source):
 
     def _from_yolo(self, folder: Path, words: dict[str, str], faults: list[str]) -> Iterator[Photograph]:
         labels = Path(filled(self.label_folder, words))
-        found = _files(self.data_path / folder, IMAGE_ENDINGS)
+        found, again = self._photographs_in(folder)
+        faults += again
         within = sorted({each.parts[0] for each in found if len(each.parts) > 1 and part_of(each.parts[0])})
         if within and PART not in words:
             print(
@@ -230,10 +233,17 @@ class Coco(Source):
         """Print the photographs in folders that none of the instances files of the folder names."""
         for folder, paths in read.items():
             names = [path.name for path in paths]
-            there = _files(self.data_path / folder, IMAGE_ENDINGS)
+            there = self._photographs_in(folder)[0]
             if others := [each.as_posix() for each in there if (folder / each).as_posix() not in known]:
                 who = f"{names[0]} does not name" if len(names) == 1 else f"none of {', '.join(names)} names"
                 print(f"left out {counted(len(others), 'photograph')} that {who}: {some(others, 3)}")
+
+    def _photographs_in(self, folder: Path) -> tuple[list[Path], list[str]]:
+        """The photographs in a folder and its sub-folders, relative to it, and those that are there again by a link."""
+        cells = [(folder / each).as_posix() for each in _files(self.data_path / folder, IMAGE_ENDINGS)]
+        own = (MAPS_FOLDER, MASKS_FOLDER)  # which stage 1 writes, and which are in the folder where it is the data's
+        kept, again = taken_once(self.data_path, [cell for cell in cells if Path(cell).parts[0] not in own])
+        return [Path(cell).relative_to(folder) for cell in kept], again
 
     def _cell(self, folder: Path, file_name: str) -> str:
         """A photograph by its name in an instances file: in a sub-folder, or else right in the folder."""

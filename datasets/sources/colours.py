@@ -59,18 +59,17 @@ def coloured(lines: Sequence[str]) -> list[tuple[str, Colour | None]]:
 def colours_in(path: Path) -> dict[Colour, int]:
     """The number of the line of each colour in a table; empty where the file is none, or names lack one.
 
-    Where all lack one, as in datumaro's label maps, line k has Pascal VOC's colour k. UserError where there is no such
-    file.
+    Where all lack one, as in datumaro's label maps, line k has Pascal VOC's colour k. UserError where the file cannot
+    be read, or its colours are none.
     """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return {}
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
         found = coloured([line for line in lines if line and not line.startswith("#")])
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot read the names of the classes ({error.strerror}); see --mask_classes"
-        ) from error
-    except ValueError:
-        return {}  # `read_names` says what is wrong
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path}: cannot read the names of the classes ({reason}); see --mask_classes") from error
     colours = [colour for _, colour in found if colour is not None]
     if found and not colours:
         print(f"{path.name} has no colours: those of Pascal VOC are taken, in the order of its lines")

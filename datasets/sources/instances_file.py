@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from datasets.sources.annotated import Drawn, Photograph
 from datasets.sources.keyed import by_key
@@ -99,7 +100,7 @@ def _image(record: Mapping[str, Any]) -> tuple[str, tuple[float, float]]:
 
     Where there is only an address, as in LVIS, the name is its end: `train2017/000000000009.jpg`.
     """
-    file = record.get("file_name") or "/".join(str(record.get("coco_url") or "").split("/")[-2:])
+    file = record.get("file_name") or "/".join(urlsplit(str(record.get("coco_url") or "")).path.split("/")[-2:])
     if not isinstance(file, str) or not file:
         raise ValueError(f"image {record.get('id')} has neither file_name nor coco_url")
     try:
@@ -135,4 +136,4 @@ def whole(value: Any) -> int:
             return int(number)
     except (ValueError, TypeError, OverflowError):
         pass
-    raise ValueError(f"{value!r} is no category id, which is a whole number")
+    raise ValueError(f"{value!r} is no id, which is a whole number")

@@ -61,12 +61,19 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
             cells.append(cell)
         else:
             faults.append(f"{cell!r}: {fault}")
+    kept, again = taken_once(data_path, cells)
+    return kept, sorted(faults + again)
+
+
+def taken_once(data_path: Path, cells: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The cells, sorted, without those that are by a link the file of another one, and these, with the reason."""
     real, root = dict(zip(cells, real_paths(data_path, cells), strict=True)), data_path.resolve()
     taken: dict[Path, str] = {}
+    again = []
     for cell in sorted(cells, key=lambda cell: (real[cell] != root / cell, cell)):
         if (first := taken.setdefault(real[cell], cell)) != cell:
-            faults.append(f"{cell!r}: by a link the same file as {first!r}")
-    return sorted(taken.values()), sorted(faults)
+            again.append(f"{cell!r}: by a link the same file as {first!r}")
+    return sorted(taken.values()), again
 
 
 def real_paths(data_path: Path, cells: Iterable[str]) -> Iterator[Path]:

@@ -26,7 +26,16 @@ from datasets.sources.labels import (
 from datasets.sources.listing import IMAGE_ENDINGS, names_in
 from datasets.sources.named_folders import InFolder, beside, filled, in_folder, photographs, rows_of
 from datasets.sources.names import read_names
-from datasets.sources.outlines import Numbering, boxes_in, combine, map_of, numbering_of, read_objects, write_map
+from datasets.sources.outlines import (
+    Numbering,
+    boxes_in,
+    check_classes,
+    combine,
+    map_of,
+    numbering_of,
+    read_objects,
+    write_map,
+)
 from datasets.sources.source import Source
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART, Found
@@ -146,7 +155,9 @@ class Masks(Source):
             named = read_names(path, "--instance_classes")
             if strange := sorted(named.keys() - set(ids)):
                 raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
-        return class_set(named)
+        things = class_set(named)
+        check_classes(things)
+        return things
 
     def _with_objects(
         self, rows: pd.DataFrame, classes: ClassSet, things: ClassSet, faults: list[str]

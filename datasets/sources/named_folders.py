@@ -8,7 +8,7 @@ a photograph have its name, but for what both begin and end with, in which words
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +67,21 @@ def folders(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]
 def files(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
     """`folders` for a name of files."""
     yield from _matching(data_path, Path(), Path(name).parts, {}, Path.is_file)
+
+
+def of_part(data_path: Path, name: str, words: Mapping[str, str], find: Callable[[Path, str], Iterable]) -> Path:
+    """What a name with words stands for: what is called so, or else the only one of the same part.
+
+    Photographs may be in `training`, and their annotations be called `train.json`. `find` is `folders` or `files`.
+    """
+    plain = Path(filled(name, words))
+    if (data_path / plain).exists() or PART not in words:
+        return plain
+    others = {word: text for word, text in words.items() if word != PART}
+    found = [
+        path for path, more in find(data_path, filled(name, others)) if part_of(more[PART]) == part_of(words[PART])
+    ]
+    return found[0] if len(found) == 1 else plain
 
 
 def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:

@@ -19,9 +19,9 @@ from datasets.sources.instances_file import is_true, names_of_categories, record
 from datasets.sources.keyed import by_key
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, class_set
 from datasets.sources.listing import IMAGE_ENDINGS
-from datasets.sources.named_folders import beside, files, filled, part_of
+from datasets.sources.named_folders import beside, files, folders, of_part, part_of
 from datasets.sources.names import read_names
-from datasets.sources.outlines import boxes_in, combine, map_of, write_map
+from datasets.sources.outlines import boxes_in, check_classes, combine, map_of, write_map
 from datasets.sources.source import Source
 from datasets.stored import is_inside, photograph_frame, read_values
 from datasets.table import BOX_COLUMNS, PART, Found
@@ -80,6 +80,7 @@ class Panoptic(Source):
         of_things = [identity for identity in classes.ids if identity in things]
         if not of_things:
             raise UserError(f"{self.annotations}: no category is a thing (isthing 1); see --instance_classes")
+        check_classes(ClassSet(tuple(names[identity] for identity in of_things)))
         thing_of = {numbers[identity]: number for number, identity in enumerate(of_things)}
         self._classes = ClassSet(classes.names, void=(VOID,))
         with ThreadPoolExecutor() as pool:
@@ -125,6 +126,11 @@ class Panoptic(Source):
                 ((each.get("id"), str(each["file_name"])) for each in records(content, "images")), "image id"
             )
             annotations = records(content, "annotations")
+            for each in annotations:
+                if not isinstance(each["image_id"], int | str) or not isinstance(each["file_name"], str):
+                    raise ValueError(
+                        f"an annotation has image_id {each['image_id']!r} and file_name {each['file_name']!r}"
+                    )
             annotated = by_key(
                 ((each["image_id"], each["file_name"]) for each in annotations), "image_id of annotations"
             )
@@ -132,30 +138,22 @@ class Panoptic(Source):
                 raise ValueError(f"annotation of no image {min(strange, key=str)}")
             if n_lacking := len(images.keys() - annotated.keys()):
                 print(f"left out {counted(n_lacking, 'photograph')} without segments in {path.name}")
+            photographs = of_part(self.data_path, self.image_folder, words, folders)
+            pictures = of_part(self.data_path, self.mask_folder, words, folders)
+            part = part_of(words.get(PART, ""))
             return [
-                (self._photograph(images[each["image_id"]], words), self._segments(each, words, names))
+                (Photograph(self._photograph(photographs, images[each["image_id"]]), part, words=words),
+                 _segments(each, pictures, names))
                 for each in annotations
-            ]
+            ]  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{self.data_path / path}: not a COCO panoptic file ({what}); see --annotations") from error
 
-    def _photograph(self, file_name: str, words: Mapping[str, str]) -> Photograph:
+    def _photograph(self, folder: Path, file_name: str) -> str:
         """A photograph by its name in a file: where the picture of segments is a `.png`, it may be a `.jpg`."""
-        folder = filled(self.image_folder, words)
         stem = file_name.rpartition(".")[0] or file_name
-        cell = beside(self.data_path, folder, stem, [file_name[len(stem) :], *IMAGE_ENDINGS])
-        return Photograph(cell, part_of(words.get(PART, "")), words=words)
-
-    def _segments(self, annotation: Mapping[str, Any], words: Mapping[str, str], names: Mapping[int, str]) -> _Segments:
-        """The segments of an annotation; ValueError where one stands there twice, or is of no category."""
-        segments = records(annotation, "segments_info")
-        categories = by_key(((int(each["id"]), whole(each["category_id"])) for each in segments), "segment")
-        if strange := set(categories.values()) - names.keys():
-            raise ValueError(f"a segment of {annotation['file_name']} is of the unknown category {min(strange)}")
-        crowds = {int(each["id"]) for each in segments if is_true(each.get("iscrowd"))}
-        picture = (Path(filled(self.mask_folder, words)) / annotation["file_name"]).as_posix()
-        return _Segments(picture, categories, crowds)
+        return beside(self.data_path, folder.as_posix(), stem, [file_name[len(stem) :], *IMAGE_ENDINGS])
 
     def _write(
         self, photograph: Photograph, segments: _Segments, numbers: Mapping[int, int], thing_of: Mapping[int, int]
@@ -177,6 +175,16 @@ class Panoptic(Source):
         write_map(self.data_path / _mask_of(photograph.cell), mask)
         write_map(self.data_path / map_of(photograph.cell), picture)
         return [(photograph.cell, *box) for box in boxes_in(picture)]
+
+
+def _segments(annotation: Mapping[str, Any], folder: Path, names: Mapping[int, str]) -> _Segments:
+    """The segments of an annotation; ValueError where one stands there twice, or is of no category."""
+    segments = records(annotation, "segments_info")
+    categories = by_key(((whole(each["id"]), whole(each["category_id"])) for each in segments), "segment")
+    if strange := set(categories.values()) - names.keys():
+        raise ValueError(f"a segment of {annotation['file_name']} is of the unknown category {min(strange)}")
+    crowds = {whole(each["id"]) for each in segments if is_true(each.get("iscrowd"))}
+    return _Segments((folder / annotation["file_name"]).as_posix(), categories, crowds)
 
 
 def _mask_of(cell: str) -> str:

@@ -15,7 +15,7 @@ from datasets.left_out import main_fault
 from datasets.sources.annotated import Photograph, groups_of_images, held_against_files, rows_of_images, table_of_boxes
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN
 from datasets.sources.listing import names_in, number_classes
-from datasets.sources.named_folders import filled, folders, photographs
+from datasets.sources.named_folders import beside, filled, folders, photographs
 from datasets.sources.source import Source
 from datasets.stored import is_inside
 from datasets.table import BOXES, Found
@@ -135,15 +135,19 @@ class Voc(Source):
                     found.setdefault((labels, path.stem), missing)
         parts = self._parts() if "{" not in self.image_folder else {}
         if not parts:
-            return [(f"{labels}/{name}.xml", each) for (labels, name), each in sorted(found.items(), key=_first)]
+            return [(self._xml(labels, name), each) for (labels, name), each in sorted(found.items(), key=_first)]
         if others := {name for _, name in annotated} - parts.keys():
             print(f"left out {counted(len(others), 'annotated photograph')} in no list of {_LISTS}")
         rows = []
         for name, part in parts.items():
             cell = (Path(self.image_folder) / f"{name}.jpg").as_posix()
             photograph = found.get((self.label_folder, name), Photograph(cell, part))
-            rows.append((f"{self.label_folder}/{name}.xml", replace(photograph, part=part)))
+            rows.append((self._xml(self.label_folder, name), replace(photograph, part=part)))
         return rows
+
+    def _xml(self, folder: str, name: str) -> str:
+        """The cell of an annotation, whose ending may be in capitals."""
+        return beside(self.data_path, folder, name, (".xml", ".XML"))
 
     def _first_pixel(self, starts: Sequence[tuple[float, str]]) -> int:
         """The number of the first pixel by where objects begin, and in which files; a line says on what ground."""

@@ -216,6 +216,34 @@ def test_one_file_of_several_folders_is_refused(coco: Path) -> None:
         select("coco", coco, annotations="all.json")
 
 
+def test_folders_and_files_may_spell_a_part_otherwise(coco: Path) -> None:
+    (coco / "images" / "train2017").rename(coco / "images" / "Training")
+    (coco / "images" / "val2017").rename(coco / "images" / "validation")
+    table = select("coco", coco)
+    assert [Path(cell).parent.name for cell in table.image_ids] == ["Training"] * 3 + ["validation"]
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3]) and len(read_boxes(table)) == 5
+
+
+def test_an_address_may_end_with_a_query(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(
+        path.read_text().replace(f"{7:012}.jpg", f"http://h/val2017/{7:012}.jpg?x=1").replace("file_name", "coco_url")
+    )
+    assert select("coco", coco).image_ids[3] == f"images/val2017/{7:012}.jpg"
+
+
+def test_more_classes_of_outlines_than_a_map_has_are_refused(coco: Path) -> None:
+    outline = {"segmentation": [[0, 0, 8, 0, 8, 8]]}
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8], **outline)])
+    for path in (coco / "annotations").iterdir():
+        content = json.loads(path.read_text())
+        content["categories"] += [{"id": 100 + k, "name": f"class {k}"} for k in range(252)]
+        path.write_text(json.dumps(content))
+    assert len(select("coco", coco).about.classes["boxes"].names) == 255
+    with pytest.raises(UserError, match="255 classes of objects, and a map of objects has at most 254"):
+        select("coco", coco, objects="outlines")
+
+
 def test_names_as_windows_writes_them(coco: Path) -> None:
     path = coco / "annotations" / "instances_val2017.json"
     path.write_text(path.read_text().replace(f"{7:012}.jpg", f"sub\\\\{7:012}.jpg"))
@@ -331,6 +359,23 @@ def test_words_of_yolos_folders_are_groups(yolo: Path) -> None:
     assert table.groups["city"].tolist() == ["ulm"] * 3 and len(table.test) == 1
     with pytest.raises(UserError, match=r"\{class\} would be a natural group called like another column"):
         select("coco", yolo, **{name: path.replace("city", "class") for name, path in folders.items()})
+
+
+def test_photographs_are_taken_once_and_what_stage_1_writes_is_none(yolo: Path) -> None:
+    """In a data folder that is the photographs' own, with a link to a folder around it."""
+    for path in (*sorted((yolo / "images").glob("*/*")), *sorted((yolo / "labels").glob("*/*"))):
+        path.rename(yolo / path.name)
+    (yolo / "b.txt").write_text("0 0.1 0.1 0.9 0.1 0.9 0.9")
+    (yolo / "c.txt").write_text("0 0.1 0.1 0.9 0.1 0.9 0.9")
+    for name in ("c.jpg", "c.txt"):
+        (yolo / "images" / name).parent.mkdir(exist_ok=True)
+        (yolo / name).rename(yolo / "images" / name)
+    (yolo / "images" / "again").symlink_to(yolo / "images")
+    folders = {"image_folder": ".", "label_folder": ".", "categories": "names.yaml", "test_fraction": 0.4}
+    for objects in ("outlines", "boxes"):
+        assert select("coco", yolo, **folders, objects=objects).image_ids == ("a.jpg", "b.jpg", "images/c.jpg")
+    lines = (yolo / "missing_files.txt").read_text()
+    assert "'images/again/c.jpg': by a link the same file as 'images/c.jpg'" in lines
 
 
 def test_parts_that_no_word_names_are_held_out_at_random_with_a_line(

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from datasets.sources.named_folders import InFolder, beside, files, filled, in_folder, photographs, rows_of
+from datasets.sources.named_folders import (
+    InFolder,
+    beside,
+    files,
+    filled,
+    folders,
+    in_folder,
+    of_part,
+    photographs,
+    rows_of,
+)
 from tests.datasets.sources.finding import find, noise, save_image, select
 from utils.errors import UserError
 
@@ -94,6 +104,15 @@ def test_files_of_a_name_with_words(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert list(files(tmp_path, "a/instances_x.json")) == [(Path("a/instances_x.json"), {})]
     assert not list(files(tmp_path, "a")) and not list(files(tmp_path, "none/{part}"))
+
+
+def test_what_is_of_the_same_part(tmp_path: Path) -> None:
+    touch(tmp_path, "train.json", "val_1.json", "val_2.json", "Training/x", "training_b/x")
+    assert of_part(tmp_path, "{part}.json", {"part": "train2017"}, files) == Path("train.json")
+    assert of_part(tmp_path, "{part}.json", {"part": "val_2"}, files) == Path("val_2.json")
+    assert of_part(tmp_path, "{part}.json", {"part": "val"}, files) == Path("val.json")  # of two: it is not there
+    assert of_part(tmp_path, "{part}", {"part": "train", "city": "ulm"}, folders) == Path("train")
+    assert of_part(tmp_path, "train.json", {}, files) == Path("train.json")
 
 
 @pytest.fixture

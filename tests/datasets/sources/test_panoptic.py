@@ -74,9 +74,25 @@ def test_what_is_no_panoptic_file_is_one_line(tmp_path: Path, content: dict[str,
     refused("image_id of annotations 0 stands there twice", annotations=[first, first | {"file_name": "1.png"}])
     refused("a segment of 0.png is of the unknown category 8",
             annotations=[first | {"segments_info": [{"id": 1, "category_id": 8}]}])  # fmt: skip
+    refused(r"image_id \[1\] and file_name '0.png'", annotations=[first | {"image_id": [1]}])
+    refused("None is no id", annotations=[first | {"segments_info": [{"id": None, "category_id": 7}]}])
     refused("no category is a thing", categories=[each | {"isthing": 0} for each in content["categories"]])
     with pytest.raises(UserError, match=r"no file .*none\.json; see --annotations"):
         find("panoptic", tmp_path, **ARGUMENTS | {"annotations": "none.json"})
+
+
+def test_parts_in_folders_of_other_names(tmp_path: Path, content: dict[str, Any]) -> None:
+    for part, folder, numbers in (("train", "training", (0, 1, 2)), ("val", "validation", (3,))):
+        of_part = {name: [each for each in content[name] if each.get("image_id", each.get("id")) in numbers]
+                   for name in ("images", "annotations")}  # fmt: skip
+        (tmp_path / f"panoptic_{part}.json").write_text(json.dumps(content | of_part))
+        (tmp_path / "images" / folder).mkdir(parents=True)
+        for number in numbers:
+            (tmp_path / "photos" / f"{number}.jpg").rename(tmp_path / "images" / folder / f"{number}.jpg")
+    names = {"image_folder": "images/{part}", "annotations": "panoptic_{part}.json", "mask_folder": "segments"}
+    table = select("panoptic", tmp_path, **names)
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
+    assert table.image_ids[3] == "images/validation/3.jpg"
 
 
 def test_things_that_no_file_marks_are_named(tmp_path: Path, content: dict[str, Any]) -> None:

@@ -123,6 +123,7 @@ def test_folders_of_ones_own_with_words(tmp_path: Path, voc: Path) -> None:
         for kind, folder in (("JPEGImages", "photos"), ("Annotations", "xml")):
             shutil.copytree(voc / kind, tmp_path / "towns" / town / folder)
     (tmp_path / "towns" / "ulm" / "xml" / "a.xml").unlink()
+    (tmp_path / "towns" / "ulm" / "xml" / "b.xml").rename(tmp_path / "towns" / "ulm" / "xml" / "b.XML")
     (tmp_path / "towns" / "bonn" / "photos" / "b.jpg").unlink()
     table = select("voc", tmp_path, image_folder="towns/{town}/photos", label_folder="towns/{town}/xml")
     assert table.groups["town"].tolist() == ["bonn"] * 3 + ["ulm"] * 3
