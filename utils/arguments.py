@@ -21,7 +21,7 @@ class Argument:
     text: str
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
-    nargs: str | None = None
+    nargs: str | int | None = None
 
 
 class Reader(Protocol):

@@ -157,6 +157,7 @@ def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
     save_image(tmp_path / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(UserError, match=r"names\.txt: cannot read the names"):
         find("csv", tmp_path, mask_classes="names.txt")
+    write_image(tmp_path / "1.jpg", mode="L")
     (tmp_path / "names.txt").write_text("\n".join(map(str, range(256))))
     with pytest.raises(UserError, match=r"256 classes.*where masks can have 1 to 255"):
         find("csv", tmp_path, mask_classes="names.txt")
