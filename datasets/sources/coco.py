@@ -31,7 +31,17 @@ from datasets.sources.labels import (
 )
 from datasets.sources.listing import IMAGE_ENDINGS, OTHER_PICTURES, say_no_part, say_not_read, taken_once, walk
 from datasets.sources.masks import mask_of
-from datasets.sources.named_folders import PLACE, beside, files, filled, folders, folders_of_no_part, of_part, part_of
+from datasets.sources.named_folders import (
+    PLACE,
+    beside,
+    files,
+    filled,
+    folders,
+    folders_of_no_part,
+    not_there,
+    of_part,
+    part_of,
+)
 from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import FOLDER as MAPS_FOLDER
 from datasets.sources.outlines import map_of
@@ -178,7 +188,7 @@ class Coco(Source):
         masks = [self._mask(each, folder) for each in found]
         there = [(self.data_path / mask).is_file() for mask in masks]
         faults += [
-            f"{mask}: there is no such mask" for mask, is_there in zip(masks, there, strict=True) if not is_there
+            not_there(self.data_path, mask, "mask") for mask, is_there in zip(masks, there, strict=True) if not is_there
         ]
         masks = [mask for mask, is_there in zip(masks, there, strict=True) if is_there]
         found = [each for each, is_there in zip(found, there, strict=True) if is_there]
