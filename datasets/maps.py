@@ -1,4 +1,4 @@
-"""Maps of anybody's own as targets: pictures of 16 or 8 bits, TIFF, PFM and EXR of floats, and arrays in `.npy` files.
+"""Maps of anybody's own as targets: pictures of 16 or 8 bits, TIFF, PFM and EXR of floats, arrays in `.npy` and HDF5.
 
 Colours are of 8 bits, or in arrays or EXR: Pillow reads neither colour PNG of 16 bits nor colour PFM as they are.
 
@@ -25,12 +25,13 @@ _ROTATED, _WORD = 3, 16  # bits
 _FULL = {"u1": 255.0, "u2": 65535.0, "i1": 127.0, "i2": 32767.0}  # of whole numbers, what stands for 1
 
 
-def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale) -> np.ndarray:
+def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid_cell: str | None = None) -> np.ndarray:
     """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known; see `in_units`.
 
-    ValueError says what is wrong with the file.
+    `valid_cell` is that of its mask of what counts, if it has one. ValueError says what is wrong with the files.
     """
-    return in_units(stored_map(data_path, cell, encoding), encoding, scale)
+    values = stored_map(data_path, cell, encoding)
+    return in_units(values, encoding, scale, counting(data_path, valid_cell, values.shape[1:], scale.valid_from))
 
 
 def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
@@ -50,11 +51,12 @@ def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     return values
 
 
-def in_units(values: np.ndarray, encoding: Encoding, scale: Scale) -> np.ndarray:
+def in_units(values: np.ndarray, encoding: Encoding, scale: Scale, counts: np.ndarray | None = None) -> np.ndarray:
     """Stored numbers (C, H, W) in the map's unit, float32, and `NOTHING` where nothing is known.
 
-    That is where a value is not finite, all channels have one of the invalid values, or a direction's length is not
-    about 1. ValueError where no pixel counts, or the values cannot be what the encoding has.
+    That is where a value is not finite, all channels have one of the invalid values, a direction's length is not about
+    1, or a mask (H, W) says that it does not count. ValueError where no pixel counts, or the values cannot be what the
+    encoding has.
     """
     assert encoding.maps is not None
     if scale.rotated:
@@ -65,18 +67,45 @@ def in_units(values: np.ndarray, encoding: Encoding, scale: Scale) -> np.ndarray
         found = np.unique(values[:, finite])[:3]
         other = f", the others {', '.join(f'{value:g}' for value in found)}" if found.size else ""
         raise ValueError(f"no pixel counts: {(~finite).sum()} of {finite.size} are not finite{other}")
-    shown = np.where(known, values, 0)
-    result = np.asarray(shown, np.float64) if not encoding.maps.signed else _from_minus_1(shown, known)
-    result *= scale.unit
-    if np.abs(result).max() > np.finfo(np.float32).max:
-        raise ValueError(f"values up to {np.abs(result).max():g}, more than 32 bits hold; see --unit, --invalid")
-    if encoding.maps.distances and (n_behind := (result < 0).sum()):
+    result = np.where(known, values, 0)
+    result = np.asarray(result, np.float64) if not encoding.maps.signed else _from_minus_1(result, known)
+    result = (result + scale.offset) * scale.unit
+    if encoding.maps.distances and (n_behind := ((result < 0) & known).sum()):
         raise ValueError(
             f"{n_behind} of {known.size} distances are negative, the least {result.min():g}; see --invalid"
         )
+    if encoding.maps.distances and scale.camera is not None:
+        result = scale.camera.depth(result)
+        known &= np.isfinite(result).all(axis=0)
+    if counts is not None:
+        known &= counts
+    if not known.any():
+        raise ValueError("no pixel counts")
+    if (largest := np.abs(result[:, known]).max()) > np.finfo(np.float32).max:
+        raise ValueError(f"values up to {largest:g}, more than 32 bits hold; see --unit, --invalid")
     if encoding.maps.signed:
         known &= _has_direction(np.linalg.norm(result, axis=0), known)
     return np.where(known, result, NOTHING).astype(np.float32)
+
+
+def counting(data_path: Path, cell: str | None, size: tuple[int, ...], valid_from: float) -> np.ndarray | None:
+    """Which pixels (H, W) of a map of this size count by their mask, which may have another scale.
+
+    None without a mask; ValueError says what is wrong with it.
+    """
+    if cell is None:
+        return None
+    try:
+        mask = read_values(data_path, cell, (*_MODES, "1", "P"))
+    except ValueError as error:
+        raise ValueError(f"its mask {cell}: {error}") from error
+    height, width = mask.shape[1:]
+    if len(mask) > 1 or abs(height * size[1] - width * size[0]) > max(height, width, *size):
+        raise ValueError(
+            f"its mask {cell} has {len(mask)} channels of {width} x {height} pixels, and it {size[1]} x {size[0]}"
+        )
+    rows, columns = ((np.arange(n) * 2 + 1) * m // (2 * n) for n, m in zip(size, (height, width), strict=True))
+    return (mask[0] >= valid_from)[rows[:, None], columns]
 
 
 def is_halved(values: np.ndarray, known: np.ndarray) -> bool:

@@ -24,7 +24,7 @@ from datasets.instances import classes_and_objects, numbered
 from datasets.maps import read_map
 from datasets.stored import file_of, forget_members, photograph_frame, read_photograph, read_values
 from datasets.table import NEAREST, Table
-from datasets.tasks import DIRECTIONS, RGB, Encoding, Scale
+from datasets.tasks import DIRECTIONS, RGB, Encoding, Scale, valid_domain
 from utils.errors import UserError
 from utils.files import json_in, locked, write_array, write_atomically, write_json
 from utils.filling import fill, note_of
@@ -142,7 +142,9 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     """One image's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
     cell = table.cells(encoding.domain)[row]
     if encoding.maps is not None:
-        values = read_map(table.data_path, cell, encoding, table.about.scales.get(encoding.domain, Scale()))
+        masks = table.files.get(valid_domain(encoding.domain))
+        scale = table.about.scales.get(encoding.domain, Scale())
+        values = read_map(table.data_path, cell, encoding, scale, masks[row] if masks else None)
     elif encoding.photograph:
         values = read_photograph(table.data_path, cell, table.about.levels)
     else:
@@ -342,11 +344,11 @@ def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
         digest.update(f"levels {about.levels}".encode())
     if encoding.maps is not None:
         scale = about.scales.get(encoding.domain)
-        is_rotated = scale is not None and scale.rotated
-        digest.update(f"{encoding.maps} {scale}{' of rotated bits' * is_rotated}".encode())
+        digest.update(f"{encoding.maps} {scale}{scale.more or '' if scale else ''}".encode())
         digest.update(b"only vectors of length 1" * encoding.maps.signed)
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
-    for cells in zip(*(table.cells(domain) for domain in {part.files: 0 for part in parts}), strict=True):
+    domains = [*dict.fromkeys(part.files for part in parts), *{valid_domain(encoding.domain)} & table.files.keys()]
+    for cells in zip(*map(table.cells, domains), strict=True):
         for cell in cells:
             digest.update(f"{cell} {status(file_of(cell))}".encode())
     return digest.hexdigest()

@@ -4,7 +4,7 @@ A cell is a path relative to the data folder, `rgb/a.png`, or such a path with a
 
 | cell | what |
 |---|---|
-| `x.npy` | the array, as a map of numbers |
+| `x.npy`, `x.hdf5` | the array, as a map of numbers |
 | `x.npy#17` | row 17 of the array |
 | `x.npz#train_images/17` | row 17 of the member `train_images` |
 | `x.bin#3073:3x32x32` | bytes from offset 3073 on, in the shape (3, 32, 32) |
@@ -37,7 +37,7 @@ from numpy.lib import format as npy
 from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
-from datasets import exr
+from datasets import exr, hdf5
 from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
 
@@ -51,6 +51,7 @@ FAULTS = (
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
+_ARRAYS = (".npy", *hdf5.ENDINGS)
 _ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d{1,18}):(\d{1,9}(?:x\d{1,9}){1,3})")
 _IN_MEMBER = re.compile(r"(.+)/(\d{1,18})")
@@ -151,7 +152,7 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
     if cell.lower().endswith(exr.ENDING):
         return exr.exr_size(data_path / cell)
     values = _read_row(data_path, cell)
-    if values is None and cell.lower().endswith(".npy"):
+    if values is None and cell.lower().endswith(_ARRAYS):
         values = open_array(data_path / cell)
     if values is not None:
         return _channels_first(values).shape[1:]
@@ -168,7 +169,7 @@ def read_values(data_path: Path, cell: str, modes: tuple[str, ...], directions: 
     ValueError if it is unreadable, in none of Pillow's `modes`, or turned and holds `directions`.
     """
     values = _read_row(data_path, cell)
-    if values is None and cell.lower().endswith(".npy"):
+    if values is None and cell.lower().endswith(_ARRAYS):
         values = np.array(open_array(data_path / cell))
     if values is None:
         with _opened(data_path / cell) as image:
@@ -184,7 +185,12 @@ def read_values(data_path: Path, cell: str, modes: tuple[str, ...], directions: 
 
 
 def open_array(path: Path) -> np.ndarray:
-    """The array of a `.npy` file, mapped: a header that claims terabytes takes none. ValueError where there is none."""
+    """The array of a `.npy` file, mapped: a header that claims terabytes takes none. ValueError where there is none.
+
+    That of an HDF5 file is read.
+    """
+    if path.suffix.lower() in hdf5.ENDINGS:
+        return hdf5.read_hdf5(path)
     try:
         array = np.load(regular_file(path), mmap_mode="r", allow_pickle=False)
     except FAULTS as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from datasets.cameras import Camera
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
 from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
@@ -307,8 +308,8 @@ def _said(about: About) -> dict[str, Any]:
     """What a table's fingerprint is made of, beside its rows: without what older tables do not have, where it is so."""
     plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
     plain["scales"] = {
-        domain: {name: value for name, value in scale.items() if value is not False}
-        for domain, scale in plain["scales"].items()
+        domain: {name: value for name, value in asdict(scale).items() if name in ("unit", "invalid", *scale.more)}
+        for domain, scale in about.scales.items()
     }
     absent: dict[str, Any] = {"scales": {}, "resize": MEAN, "levels": None}
     return {name: value for name, value in plain.items() if name not in absent or value != absent[name]}
@@ -378,7 +379,10 @@ def _scale_of(content: Mapping[str, Any]) -> Scale:
     marks = {name: content.get(name, False) for name in ("rotated", "world")}
     if strange := [value for value in marks.values() if not isinstance(value, bool)]:
         raise ValueError(f"{strange[0]!r} is neither true nor false")
-    return Scale(float(content["unit"]), tuple(map(float, content["invalid"])), **marks)
+    offset, valid_from = float(content.get("offset", 0.0)), float(content.get("valid_from", 1.0))
+    camera = Camera.of(content["camera"]) if content.get("camera") is not None else None
+    unit, invalid = float(content["unit"]), tuple(map(float, content["invalid"]))
+    return Scale(unit, invalid, **marks, offset=offset, camera=camera, valid_from=valid_from)
 
 
 def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:

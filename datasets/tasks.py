@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from datasets.cameras import Camera
 from datasets.classes import VOID, ClassSet
 from datasets.decoding import (
     decode_boxes,
@@ -64,17 +65,36 @@ class Scale:
     """What the stored values of maps of one's own mean: `unit` times the value, and nothing where it is `invalid`.
 
     Of 16 bits that are `rotated` to the left by three, as SUN RGB-D's are, the value is what they were before. The axes
-    of directions are the `world`'s, or else the camera's. ValueError where the unit is no positive number.
+    of directions are the `world`'s, or else the camera's. `offset` is added to a value before the unit counts. What
+    distances are of a `camera` that makes them depth in z. Where maps have masks of what counts, it does where these
+    are `valid_from` or more. ValueError where the unit is no positive number.
     """
 
     unit: float = 1.0
     invalid: tuple[float, ...] = ()
     rotated: bool = field(default=False, repr=False)  # what else is packed keeps its fingerprint
     world: bool = field(default=False, repr=False)
+    offset: float = field(default=0.0, repr=False)
+    camera: Camera | None = field(default=None, repr=False)
+    valid_from: float = field(default=1.0, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 < self.unit < math.inf):
             raise ValueError(f"unit {self.unit!r} is not a positive number")
+        if not (math.isfinite(self.offset) and math.isfinite(self.valid_from)):
+            raise ValueError(f"{self.offset!r} and {self.valid_from!r} are to be finite")
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """What it says beside unit and invalid values, by name, where that is not what older tables mean."""
+        usual = Scale()
+        names = ("rotated", "world", "offset", "camera", "valid_from")
+        return {name: value for name in names if (value := getattr(self, name)) != getattr(usual, name)}
+
+
+def valid_domain(domain: str) -> str:
+    """The column of the masks of what counts in maps of a domain."""
+    return f"{domain}_valid"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Argument:
     text: str
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
-    nargs: str | None = None
+    nargs: str | int | None = None
     only: Mapping[str, Collection[Any]] = field(default_factory=dict)
 
 

@@ -17,7 +17,7 @@ def setting(
     type: Callable[[str], Any] = str,
     *,
     choices: Collection[Any] | None = None,
-    nargs: str | None = None,
+    nargs: str | int | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
     heading: str = "",
 ) -> Any:

@@ -22,6 +22,7 @@ from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
 from datasets.sources.nyu import Nyu
 from datasets.sources.office_caltech import OfficeCaltech
+from datasets.sources.panoptic import Panoptic
 from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
@@ -35,6 +36,7 @@ SOURCES: dict[str, type[Source]] = {
     "masks": Masks,
     "maps": Maps,
     "coco": Coco,
+    "panoptic": Panoptic,
     "voc": Voc,
     "nyu": Nyu,
     "inaturalist": INaturalist,

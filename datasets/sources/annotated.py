@@ -15,8 +15,18 @@ from PIL import Image
 from datasets.classes import VOID, ClassSet
 from datasets.frame import turned_boxes
 from datasets.left_out import main_fault
-from datasets.sources.labels import class_of_image
-from datasets.sources.outlines import all_can_be_read, bounds, inside, map_of, paint, polygon_of, write_map
+from datasets.sources.labels import class_of_image, groups_of_names
+from datasets.sources.named_folders import InFolder, rows_of
+from datasets.sources.outlines import (
+    all_can_be_read,
+    bounds,
+    check_classes,
+    inside,
+    map_of,
+    paint,
+    polygon_of,
+    write_map,
+)
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART
 from datasets.tasks import CLASS, RGB
@@ -48,7 +58,7 @@ class Photograph:
     """A photograph's cell and part (empty where there are no parts), and its boxes as its annotations give them.
 
     `size` is the width and height that the boxes refer to, in their unit; None where the annotations do not say, so
-    that it must be the photograph's own. `place` is what `{part}` stands for in the folders' names. `outlines` are
+    that it must be the photograph's own. `words` are what words stand for in the folders' names. `outlines` are
     those of the objects, in the unit of the boxes, and of what counts nowhere.
     """
 
@@ -56,7 +66,7 @@ class Photograph:
     part: str
     size: tuple[float, float] | None = None
     boxes: list[Box] = field(default_factory=list)
-    place: str = ""
+    words: Mapping[str, str] = field(default_factory=dict)
     outlines: list[Drawn] = field(default_factory=list)
 
 
@@ -151,6 +161,7 @@ def write_maps(data_path: Path, found: Sequence[Photograph], classes: ClassSet, 
     What has no outline that can be read, or an unknown category, counts nowhere: its box, or where it has none, all
     that is no other object. The former is added to the faults. UserError where no outline is left.
     """
+    check_classes(classes)
     number_of = {identity: number for number, identity in enumerate(classes.ids or range(len(classes.names)), start=1)}
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _write_map(data_path, each, number_of), found)
@@ -216,3 +227,15 @@ def rows_of_images(found: Sequence[Photograph], boxes: pd.DataFrame, classes: Cl
     of_images = [class_of_image(row, classes.names, rule) for row in amounts.to_numpy()]
     rows = pd.DataFrame({RGB.domain: cells, CLASS: of_images, PART: [each.part for each in found]})
     return rows if any(rows[PART]) else rows.drop(columns=PART)
+
+
+def groups_of_images(found: Sequence[Photograph], folder: str, rows: pd.DataFrame, pattern: str | None) -> pd.DataFrame:
+    """The natural groups that the words of the photographs' folder and a regular expression of their names make.
+
+    A column each, beside those of `rows`; UserError where one is called like one of these, or like another.
+    """
+    taken = [name for name in rows if name not in (RGB.domain, PART)]
+    of_words = rows_of([InFolder(each.cell, "", each.words) for each in found], folder, taken)
+    of_words = of_words.drop(columns=[RGB.domain, PART], errors="ignore")
+    of_names = groups_of_names(rows[RGB.domain], pattern, {*rows, *of_words})
+    return pd.concat([of_words, of_names], axis=1)

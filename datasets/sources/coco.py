@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,33 +14,47 @@ from datasets.left_out import main_fault
 from datasets.sources.annotated import (
     SHARES,
     Photograph,
+    groups_of_images,
     held_against_files,
     rows_of_images,
     table_of_boxes,
     write_maps,
 )
-from datasets.sources.id_masks import count_ids, named_classes, say_unnamed
+from datasets.sources.colours import FOLDER as MASKS_FOLDER
+from datasets.sources.id_masks import named_classes, read_masks, say_unnamed
 from datasets.sources.instances_file import read_instances
 from datasets.sources.labels import (
     CLASS_OF_IMAGE,
     GROUP_PATTERN,
     MASK_CLASSES,
     class_set,
-    groups_of_names,
 )
-from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
+from datasets.sources.listing import IMAGE_ENDINGS, OTHER_PICTURES, say_no_part, say_not_read, taken_once, walk
 from datasets.sources.masks import mask_of
-from datasets.sources.named_folders import PLACE, beside
+from datasets.sources.named_folders import (
+    PLACE,
+    beside,
+    files,
+    filled,
+    folders,
+    folders_of_no_part,
+    not_there,
+    of_part,
+    part_of,
+)
 from datasets.sources.names import alike, key_points_of, read_names
+from datasets.sources.outlines import FOLDER as MAPS_FOLDER
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
 from datasets.sources.yolo import key_points_in, read_labels
 from datasets.stored import is_inside
-from datasets.table import BOXES, PARTS, Found
-from datasets.tasks import CLASS, INSTANCES, MASK, RGB
+from datasets.table import PART, Found
+from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
 from utils.words import counted, some
+
+_DEEPEST = 8  # sub-folders that photographs and label files are looked for in
 
 
 class Coco(Source):
@@ -50,12 +64,15 @@ class Coco(Source):
     has a .txt per photograph with lines `id centre_x centre_y width height` in shares of its size (YOLO), or with the
     points of a polygon in place of the box, and `--categories` names the ids. A photograph without boxes stays; one
     whose size is not that of its annotations does not. Boxes are cut at the border; those that are inverted, outside,
-    not finite or of an unknown category are left out and named. Without `{part}` in `--image_folder` images are held
-    out at random.
+    not finite or of an unknown category are left out and named. Words in braces are those of
+    `datasets/sources/named_folders.py`; `{part}` may stand in `--annotations` alone. Without it images are held out at
+    random.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
-        "image_folder": Argument("images/{part}", "of the photographs; {part}: train2017, val2017, … in turn"),
+        "image_folder": Argument(
+            "images/{part}", "of the photographs; {part}: train2017, val2017, … in turn, {any_other_word}: a group"
+        ),
         "annotations": Argument("annotations/instances_{part}.json", "of the instances files"),
         "label_folder": Argument("labels/{part}", "of YOLO's .txt files, where there is no instances file"),
         "categories": Argument(None, "file of the categories' names for YOLO's ids, like --mask_classes"),
@@ -83,22 +100,8 @@ class Coco(Source):
         """All photographs with their boxes; those without a mask are left out where masks are asked for."""
         names: dict[int, str] = {}
         faults: list[str] = []
-        annotated: list[Photograph] = []
         self._n_crowds = 0
-        self._key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
-        for name, part in self._parts():
-            folder = self._images(name)
-            say_not_read(folder.as_posix(), [path.name for path in _files(self.data_path / folder)])
-            instances = self.data_path / self.annotations.replace(PLACE, name)
-            if instances.is_file():
-                annotated += self._from_instances(instances, name, part, names, faults)
-            else:
-                annotated += self._from_yolo(name, part, faults)
-        if shape := key_points_in(annotated):
-            raise UserError(
-                f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
-                f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
-            )
+        annotated = self._annotated(names, faults)
         found = held_against_files(self.data_path, annotated, faults)
         if not found:
             why = main_fault(faults) or "; without {part} it may be one flat folder"
@@ -117,98 +120,138 @@ class Coco(Source):
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
         known: dict[str, ClassSet] = {CLASS: classes, BOXES: classes}
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
+        masks: list[str] = []
         if self.mask_folder is not None:
-            found = self._with_masks(found, self.mask_folder, faults)
+            found, masks, known[MASK] = self._with_masks(found, self.mask_folder, names, faults)
         hint = "--annotations and --label_folder"
         if self._n_crowds > len(faults):
             hint = f"--crowds: {counted(self._n_crowds, 'annotation')} marked as crowds (iscrowd 1) are left out"
         boxes = table_of_boxes(found, classes, faults, hint)
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
-            rows[MASK] = [self._mask(each, self.mask_folder) for each in found]
-            known |= {MASK: self._classes_of_masks(names, rows[MASK].tolist())}
+            rows[MASK] = masks
         if self.objects == "outlines":
             write_maps(self.data_path, found, classes, faults)
             domains = (*domains, INSTANCES)
             rows[INSTANCES] = [map_of(each.cell) for each in found]
-        groups = groups_of_names(rows[RGB.domain], self.group_pattern, rows.columns)
+        groups = groups_of_images(found, self.image_folder, rows, self.group_pattern)
         about = self.about(domains=domains, groups=tuple(groups), classes=known)
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
-    def _classes_of_masks(self, of_boxes: dict[int, str], cells: Sequence[str]) -> ClassSet:
-        """The masks' own categories, or else the boxes'; pixels of no category count nowhere."""
-        seen = count_ids(self.data_path, cells)
-        if self.mask_classes is not None:
-            return named_classes(self.data_path / self.mask_classes, self.void_ids, seen)
-        classes = class_set(of_boxes, self.void_ids)
-        say_unnamed(seen, classes)
-        return classes
+    def _annotated(self, names: dict[int, str], faults: list[str]) -> list[Photograph]:
+        """The photographs of all folders with their annotations; adds to `names` the categories, and to `faults`."""
+        annotated: list[Photograph] = []
+        places = list(self._places())
+        for folder in dict.fromkeys(folder for folder, _ in places):
+            others = _files(self.data_path / folder, OTHER_PICTURES)
+            say_not_read(folder.as_posix(), [path.name for path in others])
+        key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
+        read: dict[Path, list[Path]] = {}
+        for folder, words in places:
+            instances = self.data_path / of_part(self.data_path, self.annotations, words, files)
+            if instances.is_file():
+                if any(instances in of_folder for of_folder in read.values()):
+                    raise UserError(
+                        f"{instances}: the file of several folders, {', '.join(map(str, read))}, {folder}; let "
+                        "--image_folder be the folder of them all, or write {part} into --annotations"
+                    )
+                read.setdefault(folder, []).append(instances)
+                annotated += self._from_instances(instances, folder, words, names, faults)
+            else:
+                annotated += self._from_yolo(folder, words, key_points, faults)
+        if shape := key_points_in(annotated):
+            raise UserError(
+                f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
+                f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
+            )
+        self._say_unnamed(read, {each.cell for each in annotated})
+        return annotated
 
-    def _parts(self) -> Iterator[tuple[str, str]]:
-        """The names that `{part}` takes in the photographs' folder, and the part that each is; one name without it."""
-        root = self.data_path / self.image_folder.split(PLACE)[0]
-        if PLACE not in self.image_folder:
-            yield "", ""
-            return
-        no_part = []
-        for path in sorted(root.iterdir()) if root.is_dir() else ():
-            if part := next((part for part in PARTS if path.is_dir() and path.name.startswith(part)), ""):
-                yield path.name, part
-            elif path.is_dir() and self._photographs(path.name):
-                no_part.append(path.name)
-        say_no_part(self.image_folder, no_part)
+    def _places(self) -> Iterator[tuple[Path, dict[str, str]]]:
+        """The photographs' folders, and what words stand for there or, where it has none, in `--annotations`."""
+        if PLACE in self.annotations and "{" not in self.image_folder:
+            found = [(Path(self.image_folder), words) for _, words in files(self.data_path, self.annotations)]
+            if found:
+                yield from found
+                return
+        no_part = [folder for folder, _ in folders_of_no_part(self.data_path, self.image_folder)]
+        say_no_part(self.image_folder, [each.as_posix() for each in no_part if self._photographs_in(each)[0]])
+        yield from folders(self.data_path, self.image_folder)
 
-    def _images(self, name: str) -> Path:
-        return Path(self.image_folder.replace(PLACE, name))
+    def _with_masks(
+        self, found: list[Photograph], folder: str, names: Mapping[int, str], faults: list[str]
+    ) -> tuple[list[Photograph], list[str], ClassSet]:
+        """The photographs that have a mask, the masks, and their classes; the others' masks are named.
 
-    def _photographs(self, name: str) -> list[Path]:
-        """The files of photographs in the folder that `{part}` makes of a name, sorted."""
-        return [path for path in _files(self.data_path / self._images(name)) if path.suffix.lower() in IMAGE_ENDINGS]
-
-    def _with_masks(self, found: list[Photograph], folder: str, faults: list[str]) -> list[Photograph]:
-        """The photographs that have a mask; the others' masks are named."""
+        The classes are the masks' own categories, or else the boxes'; pixels of no category count nowhere.
+        """
         masks = [self._mask(each, folder) for each in found]
         there = [(self.data_path / mask).is_file() for mask in masks]
         faults += [
-            f"{mask}: there is no such mask" for mask, is_there in zip(masks, there, strict=True) if not is_there
+            not_there(self.data_path, mask, "mask") for mask, is_there in zip(masks, there, strict=True) if not is_there
         ]
-        return [each for each, is_there in zip(found, there, strict=True) if is_there]
+        masks = [mask for mask, is_there in zip(masks, there, strict=True) if is_there]
+        found = [each for each, is_there in zip(found, there, strict=True) if is_there]
+        if not masks:
+            raise UserError(f"no photograph has a mask{main_fault(faults)}; see --mask_folder")
+        path = self.data_path / self.mask_classes if self.mask_classes is not None else None
+        masks, seen, void = read_masks(self.data_path, masks, path, faults)
+        amounts = [each for each in seen if each]
+        if path is not None:
+            classes = named_classes(path, [*self.void_ids, *void], amounts)
+        else:
+            classes = class_set(names, self.void_ids)
+            say_unnamed(amounts, classes)
+        kept = [(each, mask) for each, mask, n in zip(found, masks, seen, strict=True) if n]
+        return [each for each, _ in kept], [mask for _, mask in kept], classes
 
     def _mask(self, photograph: Photograph, folder: str) -> str:
-        """The mask of a photograph: in the folder of the same `{part}`, and there in the same sub-folder."""
-        within = Path(photograph.cell).relative_to(self._images(photograph.place))
-        return mask_of(self.data_path, Path(folder.replace(PLACE, photograph.place), within.parent), within.stem)
+        """The mask of a photograph: in the folder of the same words, and there in the same sub-folder."""
+        within = Path(photograph.cell).relative_to(filled(self.image_folder, photograph.words))
+        return mask_of(self.data_path, Path(filled(folder, photograph.words), within.parent), within.stem)
 
-    def _from_yolo(self, name: str, part: str, faults: list[str]) -> Iterator[Photograph]:
-        folder, labels = self._images(name), Path(self.label_folder.replace(PLACE, name))
-        found, without = self._photographs(name), []
+    def _from_yolo(
+        self, folder: Path, words: dict[str, str], key_points: int | None, faults: list[str]
+    ) -> Iterator[Photograph]:
+        labels = Path(filled(self.label_folder, words))
+        found, again = self._photographs_in(folder)
+        faults += again
+        within = sorted({each.parts[0] for each in found if len(each.parts) > 1 and part_of(each.parts[0])})
+        if within and PART not in words:
+            print(
+                f"{folder} has sub-folders {some(within, 3)}, whose photographs are held out at random; with {PLACE} "
+                "in place of their names, as in --image_folder and --label_folder, they are parts"
+            )
+        without = []
         for path in found:
-            photograph = Photograph((folder / path.name).as_posix(), part, SHARES, place=name)
-            label = beside(self.data_path, labels.as_posix(), path.stem, (".txt", ".TXT"))
+            photograph = Photograph((folder / path).as_posix(), _part_of(words), SHARES, words=words)
+            label = beside(self.data_path, (labels / path.parent).as_posix(), path.stem, (".txt", ".TXT"))
             if (self.data_path / label).is_file():
-                faults += read_labels(self.data_path / label, label, photograph, self._key_points)
+                faults += read_labels(self.data_path / label, label, photograph, key_points)
             elif self.objects == "outlines":
                 faults.append(f"{photograph.cell}: no {label} says which objects it shows")
                 continue
             else:
-                without.append(path.name)
+                without.append(path.as_posix())
             yield photograph
         if without:
             n = counted(len(found), "photograph")
             print(f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}")
-        stems = Counter(path.stem for path in found)
+        stems = Counter(path.with_suffix("") for path in found)
         if shared := [stem for stem, n in stems.items() if n > 1]:
             print(f"{counted(len(shared), 'label file')} for several photographs: {labels / shared[0]}.txt")
-        texts = [path for path in _files(self.data_path / labels) if path.suffix.lower() == ".txt"]
-        if alone := [path.name for path in texts if path.stem not in stems and path.stem != "classes"]:
+        texts = [path for path in _files(self.data_path / labels, (".txt",)) if path.stem != "classes"]
+        if alone := [path.as_posix() for path in texts if path.with_suffix("") not in stems]:
             print(f"left out {counted(len(alone), 'label file')} of no photograph in {folder}: {some(alone, 3)}")
 
     def _from_instances(
-        self, path: Path, name: str, part: str, names: dict[int, str], faults: list[str]
+        self, path: Path, folder: Path, words: dict[str, str], names: dict[int, str], faults: list[str]
     ) -> list[Photograph]:
         """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
-        read = read_instances(path, lambda file: Photograph(self._cell(name, file), part, place=name),
-                              self.crowds == "keep")  # fmt: skip
+        part = _part_of(words)
+        read = read_instances(
+            path, lambda file: Photograph(self._cell(folder, file), part, words=words), self.crowds == "keep"
+        )
         for number, called in read.names.items():
             if names.setdefault(number, called) != called:
                 raise UserError(f"{path}: category {number} is {called!r} here and {names[number]!r} in another part")
@@ -219,22 +262,36 @@ class Coco(Source):
                 f"left out {read.n_crowds} of {counted(read.n_annotations, 'annotation')} in {path.name} marked as "
                 "crowds (iscrowd 1); --crowds keep takes them for objects"
             )
-        known = {photograph.cell for photograph in read.photographs}
-        if others := [
-            each.name for each in self._photographs(name) if (self._images(name) / each.name).as_posix() not in known
-        ]:
-            print(f"left out {counted(len(others), 'photograph')} that {path.name} does not name: {some(others, 3)}")
         return read.photographs
 
-    def _cell(self, name: str, file_name: str) -> str:
-        """A photograph by its name in an instances file: in a sub-folder, or else right in the folder of its part."""
-        folder = self._images(name)
+    def _say_unnamed(self, read: Mapping[Path, list[Path]], known: Collection[str]) -> None:
+        """Print the photographs in folders that none of the instances files of the folder names."""
+        for folder, paths in read.items():
+            names = [path.name for path in paths]
+            there = self._photographs_in(folder)[0]
+            if others := [each.as_posix() for each in there if (folder / each).as_posix() not in known]:
+                who = f"{names[0]} does not name" if len(names) == 1 else f"none of {', '.join(names)} names"
+                print(f"left out {counted(len(others), 'photograph')} that {who}: {some(others, 3)}")
+
+    def _photographs_in(self, folder: Path) -> tuple[list[Path], list[str]]:
+        """The photographs in a folder and its sub-folders, relative to it, and those that are there again by a link."""
+        cells = [(folder / each).as_posix() for each in _files(self.data_path / folder, IMAGE_ENDINGS)]
+        own = (MAPS_FOLDER, MASKS_FOLDER)  # which stage 1 writes, and which are in the folder where it is the data's
+        kept, again = taken_once(self.data_path, [cell for cell in cells if Path(cell).parts[0] not in own])
+        return [Path(cell).relative_to(folder) for cell in kept], again
+
+    def _cell(self, folder: Path, file_name: str) -> str:
+        """A photograph by its name in an instances file: in a sub-folder, or else right in the folder."""
         plain = file_name.replace("\\", "/")  # as programs on Windows write it
         cells = [(folder / each).as_posix() for each in dict.fromkeys((file_name, plain, Path(plain).name))]
         inside = [cell for cell in cells if is_inside(cell)] or cells[-1:]
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
 
 
-def _files(folder: Path) -> list[Path]:
-    """What a folder contains and is not hidden, sorted; nothing where there is none."""
-    return sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+def _part_of(words: Mapping[str, str]) -> str:
+    return part_of(words.get(PART, ""))
+
+
+def _files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files of a folder and its sub-folders with these endings, relative to it, sorted; none without a folder."""
+    return sorted(Path(entry.path).relative_to(folder) for entry in walk(folder, _DEEPEST, endings))

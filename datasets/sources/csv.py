@@ -12,7 +12,7 @@ import pandas as pd
 
 from datasets.classes import ClassSet
 from datasets.places import MAX_CELL, named_cells
-from datasets.sources.id_masks import count_ids, named_classes
+from datasets.sources.id_masks import named_classes, read_masks
 from datasets.sources.labels import MASK_CLASSES
 from datasets.sources.listing import file_fault, number_classes, part_named
 from datasets.sources.ranges import lines_of_columns
@@ -67,10 +67,9 @@ class Csv(Source):
             self.data_path, [_ENCODINGS[name] for name in maps], [rows[name].tolist() for name in maps]
         ):
             print(text)
-        masks = [name for name in targets if _ENCODINGS[name].categorical]
-        for name in masks:
-            classes[name] = self._mask_classes(name, rows[name].tolist())
         rows = rows.rename(columns={_IMAGE: RGB.domain, _SPLIT: PART}).assign(**{CLASS: labels})
+        for name in [name for name in targets if _ENCODINGS[name].categorical]:
+            rows, classes[name] = self._with_masks(name, rows, more)
         rows = self._in_cells(path, rows)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
         limits = depth_limit(self.max_median_depth) if DEPTH.domain in targets else {}
@@ -127,10 +126,14 @@ class Csv(Source):
                 seen.add(row[_IMAGE])
         return rows.drop(index=list(faults)), list(faults.values())
 
-    def _mask_classes(self, column: str, cells: Sequence[str]) -> ClassSet:
+    def _with_masks(self, column: str, rows: pd.DataFrame, faults: list[str]) -> tuple[pd.DataFrame, ClassSet]:
+        """The rows with masks that can be read, and the masks' classes; the others are added to the faults."""
         if self.mask_classes is None:
             raise UserError(f"the column {column} holds ids of classes: give --mask_classes a file with their names")
-        return named_classes(self.data_path / self.mask_classes, self.void_ids, count_ids(self.data_path, cells))
+        path = self.data_path / self.mask_classes
+        cells, seen, void = read_masks(self.data_path, rows[column].tolist(), path, faults)
+        classes = named_classes(path, [*self.void_ids, *void], [each for each in seen if each])
+        return rows.assign(**{column: cells})[list(map(bool, seen))], classes
 
 
 def _check_header(path: Path, names: Sequence[str]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.classes import ClassSet
+from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
+from datasets.sources.colours import colours_in, masks_of_ids
 from datasets.sources.labels import class_set
 from datasets.sources.names import IGNORED, read_names_of_masks
 from datasets.tasks import MASK, Encoding
@@ -23,31 +24,42 @@ _MOST_NAMED = 8  # ids of a line
 _STUFF, _N_STUFF = {0: "unlabeled", 1: "person", 182: "wood"}, 183  # of COCO-Stuff's names, and how many there are
 
 
-def count_ids(data_path: Path, cells: Sequence[str]) -> list[dict[int, int]]:
-    """The pixels of each id in each mask; empty for those that cannot be read, of which a line says how many.
+def read_masks(
+    data_path: Path, cells: Sequence[str], names: Path | None, faults: list[str]
+) -> tuple[list[str], list[dict[int, int]], set[int]]:
+    """The masks of ids of masks, the pixels of each id in each, none for those that cannot be read, and void ids.
 
-    Their images are named and left out where they are packed.
+    Masks in colours are written as masks of ids where the file of names has these. What cannot be read is added to the
+    faults; UserError where nothing can.
     """
-    from datasets.packed import read_image
+    numbers = colours_in(names) if names else {}
+    n_before = len(faults)
+    found = masks_of_ids(data_path, cells, numbers, faults) if numbers else list(cells)
+    counts = _count_ids(data_path, found, faults)
+    if cells and not any(counts):
+        why = main_fault(sorted(faults[n_before:]))
+        hint = "; --mask_classes takes a table of colours, too, with lines `name:red,green,blue`"
+        raise UserError(
+            f"none of {counted(len(cells), 'mask')} can be read{why}{hint if 'a colour picture' in why else ''}"
+        )
+    return found, counts, {VOID} if found != list(cells) else set()
 
-    faults: list[str] = []
+
+def _count_ids(data_path: Path, cells: Sequence[str], faults: list[str]) -> list[dict[int, int]]:
+    """The pixels of each id in each mask; empty without a cell, and for those that cannot be read: see `faults`."""
+    from datasets.packed import read_image
 
     def count(cell: str) -> dict[int, int]:
         """The pixels of each id in one mask."""
         try:
-            ids = read_image(data_path, cell, STORED)
+            ids = read_image(data_path, cell, STORED) if cell else np.zeros(0)
         except ValueError as error:
             faults.append(f"{cell}: {error}")
             return {}
         return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
 
     with ThreadPoolExecutor() as pool:
-        counts = list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
-    if cells and len(faults) == len(cells):
-        raise UserError(f"none of {counted(len(cells), 'mask')} can be read{main_fault(sorted(faults))}")
-    if faults:
-        print(f"{len(faults)} of {counted(len(cells), 'mask')} cannot be read{main_fault(sorted(faults))}")
-    return counts
+        return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))
 
 
 def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, int]]) -> ClassSet:
@@ -69,7 +81,7 @@ def named_classes(path: Path, void_ids: Sequence[int], seen: Sequence[dict[int, 
 
 
 def say_unnamed(seen: Sequence[dict[int, int]], classes: ClassSet) -> None:
-    """Print the ids that are no class and not void, with how much of the masks they are; of `count_ids`."""
+    """Print the ids that are no class and not void, with how much of the masks they are; of `read_masks`."""
     known = {*(classes.ids or range(len(classes.names))), *classes.void}
     pixels, masks = Counter[int](), 0
     for amounts in seen:

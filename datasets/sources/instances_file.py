@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from datasets.sources.annotated import Drawn, Photograph
 from datasets.sources.keyed import by_key
@@ -40,8 +41,8 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
     """
     try:
         content = json_in(path)
-        categories, images, annotations = (_records(content, name) for name in ("categories", "images", "annotations"))
-        names = by_key(((_whole(each.get("id")), _name(each)) for each in categories), "category")
+        categories, images, annotations = (records(content, name) for name in ("categories", "images", "annotations"))
+        names = names_of_categories(categories)
         of_ids = by_key(((_identity(each), _image(each)) for each in images), "image id")
         by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
     except (OSError, ValueError) as error:
@@ -60,7 +61,7 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
             read.faults.append(f"{where}: of no photograph")
             continue
         drawn = _drawn(each)
-        if _is_true(each.get("iscrowd")) and not keep_crowds:
+        if is_true(each.get("iscrowd")) and not keep_crowds:
             read.n_crowds += 1
             photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
         elif drawn.category is None or drawn.sides is None:
@@ -103,10 +104,15 @@ def _overlap(sides: Sequence[float], others: Sequence[float]) -> float:
     return shared / (areas - shared) if areas > shared else 0.0
 
 
+def names_of_categories(categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """The name of each category by id; ValueError where one has none, or two."""
+    return by_key(((whole(each.get("id")), _name(each)) for each in categories), "category")
+
+
 def _drawn(annotation: Mapping[str, Any]) -> Drawn:
     """An object as far as its annotation can be read."""
     try:
-        category = _whole(annotation.get("category_id"))
+        category = whole(annotation.get("category_id"))
     except ValueError:
         category = None
     outline = annotation.get("segmentation")
@@ -117,7 +123,7 @@ def _drawn(annotation: Mapping[str, Any]) -> Drawn:
     return Drawn(category, outline, (x, y, x + width, y + height))
 
 
-def _records(content: Any, name: str) -> list[dict[str, Any]]:
+def records(content: Any, name: str) -> list[dict[str, Any]]:
     """The list of objects of this name; ValueError where there is none."""
     records = content.get(name) if isinstance(content, dict) else None
     if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
@@ -126,10 +132,13 @@ def _records(content: Any, name: str) -> list[dict[str, Any]]:
 
 
 def _image(record: Mapping[str, Any]) -> tuple[str, tuple[float, float]]:
-    """The name and size of an image, 0 where it has none; ValueError where it has no name, or a size of no numbers."""
-    file = record.get("file_name")
+    """The name and size of an image, 0 where it has none; ValueError where it has no name, or a size of no numbers.
+
+    Where there is only an address, as in LVIS, the name is its end: `train2017/000000000009.jpg`.
+    """
+    file = record.get("file_name") or "/".join(urlsplit(str(record.get("coco_url") or "")).path.split("/")[-2:])
     if not isinstance(file, str) or not file:
-        raise ValueError(f"image {record.get('id')} has no file_name")
+        raise ValueError(f"image {record.get('id')} has neither file_name nor coco_url")
     try:
         return file, (float(record.get("width") or 0), float(record.get("height") or 0))
     except (ValueError, TypeError) as error:
@@ -143,7 +152,7 @@ def _name(record: Mapping[str, Any]) -> str:
     return str(name)
 
 
-def _is_true(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """Whether a mark is set, which some tools write as text."""
     return value.strip().lower() in ("1", "true") if isinstance(value, str) else bool(value)
 
@@ -163,7 +172,7 @@ def _as_text(identity: Any) -> str | None:
     return str(int(identity) if is_whole else identity).strip()
 
 
-def _whole(value: Any) -> int:
+def whole(value: Any) -> int:
     """A whole number, which may be written as text or with a point; ValueError for others."""
     try:
         number = float(value)
@@ -171,4 +180,4 @@ def _whole(value: Any) -> int:
             return int(number)
     except (ValueError, TypeError, OverflowError):
         pass
-    raise ValueError(f"{value!r} is no category id, which is a whole number")
+    raise ValueError(f"{value!r} is no id, which is a whole number")

@@ -21,7 +21,7 @@ from utils.words import some
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
-_OTHER_PICTURES = (  # whose files are no photographs here, though somebody may take them for such
+OTHER_PICTURES = (  # whose files are no photographs here, though somebody may take them for such
     ".avif", ".heic", ".heif", ".jfif", ".jpe", ".jp2", ".jxl", ".tga", ".svg", ".psd", ".exr", ".hdr", ".dng", ".cr2",
     ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov", ".mkv",
 )  # fmt: skip
@@ -40,7 +40,7 @@ def part_named(name: str) -> str | None:
 
 def not_read(name: str) -> bool:
     """Whether a file is of pictures by its ending, and of none that is read."""
-    return not name.startswith(".") and name.lower().endswith(_OTHER_PICTURES)
+    return not name.startswith(".") and name.lower().endswith(OTHER_PICTURES)
 
 
 def say_not_read(folder: str, names: Iterable[str]) -> None:
@@ -80,7 +80,7 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
     """
     cells: list[str] = []
     faults: list[str] = []
-    for entry in _walk(data_path, deepest):
+    for entry in walk(data_path, deepest, (*IMAGE_ENDINGS, *OTHER_PICTURES)):
         cell = Path(entry.path).relative_to(data_path).as_posix()
         is_image = entry.name.lower().endswith(IMAGE_ENDINGS)
         fault = file_fault(data_path, cell) if is_image else "a picture whose ending is not read"
@@ -88,12 +88,19 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
             cells.append(cell)
         else:
             faults.append(f"{cell!r}: {fault}")
+    kept, again = taken_once(data_path, cells)
+    return kept, sorted(faults + again)
+
+
+def taken_once(data_path: Path, cells: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The cells, sorted, without those that are by a link the file of another one, and these, with the reason."""
     real, root = dict(zip(cells, real_paths(data_path, cells), strict=True)), data_path.resolve()
     taken: dict[Path, str] = {}
+    again = []
     for cell in sorted(cells, key=lambda cell: (real[cell] != root / cell, cell)):
         if (first := taken.setdefault(real[cell], cell)) != cell:
-            faults.append(f"{cell!r}: by a link the same file as {first!r}")
-    return sorted(taken.values()), sorted(faults)
+            again.append(f"{cell!r}: by a link the same file as {first!r}")
+    return sorted(taken.values()), again
 
 
 def real_paths(data_path: Path, cells: Iterable[str]) -> Iterator[Path]:
@@ -104,14 +111,20 @@ def real_paths(data_path: Path, cells: Iterable[str]) -> Iterator[Path]:
         yield Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _walk(folder: Path, deepest: int) -> Iterator[os.DirEntry[str]]:
+def walk(folder: Path, deepest: int, endings: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+    """The files with these endings, in small letters or not, in a folder and up to `deepest` folders in it.
+
+    Hidden ones are passed over; there are none where there is no folder.
+    """
+    if not folder.is_dir():
+        return
     with os.scandir(folder) as entries:
         seen = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in seen:
         if entry.is_dir():
             if deepest:
-                yield from _walk(Path(entry.path), deepest - 1)
-        elif entry.name.lower().endswith(IMAGE_ENDINGS) or not_read(entry.name):
+                yield from walk(Path(entry.path), deepest - 1, endings)
+        elif entry.name.lower().endswith(endings):
             yield entry
 
 

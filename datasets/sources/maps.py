@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,39 +10,49 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from datasets.cameras import DISTANCES, RAY, Camera, Z
 from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
-from datasets.sources.named_folders import InFolder, beside, filled, not_there, photographs, rows_of
+from datasets.sources.named_folders import InFolder, filled, in_folder, not_there, photographs, rows_of
 from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
+from datasets.sources.time_stamps import nearest_pairs
 from datasets.table import PART, Found
-from datasets.tasks import CLASS, MAPS, RGB, Encoding, Scale
+from datasets.tasks import CLASS, MAPS, RGB, Encoding, Scale, valid_domain
 from utils import progress
 from utils.args import POSITIVE
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG")
+_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG", ".hdf5", ".h5")
 _SEE = "see --unit, --invalid, --bits and --max_median_depth"
 
 
 @dataclass(frozen=True)
 class _Target:
-    """One kind of maps: how they are packed, where they are, the endings of their names, and what their values mean."""
+    """One kind of maps: how they are packed, where they are, how their names begin and end, and what values mean.
+
+    And where the masks of what counts are, and how their names end, if there are some.
+    """
 
     encoding: Encoding
     folder: str
-    endings: Sequence[str]
+    prefix: str
+    suffix: str | None
     scale: Scale
+    valid_folder: str | None
+    valid_suffix: str | None
 
 
 class Maps(Source):
     """Photographs in folders, and in others, or the same, a map for each, which is a target of the task `--target`.
 
-    A map has its photograph's name, but for the endings that `--image_suffix` and `--target_suffix` give. Words in
-    braces in the names of folders are parts and natural groups, see `datasets/sources/named_folders.py`. Several
-    targets at once take a folder, suffix, unit and invalid value each, or the same for all.
+    A map has its photograph's name, but for what `--image_prefix`, `--image_suffix`, `--target_prefix` and
+    `--target_suffix` give, or, with `--nearest_within`, the number that is nearest to its photograph's. Words in braces
+    are parts and natural groups, see `datasets/sources/named_folders.py`. Several targets at once take a folder,
+    prefix, suffix, unit and invalid value each, or the same for all. Depth is in z, or all of it along the rays, see
+    `datasets/cameras.py`.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -49,9 +60,14 @@ class Maps(Source):
             "rgb", "of the photographs; {part}: train, val and test in turn, {any_other_word}: a natural group"
         ),
         "image_suffix": Argument(None, "end of the photographs' names, such as .color.png; default: any image's"),
+        "image_prefix": Argument("", "what the photographs' names begin with and the maps' do not, such as rgb_"),
         "target": Argument(None, "task that the maps are targets of, or several", choices=MAPS, nargs="+"),
         "target_folder": Argument(None, "of the maps, with the words of --image_folder", nargs="+"),
         "target_suffix": Argument(None, "end of the maps' names, such as .depth.png; default: .png, .npy …", nargs="+"),
+        "target_prefix": Argument(("",), "what the maps' names begin with in its place, such as depth_", nargs="+"),
+        "nearest_within": Argument(
+            None, "pair by the numbers that files are called, this far from each other at most", POSITIVE
+        ),
         "unit": Argument((1.0,), "what 1 in the files is: 0.001 for depth in millimetres", POSITIVE, nargs="+"),
         "invalid": Argument(
             (), "values of pixels where nothing was measured, beside what is not finite; of several targets one each",
@@ -65,17 +81,38 @@ class Maps(Source):
             "camera", "of normals: camera, the first along the image's width, or world; a mirrored image has none then",
             choices=("camera", "world"),
         ),
+        "offset": Argument(0.0, "what is added to the files' values before the unit counts", float),
+        "distance": Argument(
+            Z, "what depth files hold: z, distances along the ray, or disparity in pixels", choices=DISTANCES
+        ),
+        "intrinsics": Argument(
+            (), "fx fy cx cy in pixels of the maps, by which distances become depth in z", float, nargs=4
+        ),
+        "baseline": Argument(None, "metres between the two cameras of disparities", POSITIVE),
+        "valid_folder": Argument(None, "of masks of what counts, with the maps' names; default: none", nargs="+"),
+        "valid_suffix": Argument(None, "end of the masks' names in place of --target_suffix", nargs="+"),
+        "valid_from": Argument(1.0, "least value of these masks where a map counts", float),
         "together": Argument(None, "natural group whose images are held out together, such as sequence"),
     } | GROUP_PATTERN | MEDIAN_DEPTH  # fmt: skip
     image_folder: str
+    image_prefix: str
     image_suffix: str | None
     target: Sequence[str] | None
     target_folder: Sequence[str] | None
+    target_prefix: Sequence[str]
     target_suffix: Sequence[str] | None
+    nearest_within: float | None
     unit: Sequence[float]
     invalid: Sequence[float]
     bits: str
     axes: str
+    offset: float
+    distance: str
+    intrinsics: Sequence[float]
+    baseline: float | None
+    valid_folder: Sequence[str] | None
+    valid_suffix: Sequence[str] | None
+    valid_from: float
     together: str | None
     group_pattern: str | None
     max_median_depth: float
@@ -83,19 +120,24 @@ class Maps(Source):
     def find(self) -> Found:
         """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
-        found = list(photographs(self.data_path, self.image_folder, self.image_suffix))
+        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
         if not found:
             raise UserError(
-                f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_suffix"
+                f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_prefix and "
+                "--image_suffix"
             )
-        domains = [each.encoding.domain for each in targets]
+        domains = [name for each in targets for name in _columns(each)]
         rows = rows_of(found, self.image_folder, domains)
         by_name = groups_of_names(rows[RGB.domain], self.group_pattern, {*rows, *domains, CLASS})
         rows = pd.concat([rows, by_name], axis=1).assign(**{CLASS: -1})
         groups = tuple(name for name in rows if name not in (RGB.domain, PART, CLASS))
-        limits = {each.encoding.domain: self.max_median_depth for each in targets if self._is_distance(each)}
+        self._sizes: set[tuple[int, ...]] = set()
+        limits = {each.encoding.domain: self.max_median_depth for each in targets if _is_distance(each.encoding)}
         for target in targets:
-            rows[target.encoding.domain] = [self._map_of(each, target) for each in found]
+            maps = self._maps_of(found, target)
+            rows[target.encoding.domain] = maps
+            if target.valid_folder is not None:
+                rows[valid_domain(target.encoding.domain)] = [self._mask_of(cell, target) for cell in maps]
         self._most = most_of_map(len(rows))
         samples: dict[str, list[Sample]] = {each.encoding.domain: [] for each in targets}
         with ThreadPoolExecutor() as pool:
@@ -107,9 +149,11 @@ class Maps(Source):
         named = [fault for fault in faults if fault]
         if len(named) == len(rows):
             raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
+        if self.intrinsics and self.distance == RAY and len(self._sizes) > 1:
+            raise UserError(f"--intrinsics are those of maps of one size, and these have {len(self._sizes)}")
         rows = rows[[fault is None for fault in faults]].reset_index(drop=True)
         about = self.about(
-            domains=(RGB.domain, *(each.encoding.domain for each in targets)), groups=groups, together=self.together,
+            domains=(RGB.domain, *domains), groups=groups, together=self.together,
             limits=limits, scales={each.encoding.domain: each.scale for each in targets},
         )  # fmt: skip
         return Found(rows, about, named)
@@ -127,21 +171,42 @@ class Maps(Source):
         n = len(self.target)
         if len(set(self.target)) < n:
             raise UserError(f"--target {' '.join(self.target)} names one twice")
-        folders, units = self._each("target_folder"), self._each("unit")
-        suffixes = self._each("target_suffix") if self.target_suffix else [None] * n
+        camera = self._camera()
+        if camera is not None and not any(_is_distance(MAPS[name]) for name in self.target):
+            raise UserError(f"--distance {self.distance} is of --target depth")
+        columns = {
+            name: self._each(name) if getattr(self, name) else [None] * n
+            for name in ("target_folder", "target_prefix", "target_suffix", "unit", "valid_folder", "valid_suffix")
+        }
         invalid = [tuple(self.invalid)] if n == 1 or not self.invalid else [(each,) for each in self._each("invalid")]
         return [
-            _Target(MAPS[name], folder, [suffix] if suffix else _ENDINGS, self._scale_of(MAPS[name], unit, values))
-            for name, folder, suffix, unit, values in zip(
-                self.target, folders, suffixes, units, invalid * (n // len(invalid)), strict=True
+            _Target(MAPS[name], folder, prefix, suffix, self._scale_of(MAPS[name], unit, values, camera),
+                    valid_folder, valid_suffix)
+            for name, values, folder, prefix, suffix, unit, valid_folder, valid_suffix in zip(
+                self.target, invalid * (n // len(invalid)), *columns.values(), strict=True
             )
-        ]
+        ]  # fmt: skip
 
-    def _scale_of(self, encoding: Encoding, unit: float, invalid: tuple[float, ...]) -> Scale:
+    def _camera(self) -> Camera | None:
+        """What makes depth of distances; None where it is in z. UserError where its numbers are not those of one."""
+        if self.distance == Z and not self.intrinsics and self.baseline is None:
+            return None
+        try:
+            camera = Camera(self.distance, tuple(self.intrinsics), self.baseline)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        kept = ", as they are: --intrinsics would make them depth in z" if not self.intrinsics else " become depth in z"
+        print(f"distances along the rays{kept}" if self.distance == RAY else "disparities become depth in z")
+        return camera
+
+    def _scale_of(self, encoding: Encoding, unit: float, invalid: tuple[float, ...], camera: Camera | None) -> Scale:
         """What stored values of a target mean."""
         assert encoding.maps is not None
         rotated, world = self.bits == "rotated", self.axes == "world"
-        return Scale(unit, invalid, rotated and encoding.maps.distances, world and encoding.maps.signed)
+        return Scale(
+            unit, invalid, rotated=rotated and encoding.maps.distances, world=world and encoding.maps.signed,
+            offset=self.offset, camera=camera if encoding.maps.distances else None, valid_from=self.valid_from,
+        )  # fmt: skip
 
     def _each(self, name: str) -> list[Any]:
         """An argument's value for each target; UserError unless there is one for each, or one for all."""
@@ -151,16 +216,47 @@ class Maps(Source):
             raise UserError(f"--{name}: {len(values)} values for {len(self.target)} targets; give one, or one for each")
         return values * (len(self.target) // len(values))
 
-    def _map_of(self, photograph: InFolder, target: _Target) -> str:
-        """The cell of a photograph's map; UserError where that would be the photograph itself."""
-        cell = beside(self.data_path, filled(target.folder, photograph.words), photograph.stem, target.endings)
-        if cell == photograph.cell:
-            raise UserError(f"{cell} would be its own {target.encoding.domain}; see --image_suffix and --target_suffix")
-        return cell
+    def _maps_of(self, found: Sequence[InFolder], target: _Target) -> list[str]:
+        """The cells of the photographs' maps, empty where no number is near; UserError where one is the photograph."""
+        endings = [target.suffix] if target.suffix else _ENDINGS
+        if self.nearest_within is not None:
+            return self._nearest_maps(found, target, endings, self.nearest_within)
+        cells = [each.beside(self.data_path, target.folder, target.prefix, endings) for each in found]
+        if own := [cell for cell, each in zip(cells, found, strict=True) if cell == each.cell]:
+            raise UserError(
+                f"{own[0]} would be its own {target.encoding.domain}; see --image_suffix and --target_suffix, "
+                "--image_prefix and --target_prefix"
+            )
+        return cells
 
-    @staticmethod
-    def _is_distance(target: _Target) -> bool:
-        return target.encoding.maps is not None and target.encoding.maps.distances
+    def _nearest_maps(
+        self, found: Sequence[InFolder], target: _Target, endings: Sequence[str], within: float
+    ) -> list[str]:
+        """`_maps_of` by the numbers that files are called, folder by folder."""
+        of_folders: dict[tuple[str, str], list[int]] = {}
+        for i, each in enumerate(found):
+            place = filled(target.folder, each.words), filled(target.prefix, each.words)
+            of_folders.setdefault(place, []).append(i)
+        cells = [""] * len(found)
+        for (folder, prefix), members in of_folders.items():
+            maps = [
+                each for suffix in endings for each in photographs(self.data_path, folder, prefix, suffix)
+                if each.cell not in {found[i].cell for i in members}
+            ]  # fmt: skip
+            numbers = [_number(each) for each in maps]
+            for i, j in nearest_pairs([_number(found[i]) for i in members], numbers, within).items():
+                cells[members[i]] = maps[j].cell
+        return cells
+
+    def _mask_of(self, cell: str, target: _Target) -> str:
+        """The cell of the mask of what counts in a map, which has its name."""
+        assert target.valid_folder is not None
+        of_map = in_folder(cell, target.folder, target.prefix, target.suffix) if cell else None
+        if of_map is None:
+            return ""
+        suffix = target.valid_suffix or target.suffix
+        endings = [suffix] if suffix else _ENDINGS
+        return of_map.beside(self.data_path, target.valid_folder, target.prefix, endings)
 
     def _fault(
         self,
@@ -170,17 +266,25 @@ class Maps(Source):
         samples: Mapping[str, list[Sample]],
     ) -> str | None:
         """What is wrong with a photograph's maps, which are read whole; None where nothing is. Adds to the samples."""
-        from datasets.maps import in_units, stored_map
+        from datasets.maps import counting, in_units, stored_map
         from datasets.packed import check_limit, surface
 
         for target in targets:
             encoding = target.encoding
-            cell = row[encoding.domain]
+            cell, mask = row[encoding.domain], row.get(valid_domain(encoding.domain))
+            if not cell:
+                return f"{row[RGB.domain]}: no {encoding.domain} whose number is near enough; see --nearest_within"
             if not (self.data_path / cell).is_file():
-                return not_there(self.data_path, cell, "map")
+                what = not_there(self.data_path, cell, "map")
+                return f"{what}; see --target_folder, --target_prefix and --target_suffix"
+            if mask is not None and not (self.data_path / mask).is_file():
+                what = not_there(self.data_path, mask, "mask of what counts")
+                return f"{what}; see --valid_folder and --valid_suffix"
             try:
                 stored = stored_map(self.data_path, cell, encoding)
-                values = in_units(stored, encoding, target.scale)
+                counts = counting(self.data_path, mask, stored.shape[1:], target.scale.valid_from)
+                values = in_units(stored, encoding, target.scale, counts)
+                self._sizes.add(values.shape[1:])
             except ValueError as error:
                 return f"{cell}: {error}"
             known = surface(values, encoding)
@@ -190,3 +294,26 @@ class Maps(Source):
             except ValueError as error:
                 return f"{cell}: {error} {_SEE}"
         return None
+
+
+def _is_distance(encoding: Encoding) -> bool:
+    return encoding.maps is not None and encoding.maps.distances
+
+
+def _columns(target: _Target) -> list[str]:
+    """The columns of the table that a target has."""
+    domain = target.encoding.domain
+    return [domain, valid_domain(domain)] if target.valid_folder is not None else [domain]
+
+
+def _number(file: InFolder) -> float:
+    """The number that a file is called; UserError where it is none."""
+    try:
+        if math.isfinite(number := float(file.stem)):
+            return number
+    except ValueError:
+        pass
+    raise UserError(
+        f"{file.cell}: --nearest_within pairs files by their numbers, and {file.stem!r} is none; see --image_prefix "
+        "and --image_suffix, --target_prefix and --target_suffix"
+    )

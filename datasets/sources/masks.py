@@ -13,7 +13,7 @@ import pandas as pd
 
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
-from datasets.sources.id_masks import STORED, count_ids, named_classes, say_unnamed
+from datasets.sources.id_masks import STORED, named_classes, read_masks, say_unnamed
 from datasets.sources.labels import (
     BACKGROUND,
     CLASS_OF_IMAGE,
@@ -24,9 +24,18 @@ from datasets.sources.labels import (
     groups_of_names,
 )
 from datasets.sources.listing import IMAGE_ENDINGS, names_in
-from datasets.sources.named_folders import beside, filled, not_there, photographs, rows_of, words_in
+from datasets.sources.named_folders import InFolder, beside, filled, in_folder, not_there, photographs, rows_of
 from datasets.sources.names import read_names
-from datasets.sources.outlines import Numbering, boxes_in, combine, map_of, numbering_of, read_objects, write_map
+from datasets.sources.outlines import (
+    Numbering,
+    boxes_in,
+    check_classes,
+    combine,
+    map_of,
+    numbering_of,
+    read_objects,
+    write_map,
+)
 from datasets.sources.source import Source
 from datasets.stored import photograph_frame
 from datasets.table import BOX_COLUMNS, PART, Found
@@ -43,6 +52,7 @@ VOC_NAMES = (
 _ENDINGS = (".png", ".PNG")
 _MOST_ASKED = 1000  # images that are looked at for how their objects are numbered
 _VOC_LISTS = Path("ImageSets", "Segmentation")
+_LABEL_MAP = "labelmap.txt"  # of CVAT and datumaro
 
 
 def mask_of(data_path: Path, folder: Path, stem: str) -> str:
@@ -70,6 +80,8 @@ class Masks(Source):
             None, "end of the photographs' names that the masks do not have, such as _leftImg8bit.png"
         ),
         "mask_suffix": Argument(None, "end of the masks' names in its place, such as _gtFine_labelIds.png"),
+        "image_prefix": Argument("", "what the photographs' names begin with and the masks' do not, such as image_"),
+        "mask_prefix": Argument("", "what the masks' names begin with in its place, such as mask_"),
         "instance_folder": Argument(
             None, "of maps in which each object has a number or colour of its own, and 0 is none; default: none"
         ),
@@ -85,7 +97,9 @@ class Masks(Source):
     } | MASK_CLASSES | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
     image_folder: str
     mask_folder: str
+    image_prefix: str
     image_suffix: str | None
+    mask_prefix: str
     mask_suffix: str | None
     instance_folder: str | None
     instance_suffix: str | None
@@ -99,7 +113,7 @@ class Masks(Source):
     def find(self) -> Found:
         """All photographs that have a mask with a known id; the others are named."""
         is_voc = self._is_voc()
-        pairs = pd.DataFrame(self._voc(), columns=[RGB.domain, MASK, PART]) if is_voc else self._folders()
+        pairs = self._voc() if is_voc else self._folders()
         if pairs.empty:
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder")
         by_name = groups_of_names(pairs[RGB.domain], self.group_pattern, {*pairs, CLASS, INSTANCES})
@@ -109,10 +123,14 @@ class Masks(Source):
         if not any(there):
             raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
-        seen = count_ids(self.data_path, pairs[MASK].tolist())
-        if self.mask_classes is not None:
-            void = [*self.void_ids, *[VOID] * is_voc]
-            classes = named_classes(self.data_path / self.mask_classes, void, seen)
+        if self.instance_folder is not None:
+            pairs[INSTANCES] = self._objects_of(pairs[MASK].tolist(), is_voc)
+        names = self._names_in_layout(is_voc)
+        cells, seen, void = read_masks(self.data_path, pairs[MASK].tolist(), names, faults)
+        pairs = pairs.assign(**{MASK: cells})[list(map(bool, seen))].reset_index(drop=True)
+        seen = [amounts for amounts in seen if amounts]
+        if names is not None:
+            classes = named_classes(names, [*self.void_ids, *void, *[VOID] * is_voc], seen)
         elif is_voc:
             classes = class_set(dict(enumerate(VOC_NAMES)), {VOID, *self.void_ids})
             say_unnamed(seen, classes)
@@ -137,7 +155,9 @@ class Masks(Source):
             named = read_names(path, "--instance_classes")
             if strange := sorted(named.keys() - set(ids)):
                 raise UserError(f"{path}: {strange[0]} is no id of the masks; see --mask_classes")
-        return class_set(named)
+        things = class_set(named)
+        check_classes(things)
+        return things
 
     def _with_objects(
         self, rows: pd.DataFrame, classes: ClassSet, things: ClassSet, faults: list[str]
@@ -148,18 +168,12 @@ class Masks(Source):
         """
         ids = list(classes.ids or range(len(classes.names)))
         thing_of = {ids.index(identity): number for number, identity in enumerate(things.ids)}
-        cells = dict(zip(rows[MASK], map(self._objects_of, rows[MASK]), strict=True))
-        if same := [mask for mask, cell in cells.items() if _is_one_file(self.data_path, mask, cell)]:
-            raise UserError(
-                f"--instance_folder: {cells[same[0]]} is the mask itself, in which objects of a class are one; see "
-                "--instance_suffix"
-            )
 
         def read(row: dict[str, str]) -> tuple[np.ndarray, np.ndarray]:
             """The map of objects (C, H, W) and the mask (H, W) of an image; ValueError where one cannot be read."""
             frame = photograph_frame(self.data_path, row[RGB.domain])
             [mask] = frame.upright(read_image(self.data_path, row[MASK], STORED))
-            return frame.upright(read_objects(self.data_path, cells[row[MASK]])), mask
+            return frame.upright(read_objects(self.data_path, row[INSTANCES])), mask
 
         def form(row: dict[str, str]) -> Numbering | None:
             """How the objects of an image are numbered, None where its files cannot be read."""
@@ -173,7 +187,7 @@ class Masks(Source):
             try:
                 picture = combine(*read(row), classes, thing_of, self.crowd_ids, has_groups)
             except ValueError as error:
-                return f"{cells[row[MASK]]}: {error}"
+                return f"{row[INSTANCES]}: {error}"
             write_map(self.data_path / map_of(row[RGB.domain]), picture)
             return [(row[RGB.domain], *box) for box in boxes_in(picture)]
 
@@ -209,15 +223,34 @@ class Masks(Source):
             print("the maps of objects are equal to the masks: objects of one class in an image are one")
         return False
 
-    def _objects_of(self, mask: str) -> str:
-        """The cell of the map of objects that belongs to a mask: in the folder of the same words."""
-        path = Path(mask)
-        words = words_in(self.mask_folder, path.parent.as_posix())
-        folder = filled(str(self.instance_folder), words)
-        if self.instance_suffix is None:
-            return mask_of(self.data_path, Path(folder), path.stem)
-        stem = path.name.removesuffix(self.mask_suffix) if self.mask_suffix else path.stem
-        return beside(self.data_path, folder, stem, [self.instance_suffix])
+    def _objects_of(self, masks: Sequence[str], is_voc: bool) -> list[str]:
+        """The maps of objects of masks, in folders of the same words; UserError where one is the mask."""
+        folder = self._folders_of_voc()[1] if is_voc else self.mask_folder
+        cells = []
+        for mask in masks:
+            found = in_folder(mask, folder, self.mask_prefix, self.mask_suffix) or InFolder(mask, Path(mask).stem, {})
+            if self.instance_suffix is None:
+                place = Path(filled(str(self.instance_folder), found.words))
+                cells.append(mask_of(self.data_path, place, Path(mask).stem))
+            else:
+                endings = [self.instance_suffix]
+                cells.append(found.beside(self.data_path, str(self.instance_folder), self.mask_prefix, endings))
+            if _is_one_file(self.data_path, mask, cells[-1]):
+                raise UserError(
+                    f"--instance_folder: {cells[-1]} is the mask itself, in which objects of a class are one; see "
+                    "--instance_suffix"
+                )
+        return cells
+
+    def _names_in_layout(self, is_voc: bool) -> Path | None:
+        """The file of the classes' names: the one that is given, or that tools write into PASCAL VOC's layout."""
+        if self.mask_classes is not None:
+            return self.data_path / self.mask_classes
+        own = self.data_path / _LABEL_MAP
+        if not (is_voc and own.is_file()):
+            return None
+        print(f"the classes are those of {_LABEL_MAP}; see --mask_classes")
+        return own
 
     def _is_voc(self) -> bool:
         """Whether the lists of PASCAL VOC's layout say the parts: folders with words in braces say these themselves."""
@@ -236,23 +269,32 @@ class Masks(Source):
         )
         return image_folder, mask_folder
 
-    def _voc(self) -> Iterator[tuple[str, str, str]]:
-        """Photograph, mask and part of each line of the lists; those of `trainaug.txt` for added annotations."""
+    def _voc(self) -> pd.DataFrame:
+        """Photograph, mask and part of each line of the lists; those of `trainaug.txt` for added annotations.
+
+        Without lists of parts all others are read, such as CVAT's `default.txt`, and say no part.
+        """
         image_folder, mask_folder = self._folders_of_voc()
         endings = [self.image_suffix] if self.image_suffix else IMAGE_ENDINGS
         of_masks = [self.mask_suffix] if self.mask_suffix else _ENDINGS
         train = "trainaug" if mask_folder.endswith("Aug") else "train"
-        for name, part in ((train, "train"), ("val", "val"), ("test", "test")):
-            for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"):
-                stem = Path(listed).name
-                photograph = beside(self.data_path, image_folder, stem, endings)
-                yield photograph, beside(self.data_path, mask_folder, stem, of_masks), part
+        parts = {train: "train", "val": "val", "test": "test"}
+        lists = {path.stem: "" for path in sorted((self.data_path / _VOC_LISTS).glob("*.txt"))}
+        has_parts = bool(parts.keys() & lists.keys())
+        rows = [
+            (beside(self.data_path, image_folder, self.image_prefix + stem, endings),
+             beside(self.data_path, mask_folder, self.mask_prefix + stem, of_masks), part)
+            for name, part in (parts if has_parts else lists).items()
+            for stem in (Path(listed).name for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"))
+        ]  # fmt: skip
+        pairs = pd.DataFrame(rows, columns=[RGB.domain, MASK, PART])
+        return pairs if has_parts else pairs.drop(columns=PART).drop_duplicates(RGB.domain)
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
-        found = list(photographs(self.data_path, self.image_folder, self.image_suffix))
+        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
-        masks = [beside(self.data_path, filled(self.mask_folder, each.words), each.stem, endings) for each in found]
+        masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows

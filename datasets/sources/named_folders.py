@@ -1,13 +1,14 @@
 """Photographs in folders whose names say something, and the files beside them: `{part}/{city}` and the like.
 
-In the name of a folder `{part}` stands for folders whose names begin with train, val or test, and any other `{word}`
-for all folders; their names become the natural group `word`, behind those of the words before it: `chess/seq-01`.
+In the name of a folder `{part}` stands for what begins with train, val or test, in any letters, and any other `{word}`
+for anything; it becomes the natural group `word`, behind those of the words before it: `chess/seq-01`. The files beside
+a photograph have its name, but for what both begin and end with, in which words stand for the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,11 +22,12 @@ from utils.errors import UserError
 
 PLACE = "{part}"
 _WORD = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
+_STEM = "_stem"  # the word for what the names of files that belong together share
 
 
 @dataclass(frozen=True)
 class InFolder:
-    """A photograph's cell, its name without the ending, and what the words in its folder's name stand for."""
+    """A photograph's cell, what it shares with the names beside it, and what the words in its path stand for."""
 
     cell: str
     stem: str
@@ -34,32 +36,83 @@ class InFolder:
     @property
     def part(self) -> str:
         """Its part; empty where the folder's name says none."""
-        return _part_of(self.words.get(PART, ""))
+        return part_of(self.words.get(PART, ""))
+
+    def beside(self, data_path: Path, folder: str, prefix: str, endings: Sequence[str]) -> str:
+        """The cell of its file in a folder, all with words: the first that is there with one of these endings."""
+        stem = filled(prefix, self.words) + self.stem
+        return beside(data_path, filled(folder, self.words), stem, [filled(each, self.words) for each in endings])
 
 
-def photographs(data_path: Path, folder: str, suffix: str | None) -> Iterator[InFolder]:
-    """The photographs in the folders that `folder` names, in order; with a `suffix`, those whose names end with it.
+def photographs(data_path: Path, folder: str, prefix: str = "", suffix: str | None = None) -> Iterator[InFolder]:
+    """The photographs in the folders that `folder` names, in order, whose names begin and end so.
 
-    Lines say which other pictures, and which folders called like no part, are left out.
+    Without a `suffix` they end as those of any image do. Lines say which other pictures, and which folders called like
+    no part, are left out.
     """
-    folders: list[tuple[Path, Mapping[str, str]]] = []
-    no_part: list[tuple[Path, Mapping[str, str]]] = []
-    for found, words in _folders(data_path, Path(), Path(folder).parts, {}):
-        (folders if PLACE not in folder or _part_of(words[PART]) else no_part).append((found, words))
-    say_no_part(folder, [found.as_posix() for found, _ in no_part if _has_photograph(data_path / found, suffix)])
+    say_no_part(folder, [
+        found.as_posix() for found, words in folders_of_no_part(data_path, folder)
+        if any(_photographs_in(data_path, found, words, prefix, suffix))
+    ])  # fmt: skip
+    there = list(folders(data_path, folder))
     if suffix is None:
-        say_not_read(folder, [path.name for found, _ in folders for path in (data_path / found).iterdir()])
-    for found, words in folders:
-        for path in sorted((data_path / found).iterdir()):
-            is_image = path.name.endswith(suffix) if suffix else path.suffix.lower() in IMAGE_ENDINGS
-            if is_image and not path.name.startswith("."):
-                stem = path.name.removesuffix(suffix) if suffix else path.stem
-                yield InFolder((found / path.name).as_posix(), stem, words)
+        names = [
+            path.name for found, words in there for path in (data_path / found).iterdir()
+            if _called(words, prefix, suffix).fullmatch(path.stem)
+        ]  # fmt: skip
+        say_not_read(folder, names)
+    for found, words in there:
+        yield from _photographs_in(data_path, found, words, prefix, suffix)
 
 
-def _has_photograph(folder: Path, suffix: str | None) -> bool:
-    endings = (suffix,) if suffix else IMAGE_ENDINGS
-    return any(path.name.lower().endswith(endings) for path in folder.iterdir())
+def _photographs_in(
+    data_path: Path, folder: Path, words: Mapping[str, str], prefix: str, suffix: str | None
+) -> Iterator[InFolder]:
+    """`photographs` of one folder."""
+    called = _called(words, prefix, suffix)
+    for path in sorted((data_path / folder).iterdir()):
+        match = called.fullmatch(path.name if suffix else path.stem)
+        is_image = bool(suffix) or path.suffix.lower() in IMAGE_ENDINGS
+        if match and is_image and not path.name.startswith("."):
+            of_name = match.groupdict()
+            if PART not in of_name or part_of(of_name[PART]):
+                yield InFolder((folder / path.name).as_posix(), of_name.pop(_STEM), {**words, **of_name})
+
+
+def _called(words: Mapping[str, str], prefix: str, suffix: str | None) -> re.Pattern[str]:
+    """What photographs in a folder of these words are called."""
+    return _expression(_named(filled(prefix, words), filled(suffix or "", words)))
+
+
+def folders(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The folders that a name with words leads to, in order, and what the words stand for."""
+    yield from _of_parts(data_path, name, Path.is_dir)
+
+
+def folders_of_no_part(data_path: Path, name: str) -> list[tuple[Path, dict[str, str]]]:
+    """Those that `folders` passes over: what `{part}` stands for there is called like no part."""
+    found = _matching(data_path, Path(), Path(name).parts, {}, Path.is_dir)
+    return [(path, words) for path, words in found if PART in words and not part_of(words[PART])]
+
+
+def files(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """`folders` for a name of files."""
+    yield from _of_parts(data_path, name, Path.is_file)
+
+
+def of_part(data_path: Path, name: str, words: Mapping[str, str], find: Callable[[Path, str], Iterable]) -> Path:
+    """What a name with words stands for: what is called so, or else the only one of the same part.
+
+    Photographs may be in `training`, and their annotations be called `train.json`. `find` is `folders` or `files`.
+    """
+    plain = Path(filled(name, words))
+    if (data_path / plain).exists() or PART not in words:
+        return plain
+    others = {word: text for word, text in words.items() if word != PART}
+    found = [
+        path for path, more in find(data_path, filled(name, others)) if part_of(more[PART]) == part_of(words[PART])
+    ]
+    return found[0] if len(found) == 1 else plain
 
 
 def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:
@@ -84,10 +137,13 @@ def filled(folder: str, words: Mapping[str, str]) -> str:
     return _WORD.sub(lambda match: words.get(match[1], match[0]), folder)
 
 
-def words_in(folder: str, path: str) -> dict[str, str]:
-    """What the words in a folder's name stand for where it is called `path`; nothing where it cannot be."""
-    match = _expression(Path(folder).as_posix()).fullmatch(path)
-    return match.groupdict() if match else {}
+def in_folder(cell: str, folder: str, prefix: str, suffix: str | None) -> InFolder | None:
+    """A file in a folder and of a name with words; None where it cannot be called so."""
+    path = Path(cell)
+    name = path if suffix else path.with_suffix("")
+    match = _expression((Path(folder) / _named(prefix, suffix or "")).as_posix()).fullmatch(name.as_posix())
+    words = match.groupdict() if match else {}
+    return InFolder(cell, words.pop(_STEM), words) if match else None
 
 
 def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> str:
@@ -109,8 +165,13 @@ def _endings(folder: Path) -> dict[str, str]:
     return {path.stem: path.suffix for path in folder.iterdir()} if folder.is_dir() else {}
 
 
-def _part_of(name: str) -> str:
-    return next((part for part in PARTS if name.startswith(part)), "")
+def part_of(name: str) -> str:
+    """The part that a name says by how it begins; empty where it says none."""
+    return next((part for part in PARTS if name.lower().startswith(part)), "")
+
+
+def _named(prefix: str, suffix: str) -> str:
+    return f"{prefix}{{{_STEM}}}{suffix}"
 
 
 def _expression(text: str) -> re.Pattern[str]:
@@ -121,26 +182,35 @@ def _expression(text: str) -> re.Pattern[str]:
         if number % 2 == 0:
             pieces.append(re.escape(piece))
         else:
-            pieces.append(f"(?P={piece})" if piece in known else f"(?P<{piece}>[^/]+)")
+            some = "[^/]*" if piece == _STEM else "[^/]+"
+            pieces.append(f"(?P={piece})" if piece in known else f"(?P<{piece}>{some})")
             known.add(piece)
     return re.compile("".join(pieces))
 
 
-def _folders(
-    data_path: Path, folder: Path, parts: Sequence[str], words: Mapping[str, str]
-) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The folders that the rest `parts` of a name leads to from `folder` on, in order, and what its words stand for."""
-    if not (data_path / folder).is_dir():
+def _of_parts(data_path: Path, name: str, is_there: Callable[[Path], bool]) -> Iterator[tuple[Path, dict[str, str]]]:
+    """`_matching` a name, without what is called like no part."""
+    for path, words in _matching(data_path, Path(), Path(name).parts, {}, is_there):
+        if PART not in words or part_of(words[PART]):
+            yield path, words
+
+
+def _matching(
+    data_path: Path, folder: Path, names: Sequence[str], words: Mapping[str, str], is_there: Callable[[Path], bool]
+) -> Iterator[tuple[Path, dict[str, str]]]:
+    """What the rest `names` of a path with words leads to from `folder` on, in order, and what its words stand for."""
+    if not names:
+        if is_there(data_path / folder):
+            yield folder, dict(words)
         return
-    if not parts:
-        yield folder, words
-        return
-    name, rest = filled(parts[0], words), parts[1:]
+    name, rest = filled(names[0], words), names[1:]
     if not _WORD.search(name):
-        yield from _folders(data_path, folder / name, rest, words)
+        yield from _matching(data_path, folder / name, rest, words, is_there)
         return
     expression = _expression(name)
-    for entry in sorted(path.name for path in (data_path / folder).iterdir() if path.is_dir()):
+    is_right = Path.is_dir if rest else is_there
+    there = (data_path / folder).iterdir() if (data_path / folder).is_dir() else ()
+    for entry in sorted(path.name for path in there if is_right(path)):
         match = expression.fullmatch(entry)
         if match and not entry.startswith("."):
-            yield from _folders(data_path, folder / entry, rest, {**words, **match.groupdict()})
+            yield from _matching(data_path, folder / entry, rest, {**words, **match.groupdict()}, is_there)

@@ -1,4 +1,4 @@
-"""Files of the names of classes: a name per line, `id: name` lines, a table with columns, or a `.yaml` file.
+"""Files of the names of classes: a name per line, `id: name` lines, tables of ids or of colours, or a `.yaml` file.
 
 Line k, counted from 0, is id k; `id: name` is read where all lines have it. Scalars of a `.yaml` file have the meaning
 of YAML 1.2, in which `off` and `no` are words and 010 is ten.
@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from datasets.sources.colours import coloured
 from datasets.sources.keyed import by_key
 from utils.errors import UserError
 from utils.words import counted, some
@@ -125,6 +126,8 @@ def _pairs_of_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
     while stripped and not stripped[-1]:
         stripped.pop()
     filled = [line for line in stripped if line]
+    if table_of_colours := coloured(filled):
+        return [(number, name) for number, (name, _) in enumerate(table_of_colours)]
     if filled and (table := _table(filled)):
         return table
     numbered = [match for line in filled if (match := _NUMBERED.fullmatch(line))]

@@ -16,11 +16,13 @@ from PIL import Image
 
 from datasets.classes import INSTANCES_OF_A_CLASS, VOID, ClassSet
 from datasets.stored import read_values
+from utils.errors import UserError
 from utils.files import write_atomically
 
 FOLDER = "objects"  # of the maps, in the data folder
 MOST_OBJECTS = 255  # of a map, the largest; the others count nowhere
 _FARTHEST = 100  # sides of a photograph that a corner may be away: edges are drawn point by point, within it or not
+_MOST_CLASSES = VOID - 1  # of objects in a map: their numbers count from 1
 _MODES = ("1", "L", "P", "RGB", "I;16", "I;16B", "I")
 
 # Polygons, each x and y in turn, or COCO's run lengths: {"size": [height, width], "counts": …}
@@ -30,6 +32,15 @@ Outline = Sequence[Sequence[float]] | Mapping[str, Any]
 def map_of(cell: str) -> str:
     """The cell of the map that is written for a photograph."""
     return f"{FOLDER}/{cell}.png"
+
+
+def check_classes(things: ClassSet) -> None:
+    """UserError where objects are of more classes than a map can tell apart."""
+    if len(things.names) > _MOST_CLASSES:
+        raise UserError(
+            f"{len(things.names)} classes of objects, and a map of objects has at most {_MOST_CLASSES}; give fewer, or "
+            "boxes alone"
+        )
 
 
 def polygon_of(left: float, top: float, right: float, bottom: float) -> Outline:

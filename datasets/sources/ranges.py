@@ -88,10 +88,18 @@ def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Ite
         yield from _doubts_of_unit(encoding, scale, median, values[0], [each.values for each in samples])
     n_whole = sum(each.n_whole for each in samples)
     eighths = sum(each.n_eighths for each in samples) / max(n_whole, 1)
-    if is_metres and not scale.rotated and eighths >= _BY_EIGHT and len(np.unique(values)) > _FEW:
+    offset = scale.offset * scale.unit
+    if (
+        is_metres
+        and scale.camera is None
+        and not scale.rotated
+        and eighths >= _BY_EIGHT
+        and len(np.unique(values)) > _FEW
+    ):
         yield (
             f"{encoding.domain}: {100 * eighths:.3g} % of the values are multiples of 8, as SUN RGB-D's are, whose "
-            f"bits are rotated: if these are so, too, --bits rotated reads them, and the median is {median / 8:.3g} m"
+            f"bits are rotated: if these are so, too, --bits rotated reads them, and the median is "
+            f"{(median - offset) / 8 + offset:.3g} m"
         )
 
 
@@ -111,10 +119,11 @@ def _doubts_of_unit(
     largest = values.max()
     rest = values[values < largest]
     share = 1 - rest.size / values.size
-    if rest.size and share >= _LARGEST and largest > _BEHIND * np.quantile(rest, 0.95):
+    is_as_stored = scale.camera is None or not scale.camera.intrinsics
+    if is_as_stored and rest.size and share >= _LARGEST and largest > _BEHIND * np.quantile(rest, 0.95):
         yield (
             f"{encoding.domain}: {100 * share:.2g} % are the largest value, {largest:.4g} m, far behind the others: "
-            f"if nothing was measured there, --invalid {largest / scale.unit:.7g} says so"
+            f"if nothing was measured there, --invalid {largest / scale.unit - scale.offset:.7g} says so"
         )
 
 

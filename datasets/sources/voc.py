@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import ClassVar
@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from datasets.left_out import main_fault
-from datasets.sources.annotated import Photograph, held_against_files, rows_of_images, table_of_boxes
-from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, groups_of_names
-from datasets.sources.listing import IMAGE_ENDINGS, names_in, number_classes
+from datasets.sources.annotated import Photograph, groups_of_images, held_against_files, rows_of_images, table_of_boxes
+from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN
+from datasets.sources.listing import names_in, number_classes
+from datasets.sources.named_folders import beside, filled, folders, photographs
 from datasets.sources.source import Source
 from datasets.stored import is_inside
 from datasets.table import BOXES, Found
@@ -23,7 +24,7 @@ from utils.arguments import Argument
 from utils.errors import UserError
 from utils.words import counted
 
-_ANNOTATIONS, _IMAGES, _LISTS = "Annotations", "JPEGImages", Path("ImageSets", "Main")
+_LISTS = Path("ImageSets", "Main")
 MARKS = ("difficult", "truncated")
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -38,17 +39,22 @@ class _Object:
 
 
 class Voc(Source):
-    """`Annotations/<name>.xml`, `JPEGImages/<name>.jpg`, and the parts that `ImageSets/Main` lists.
+    """`Annotations/<name>.xml`, `JPEGImages/<name>.jpg`, and the parts that `ImageSets/Main` lists; or other folders.
 
     Everingham et al. 2010 (The Pascal Visual Object Classes challenge, IJCV 88). Pixels are counted from 1 and the last
     one belongs to the box, so that a box from 1 to the width of the image is as wide as it. Most tools that write this
     layout count from 0, and their right and lower sides are where the box ends: only the left and upper ones are
     others. An object that begins before 1 tells that a data set is of these. `trainval.txt` is read
-    where there is no `train.txt`. Without lists all annotated photographs are taken, and held out at random. Objects
-    marked as difficult, which the challenge does not count, are left out; truncated ones stay.
+    where there is no `train.txt`. Without lists all annotated photographs are taken, and held out at random, unless the
+    folders' names say parts (see `datasets/sources/named_folders.py`). Objects marked as difficult, which the challenge
+    does not count, are left out; truncated ones stay.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
+        "image_folder": Argument(
+            "JPEGImages", "of the photographs; {part}: train, val and test in turn, {any_other_word}: a natural group"
+        ),
+        "label_folder": Argument("Annotations", "of the XML files, which may be that of the photographs"),
         "first_pixel": Argument(
             "auto", "number of an image's first pixel: 1 as in VOC, 0 as many tools write, or auto, by the files",
             choices=("auto", "0", "1"),
@@ -58,6 +64,8 @@ class Voc(Source):
             choices=MARKS, nargs="*",
         ),
     } | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
+    image_folder: str
+    label_folder: str
     first_pixel: str
     leave_out: Sequence[str]
     class_of_image: str
@@ -69,8 +77,9 @@ class Voc(Source):
         annotated, objects, starts = self._annotated(faults)
         if not any(objects):
             raise UserError(
-                f"{self.data_path}: {counted(len(annotated), 'photograph')} in {_ANNOTATIONS}/<name>.xml with "
-                f"{_IMAGES}/<name>.jpg, and no object that is not left out{main_fault(faults)}"
+                f"{self.data_path}: {counted(len(annotated), 'photograph')} in {self.label_folder}/<name>.xml with "
+                f"{self.image_folder}/<name>.jpg, and no object that is not left out{main_fault(faults)}; see "
+                "--image_folder and --label_folder"
             )
         classes = number_classes([each.name for of_image in objects for each in of_image])[1][CLASS]
         number_of = {name: number for number, name in enumerate(classes.names)}
@@ -80,9 +89,9 @@ class Voc(Source):
                 left, top, right, bottom = each.sides
                 photograph.boxes.append((number_of[each.name], left - first, top - first, right, bottom))
         found = held_against_files(self.data_path, annotated, faults)
-        boxes = table_of_boxes(found, classes, faults, _ANNOTATIONS)
+        boxes = table_of_boxes(found, classes, faults, "--label_folder")
         rows = rows_of_images(found, boxes, classes, self.class_of_image)
-        groups = groups_of_names(rows[RGB.domain], self.group_pattern, rows.columns)
+        groups = groups_of_images(found, self.image_folder, rows, self.group_pattern)
         about = self.about(domains=(RGB.domain,), groups=tuple(groups), classes={CLASS: classes, BOXES: classes})
         return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
 
@@ -91,28 +100,54 @@ class Voc(Source):
 
         And where objects begin, those that are left out among them, with the photograph.
         """
-        files: dict[str, str] = {}
-        for path in _listed(self.data_path / _IMAGES, IMAGE_ENDINGS):
-            if (first := files.setdefault(path.stem, path.name)) != path.name:
-                faults.append(f"{_IMAGES}/{path.name}: {first} has the same annotation")
-        xml = {path.stem for path in _listed(self.data_path / _ANNOTATIONS, (".xml",))}
-        parts = self._parts()
-        if parts and (others := xml - parts.keys()):
-            print(f"left out {counted(len(others), 'annotated photograph')} in no list of {_LISTS}")
+        listed = self._listed(faults)
         annotated: list[Photograph] = []
         objects: list[list[_Object]] = []
         starts: list[tuple[float, str]] = []
         n_marked = 0
-        for name, part in (parts or dict.fromkeys(sorted(xml | files.keys()), "")).items():
-            content = self._read(name, faults)
+        for annotation, photograph in listed:
+            content = self._read(annotation, faults)
             if content is not None:
-                annotated.append(Photograph(f"{_IMAGES}/{files.get(name, f'{name}.jpg')}", part, content[0]))
+                photograph.size = content[0]
+                annotated.append(photograph)
                 objects.append([each for each in content[1] if not each.marks & {*self.leave_out}])
                 n_marked += len(content[1]) - len(objects[-1])
-                starts += [(start, annotated[-1].cell) for each in content[1] if (start := min(each.sides[:2])) > -inf]
+                starts += [(start, photograph.cell) for each in content[1] if (start := min(each.sides[:2])) > -inf]
         if n_marked:
             print(f"left out {counted(n_marked, 'object')} marked as {' or '.join(self.leave_out)}; see --leave_out")
         return annotated, objects, starts
+
+    def _listed(self, faults: list[str]) -> list[tuple[str, Photograph]]:
+        """The cells of annotations, with the photograph of each: those of the lists, or all that are there."""
+        found: dict[tuple[str, str], Photograph] = {}
+        for each in photographs(self.data_path, self.image_folder):
+            key = filled(self.label_folder, each.words), each.stem
+            photograph = Photograph(each.cell, each.part, words=each.words)
+            if (first := found.setdefault(key, photograph)) is not photograph:
+                faults.append(f"{each.cell}: {Path(first.cell).name} has the same annotation")
+        annotated = set()
+        for folder, words in folders(self.data_path, self.image_folder):
+            labels = filled(self.label_folder, words)
+            for path in sorted((self.data_path / labels).glob("*.[xX][mM][lL]")):
+                if not path.name.startswith("."):
+                    annotated.add((labels, path.stem))
+                    missing = Photograph((folder / f"{path.stem}.jpg").as_posix(), "", words=words)
+                    found.setdefault((labels, path.stem), missing)
+        parts = self._parts() if "{" not in self.image_folder else {}
+        if not parts:
+            return [(self._xml(labels, name), each) for (labels, name), each in sorted(found.items(), key=_first)]
+        if others := {name for _, name in annotated} - parts.keys():
+            print(f"left out {counted(len(others), 'annotated photograph')} in no list of {_LISTS}")
+        rows = []
+        for name, part in parts.items():
+            cell = (Path(self.image_folder) / f"{name}.jpg").as_posix()
+            photograph = found.get((self.label_folder, name), Photograph(cell, part))
+            rows.append((self._xml(self.label_folder, name), replace(photograph, part=part)))
+        return rows
+
+    def _xml(self, folder: str, name: str) -> str:
+        """The cell of an annotation, whose ending may be in capitals."""
+        return beside(self.data_path, folder, name, (".xml", ".XML"))
 
     def _first_pixel(self, starts: Sequence[tuple[float, str]]) -> int:
         """The number of the first pixel by where objects begin, and in which files; a line says on what ground."""
@@ -148,9 +183,8 @@ class Voc(Source):
                     raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")
         return parts
 
-    def _read(self, name: str, faults: list[str]) -> tuple[tuple[float, float] | None, list[_Object]] | None:
+    def _read(self, cell: str, faults: list[str]) -> tuple[tuple[float, float] | None, list[_Object]] | None:
         """The size that a photograph's annotation says, if any, and its objects; None where it cannot be read."""
-        cell = f"{_ANNOTATIONS}/{name}.xml"
         path = self.data_path / cell
         if not is_inside(cell) or not path.is_file():
             faults.append(f"{cell}: there is no such annotation")
@@ -183,8 +217,5 @@ def _object(element: ElementTree.Element) -> _Object:
     return _Object(name, marks, (left, top, right, bottom))
 
 
-def _listed(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    """The files of a folder with one of these endings that are not hidden, sorted; none where there is no folder."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.suffix.lower() in endings and not path.name.startswith("."):
-            yield path
+def _first(entry: tuple[tuple[str, str], Photograph]) -> tuple[str, str]:
+    return entry[0]

@@ -76,8 +76,8 @@ def _numbers(values: Any, column: str) -> np.ndarray:
     import pyarrow as pa
 
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
-        return numbered(values.cast(pa.int64()).fill_null(_NONE).to_numpy())
+        return numbered(values.cast(pa.int64()).fill_null(_NONE).to_numpy())[0]
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         missing = values.is_null().to_numpy()
-        return np.where(missing, _NONE, numbered(values.fill_null("").to_numpy().astype(str)))
+        return np.where(missing, _NONE, numbered(values.fill_null("").to_numpy().astype(str))[0])
     raise UserError(f"column {column}: {values.type}; needs one whole number or text per image")

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from datasets.augmentation import augmented
+from datasets.cameras import Camera
 from datasets.maps import read_map
 from datasets.packed import load_packed
 from datasets.table import About, Table
@@ -211,6 +212,17 @@ def test_rotated_bits_are_sun_rgb_ds(tmp_path: Path) -> None:
     assert values[0, 0, 0] == NOTHING
     with pytest.raises(ValueError, match="float64 values, of which no bits are rotated; see --bits"):
         read(write(tmp_path / "d.npy", stored * 1.0), scale=Scale(rotated=True))
+
+
+def test_bits_offset_rays_and_a_mask_work_together(tmp_path: Path) -> None:
+    """The offset is of the numbers before their bits were rotated; the mask says nothing of a pixel that is invalid."""
+    millimetres = np.array([[3900, 0, 2900]], np.uint16)
+    path = write(tmp_path / "depth.png", (millimetres << 3) | (millimetres >> 13))
+    write(tmp_path / "valid.png", np.array([[1, 1, 0]], np.uint8))
+    ray = Camera("ray", (1.0, 1.0, 4 / 3, 0.0))  # of the first pixel the ray is 5/3 of the depth in z
+    scale = Scale(0.001, (0.0,), rotated=True, offset=100.0, camera=ray)
+    values = read_map(path.parent, path.name, MAPS["depth"], scale, "valid.png")
+    np.testing.assert_allclose(values[0], [[2.4, NOTHING, NOTHING]], rtol=1e-6)
 
 
 # Targets

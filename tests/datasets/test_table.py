@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets.cameras import Camera
 from datasets.classes import ClassSet
 from datasets.table import ABOUT_FILE, LEFT_OUT_FILE, TABLE_FILE, About, Found, make_table, read_table, write_table
 from datasets.tasks import CLASS, MASK, TASKS, Scale, get_task
@@ -161,8 +162,23 @@ def test_what_maps_mean_is_read_as_it_was_written_and_older_tables_say_nothing_o
     scales = {MASK: Scale(0.001, (0.0, 65535.0), rotated=True, world=True)}
     write_table(written, Found(ROWS, replace(ABOUT, scales=scales)))
     assert read_table(written).about.scales == scales
-    for broken in ({MASK: {"unit": 0, "invalid": []}}, {MASK: {"unit": 1}}, {MASK: 1}, [1],
-                   {MASK: {"unit": 1, "invalid": [], "world": "yes"}}):  # fmt: skip
+    first = read_table(written).fingerprint
+    write_table(written, Found(ROWS, replace(ABOUT, scales={MASK: Scale(0.001, (0.0, 65535.0))})))
+    plain = read_table(written).fingerprint
+    assert plain != first
+    file.write_text(json.dumps(said | {"scales": {MASK: {"unit": 0.001, "invalid": [0, 65535]}}}))
+    assert read_table(written).fingerprint == plain  # of a table that says nothing of bits, axes and cameras
+    scales = {MASK: Scale(0.5, offset=-1.0, camera=Camera("disparity", (1.0, 2.0, 3.0, 4.0), 0.2), valid_from=2.0)}
+    write_table(written, Found(ROWS, replace(ABOUT, scales=scales)))
+    assert read_table(written).about.scales == scales and read_table(written).fingerprint not in (first, plain)
+    for broken in (
+        {MASK: {"unit": 0, "invalid": []}},
+        {MASK: {"unit": 1}},
+        {MASK: 1},
+        [1],
+        {MASK: {"unit": 1, "invalid": [], "world": "yes"}},
+        {MASK: {"unit": 1, "invalid": [], "camera": {"distance": "far"}}},
+    ):
         file.write_text(json.dumps(said | {"scales": broken}))
         with pytest.raises(UserError, match=f"not a table's description .*{AGAIN}"):
             read_table(written)

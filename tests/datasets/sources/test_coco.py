@@ -167,7 +167,10 @@ def test_folders_of_no_part_and_other_endings_are_said(coco: Path, capsys: pytes
     (coco / "images" / "val2017" / "9.heic").touch()
     select("coco", coco)
     out = capsys.readouterr().out
-    assert "left out folders of images/{part} with photographs, called like no part (train, val, test): holdout" in out
+    assert (
+        "left out folders of images/{part} with photographs, called like no part (train, val, test): images/holdout"
+        in out
+    )
     assert "left out files of images/val2017 whose endings are not read as photographs: 1 .heic" in out
 
 
@@ -207,6 +210,67 @@ def test_a_flat_folder_is_held_out_at_random(coco: Path) -> None:
     table = select("coco", coco, image_folder="images", annotations="boxes.json", test_fraction=0.4)
     assert table.image_ids == tuple(f"images/{number:012}.jpg" for number in (1, 2, 3))
     assert (len(table.train), len(table.test)) == (2, 1)
+
+
+def test_parts_that_the_files_alone_name(coco: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (coco / "images").glob("*/*"):
+        path.rename(coco / "images" / path.name)
+    save_image(coco / "images" / "other.jpg")
+    table = select("coco", coco, image_folder="images")
+    assert table.image_ids == tuple(f"images/{number:012}.jpg" for number in (1, 2, 3, 7))
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
+    line = "1 photograph that none of instances_train2017.json, instances_val2017.json names: other.jpg"
+    assert line in capsys.readouterr().out
+
+
+def test_one_file_of_several_folders_is_refused(coco: Path) -> None:
+    (coco / "annotations" / "instances_train2017.json").rename(coco / "all.json")
+    with pytest.raises(UserError, match=r"all\.json: the file of several folders, images/train2017, images/val2017"):
+        select("coco", coco, annotations="all.json")
+
+
+def test_folders_and_files_may_spell_a_part_otherwise(coco: Path) -> None:
+    (coco / "images" / "train2017").rename(coco / "images" / "Training")
+    (coco / "images" / "val2017").rename(coco / "images" / "validation")
+    table = select("coco", coco)
+    assert [Path(cell).parent.name for cell in table.image_ids] == ["Training"] * 3 + ["validation"]
+    assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3]) and len(read_boxes(table)) == 5
+
+
+def test_an_address_may_end_with_a_query(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(
+        path.read_text().replace(f"{7:012}.jpg", f"http://h/val2017/{7:012}.jpg?x=1").replace("file_name", "coco_url")
+    )
+    assert select("coco", coco).image_ids[3] == f"images/val2017/{7:012}.jpg"
+
+
+def test_more_classes_of_outlines_than_a_map_has_are_refused(coco: Path) -> None:
+    outline = {"segmentation": [[0, 0, 8, 0, 8, 8]]}
+    write_instances(coco, "train2017", [image(1)], [box(1, 1, [0, 0, 8, 8], **outline)])
+    for path in (coco / "annotations").iterdir():
+        content = json.loads(path.read_text())
+        content["categories"] += [{"id": 100 + k, "name": f"class {k}"} for k in range(252)]
+        path.write_text(json.dumps(content))
+    assert len(select("coco", coco).about.classes["boxes"].names) == 255
+    with pytest.raises(UserError, match="255 classes of objects, and a map of objects has at most 254"):
+        select("coco", coco, objects="outlines")
+
+
+def test_names_as_windows_writes_them(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(path.read_text().replace(f"{7:012}.jpg", f"sub\\\\{7:012}.jpg"))
+    (coco / "images" / "val2017" / "sub").mkdir()
+    photograph = coco / "images" / "val2017" / f"{7:012}.jpg"
+    photograph.rename(photograph.parent / "sub" / photograph.name)
+    assert select("coco", coco).image_ids[3] == f"images/val2017/sub/{7:012}.jpg"
+
+
+def test_an_image_without_a_name_and_an_address_is_refused(coco: Path) -> None:
+    path = coco / "annotations" / "instances_val2017.json"
+    path.write_text(path.read_text().replace("file_name", "name"))
+    with pytest.raises(UserError, match="image 7 has neither file_name nor coco_url"):
+        select("coco", coco)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +339,7 @@ def test_an_image_id_is_a_number_or_text(coco: Path, identity: object) -> None:
         select("coco", coco)
 
 
-def test_names_as_windows_writes_them(coco: Path) -> None:
+def test_names_with_the_folders_of_windows(coco: Path) -> None:
     path = coco / "annotations" / "instances_train2017.json"
     path.write_text(path.read_text().replace(f"{1:012}.jpg", f"C:\\\\images\\\\{1:012}.jpg"))
     assert select("coco", coco).image_ids[0] == f"images/train2017/{1:012}.jpg"
@@ -334,6 +398,50 @@ def test_ids_that_are_counted_from_another_number_are_doubted(yolo: Path, capsys
     (yolo / "labels" / "train" / "a.txt").write_text("0 0.5 0.5 0.2 0.2\n2 0.5 0.5 0.1 0.1\n")
     select("coco", yolo, categories="names.yaml")
     assert line not in capsys.readouterr().out
+
+
+def test_words_of_yolos_folders_are_groups(yolo: Path) -> None:
+    for name in ("images", "labels"):
+        for path in sorted((yolo / name).glob("*/*")):
+            target = yolo / name / "ulm" / path.parent.name / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(target)
+    folders = {
+        "image_folder": "images/{city}/{part}",
+        "label_folder": "labels/{city}/{part}",
+        "categories": "names.yaml",
+    }
+    table = select("coco", yolo, **folders)
+    assert table.groups["city"].tolist() == ["ulm"] * 3 and len(table.test) == 1
+    with pytest.raises(UserError, match=r"\{class\} would be a natural group called like another column"):
+        select("coco", yolo, **{name: path.replace("city", "class") for name, path in folders.items()})
+
+
+def test_photographs_are_taken_once_and_what_stage_1_writes_is_none(yolo: Path) -> None:
+    """In a data folder that is the photographs' own, with a link to a folder around it."""
+    for path in (*sorted((yolo / "images").glob("*/*")), *sorted((yolo / "labels").glob("*/*"))):
+        path.rename(yolo / path.name)
+    (yolo / "b.txt").write_text("0 0.1 0.1 0.9 0.1 0.9 0.9")
+    (yolo / "c.txt").write_text("0 0.1 0.1 0.9 0.1 0.9 0.9")
+    for name in ("c.jpg", "c.txt"):
+        (yolo / "images" / name).parent.mkdir(exist_ok=True)
+        (yolo / name).rename(yolo / "images" / name)
+    (yolo / "images" / "again").symlink_to(yolo / "images")
+    folders = {"image_folder": ".", "label_folder": ".", "categories": "names.yaml", "test_fraction": 0.4}
+    for objects in ("outlines", "boxes"):
+        assert select("coco", yolo, **folders, objects=objects).image_ids == ("a.jpg", "b.jpg", "images/c.jpg")
+    lines = (yolo / "missing_files.txt").read_text()
+    assert "'images/again/c.jpg': by a link the same file as 'images/c.jpg'" in lines
+
+
+def test_parts_that_no_word_names_are_held_out_at_random_with_a_line(
+    yolo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = select(
+        "coco", yolo, image_folder="images", label_folder="labels", categories="names.yaml", test_fraction=0.4
+    )
+    assert len(table) == 3
+    assert "images has sub-folders train, val, whose photographs are held out at random" in capsys.readouterr().out
 
 
 def test_boxes_of_yolo(yolo: Path) -> None:

@@ -152,12 +152,12 @@ def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"other\.csv: cannot be read .* see --table_file"):
         find("csv", tmp_path, table_file="other.csv")
     write(tmp_path, "image,mask\n0.jpg,1.png\n", *FOUR, "1.png")
-    with pytest.raises(UserError, match=r"none of 1 mask can be read; the commonest fault, 1 of 1: 1\.png: not a read"):
-        find("csv", tmp_path, mask_classes="names.txt")
-    save_image(tmp_path / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(UserError, match=r"names\.txt: cannot read the names"):
         find("csv", tmp_path, mask_classes="names.txt")
     (tmp_path / "names.txt").write_text("\n".join(map(str, range(256))))
+    with pytest.raises(UserError, match=r"none of 1 mask can be read; the commonest fault, 1 of 1: 1\.png: not a read"):
+        find("csv", tmp_path, mask_classes="names.txt")
+    save_image(tmp_path / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(UserError, match=r"256 classes.*where masks can have 1 to 255"):
         find("csv", tmp_path, mask_classes="names.txt")
 

@@ -9,8 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
+from datasets.cameras import Camera
+from datasets.packed import load_packed
 from datasets.task_data import TaskData
-from datasets.tasks import Scale, get_task
+from datasets.tasks import MAPS, NOTHING, Scale, get_task
 from tests.datasets.sources.finding import find, noise, save_image, select
 from tests.datasets.tables import select_views
 from utils.errors import UserError
@@ -136,6 +138,68 @@ def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
         "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
     )  # fmt: skip
     assert len(lines) == len(expected) and all(map(str.startswith, lines, expected))
+
+
+def test_what_does_not_count_by_its_mask(tmp_path: Path) -> None:
+    """Masks of half the size, one of which is of another shape, one of which is missing and one leaves nothing."""
+    for number in range(6):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 8, 16, 3))
+        Image.fromarray(np.full((8, 16), 2000, np.uint16)).save(save_image(tmp_path / "depth" / f"{number}.png"))
+        mask = np.full((4, 8), 2, np.uint8)
+        mask[1, 3] = 1
+        save_image(tmp_path / "ok" / f"{number}.png", mask)
+    save_image(tmp_path / "ok" / "3.png", np.full((8, 8), 2, np.uint8))
+    (tmp_path / "ok" / "4.png").unlink()
+    save_image(tmp_path / "ok" / "5.png", np.ones((8, 16), np.uint8))
+    masks = DEPTH | {"valid_folder": ["ok"], "valid_from": 2.0}
+    table = select("maps", tmp_path, fit="stretch", test_fraction=0.4, **masks)
+    assert table.about.domains == ("rgb", "depth", "depth_valid") and table.about.scales["depth"].valid_from == 2
+    assert (tmp_path / "missing_files.txt").read_text().splitlines() == [
+        "depth/3.png: its mask ok/3.png has 1 channels of 8 x 8 pixels, and it 16 x 8",
+        "ok/4.png: there is no such mask of what counts; see --valid_folder and --valid_suffix",
+        "depth/5.png: no pixel counts",
+    ]
+    packed = load_packed(table, MAPS["depth"], 16)[0]
+    missing = np.zeros((16, 16), bool)
+    missing[4:8, 6:8] = True  # two rows become four
+    assert all(np.array_equal(each[0] == NOTHING, missing) for each in packed) and packed.max() == np.float32(2)
+    save_image(tmp_path / "ok" / "0.png", np.full((4, 8), 3, np.uint8))  # and it is packed again
+    assert (load_packed(table, MAPS["depth"], 16)[0][0] == np.float32(2)).all()
+
+
+def test_numbers_of_files_pair_them(tmp_path: Path) -> None:
+    for stamp in ("1.00", "1.10", "1.20", "1.30"):
+        save_image(tmp_path / "rgb" / f"{stamp}.png", noise(0, 12, 16, 3))
+    for stamp in ("1.004", "1.09", "1.33", "1.211"):
+        save_depth(tmp_path / "depth" / f"{stamp}.png", 0)
+    table = select("maps", tmp_path, nearest_within=0.02, test_fraction=0.4, **DEPTH)
+    assert table.files["depth"] == ("depth/1.004.png", "depth/1.09.png", "depth/1.211.png")
+    assert (tmp_path / "missing_files.txt").read_text() == (
+        "rgb/1.30.png: no depth whose number is near enough; see --nearest_within\n"
+    )
+    save_depth(tmp_path / "depth" / "average.png", 0)
+    with pytest.raises(UserError, match=r"depth/average\.png: .* 'average' is none; see --image_prefix and"):
+        find("maps", tmp_path, nearest_within=0.02, **DEPTH)
+
+
+def test_a_camera_is_of_depth_of_one_size(tmp_path: Path) -> None:
+    for number in range(4):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(0, 12, 16, 3))
+        save_depth(tmp_path / "depth" / f"{number}.png", 0, *((12, 16) if number else (24, 32)))
+    along = DEPTH | {"distance": "ray", "intrinsics": [20.0, 20.0, 8.0, 6.0]}
+    with pytest.raises(UserError, match="--intrinsics are those of maps of one size, and these have 2"):
+        find("maps", tmp_path, **along)
+    with pytest.raises(UserError, match="--distance ray is of --target depth"):
+        find("maps", tmp_path, **along | {"target": ["regression"]})
+    with pytest.raises(UserError, match="--distance disparity needs --intrinsics"):
+        find("maps", tmp_path, **DEPTH, distance="disparity")
+    (tmp_path / "depth" / "0.png").unlink()
+    table = select("maps", tmp_path, test_fraction=0.4, **along)
+    assert table.about.scales["depth"].camera == Camera("ray", (20.0, 20.0, 8.0, 6.0))
+    in_z = select("maps", tmp_path, test_fraction=0.4, **DEPTH)
+    assert in_z.fingerprint != table.fingerprint
+    first, second = (load_packed(each, MAPS["depth"], 12)[0].copy() for each in (table, in_z))
+    assert (first <= second).all() and (first[second > 0] < second[second > 0]).mean() > 0.9
 
 
 @pytest.mark.filterwarnings("error")

@@ -54,7 +54,7 @@ def test_names_are_read_in_every_usual_form(tmp_path: Path, name: str, text: str
         ("a.txt", "0: cat\n1: dog\n1: bird\n2: fish\n3: fish\n",
          "id 1 stands there twice: 'dog' and 'bird'; ids 2 and 3 are both called 'fish'"),
         ("a.txt", "\n\n", "it names nothing"),
-        ("a.csv", "name,r,g,b\nroad,1,2,3\n", "its columns are name, r, g, b, of which none is idx or id or index"),
+        ("a.csv", "name,x,y\nroad,1,2\n", "its columns are name, x, y, of which none is idx or id or index"),
         ("a.csv", "id,name\n7,road\nx,car\n", "'x,car' has no id and name"),
         ("a.yaml", "names: 3", "no list or mapping 'names'"), ("a.yaml", "- 1", "no mapping"), ("a.yaml", "{", "."),
         ("a.yaml", "names: {x: cat}", "'x' is no id"), ("a.yaml", "names: {1.0: cat}", "'1.0' is no id"),

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datasets.cameras import Camera
+from datasets.maps import in_units
 from datasets.sources.ranges import lines_of, lines_of_levels, sample_of
 from datasets.stored import read_photograph
 from datasets.tasks import MAPS, Scale
@@ -96,6 +98,20 @@ def test_units_that_differ_between_maps_and_those_of_all(tmp_path: Path, capsys:
     ]
     find("maps", tmp_path, **DEPTH | {"invalid": [1e10]})
     assert "nearer than cameras measure: in another unit? see --unit" in capsys.readouterr().out
+
+
+def test_the_largest_value_is_named_as_it_is_stored() -> None:
+    """With the offset taken off again; of depth along rays that became depth in z, no one number is."""
+    stored = np.array([[[2000, 2100, 2200, 65535]]])
+
+    def last_line(scale: Scale) -> str:
+        values = in_units(stored, MAPS["depth"], scale)
+        return [*lines_of(MAPS["depth"], scale, [sample_of(values, values[0] >= 0, 100)])][-1]
+
+    assert last_line(Scale(0.001, offset=-1000.0)).endswith("--invalid 65535 says so")
+    as_it_is, in_z = Camera("ray"), Camera("ray", (100.0, 100.0, 1.5, 0.0))
+    assert last_line(Scale(0.001, camera=as_it_is)).endswith("--invalid 65535 says so")
+    assert "--invalid" not in last_line(Scale(0.001, camera=in_z))
 
 
 def test_normals_by_axis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

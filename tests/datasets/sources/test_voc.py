@@ -117,6 +117,23 @@ def test_parts_are_those_of_the_lists(voc: Path, capsys: pytest.CaptureFixture[s
     assert sum(map(len, parts().values())) == 4
 
 
+def test_folders_of_ones_own_with_words(tmp_path: Path, voc: Path) -> None:
+    """Each town has photographs of the same names; one has no annotation, and one annotation no photograph."""
+    for town in ("ulm", "bonn"):
+        for kind, folder in (("JPEGImages", "photos"), ("Annotations", "xml")):
+            shutil.copytree(voc / kind, tmp_path / "towns" / town / folder)
+    (tmp_path / "towns" / "ulm" / "xml" / "a.xml").unlink()
+    (tmp_path / "towns" / "ulm" / "xml" / "b.xml").rename(tmp_path / "towns" / "ulm" / "xml" / "b.XML")
+    (tmp_path / "towns" / "bonn" / "photos" / "b.jpg").unlink()
+    table = select("voc", tmp_path, image_folder="towns/{town}/photos", label_folder="towns/{town}/xml")
+    assert table.groups["town"].tolist() == ["bonn"] * 3 + ["ulm"] * 3
+    assert [Path(cell).stem for cell in table.image_ids] == list("acdbcd")
+    assert (tmp_path / "missing_files.txt").read_text().splitlines() == [
+        "towns/ulm/xml/a.xml: there is no such annotation",
+        "towns/bonn/photos/b.jpg: there is no such photograph",
+    ]
+
+
 def test_difficult_objects_are_left_out_and_truncated_ones_stay(voc: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(voc, "a", ("dog", (1, 1, 8, 8)), ("cat", (1, 1, 8, 8)), difficult=1, truncated=0)
     write(voc, "c", ("cat", (1, 1, 8, 8)), difficult=0, truncated=1)
