@@ -15,16 +15,9 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from datasets.tasks import TASKS
     from models.networks.parts import TRAINS
     from network.choices import add_choices, resolve_choices
-    from network.partition.settings import SplitSettings, add_split, resolve_rule
-    from network.settings import (
-        LocalSettings,
-        add_federation,
-        resolve_adaptation,
-        resolve_local_work,
-        resolve_privacy,
-    )
+    from network.partition.settings import add_split, resolve_split
+    from network.settings import add_federation, resolve_federation
     from utils.arguments import with_defaults
-    from utils.settings import check_read
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
@@ -39,12 +32,8 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add_choices(parser)
     parser.group("output").add_flag("--plot_distribution", True, "draw what each client has")
     add_stage(parser, "continue the newest run with these arguments", "round")
-    config = vars(parser.parse_args(words))
-    for resolve in (resolve_local_work, resolve_adaptation, resolve_choices, resolve_rule):
-        config = resolve(config)
-    config = resolve_privacy(with_defaults(config, TRAINS, "train"))
-    check_read(config, LocalSettings, SplitSettings)
-    return Namespace(**config)
+    config = resolve_split(resolve_choices(resolve_federation(vars(parser.parse_args(words)))))
+    return Namespace(**with_defaults(config, TRAINS, "train"))
 
 
 def main() -> None:
@@ -75,8 +64,8 @@ def main() -> None:
     accelerator = accelerator_of(vars(args))
     model, start = starting_model(vars(args), accelerator.device)
     choices = Choices.from_config(vars(args))
-    settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
-    choices.check_uploads(vars(args), model, *settings)
+    local, settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
+    choices.check_uploads(vars(args), model, local, settings)
     data_path = data_path_or_default(args.data_path, args.result_path)
     check = partial(choices.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
@@ -84,10 +73,9 @@ def main() -> None:
     asked = SplitSettings.from_config(vars(args))
     partition, split = partition_of(asked, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
-    choices.check(model.task, partition.participants.n_clients)
-    privacy = privacy_of(
-        PrivacySettings.from_config(vars(args)), *choices[:3], partition.participants.n_clients, args.rand_seed
-    )
+    n_clients, bounds = partition.participants.n_clients, PrivacySettings.from_config(vars(args))
+    choices.check(model.task, n_clients)
+    privacy = privacy_of(bounds, *choices[:3], n_clients, args.rand_seed)
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
@@ -107,12 +95,9 @@ def main() -> None:
         report_unseen(partition, split, args.task, choices.tells_clusters, args.start_warm)
 
     adapting = AdaptSettings.from_config(vars(args))
-    model, inputs = on_kept_outputs(model, data, settings[0], accelerator, adapting.adapt_train)
+    model, inputs = on_kept_outputs(model, data, local, accelerator, adapting.adapt_train)
     federated = replace(federated, images=inputs)
-    simulation = Simulation(
-        model, federated, local_settings=settings[0], settings=settings[1], accelerator=accelerator, run=run,
-        privacy=privacy, **choices._asdict(),
-    )  # fmt: skip
+    simulation = Simulation.by_choices(choices, model, federated, local, settings, accelerator, run, privacy)
     adapted = train(simulation, adapting, args.resume_training)
     report_run(simulation, partition, split.type, f"{simulation.label()}, {title}", uneven, adapted)
     accelerator.end_training()

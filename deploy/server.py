@@ -120,10 +120,9 @@ class Deployment(Simulation):
         crowd, clients = with_counted(data, counts)
         nothing = ClientImages.of([np.zeros(0, np.int64)] * len(clients))
         known = FederatedData(crowd, clients, nothing, np.full(len(crowd.labels), -1))
-        super().__init__(
-            model, known, local_settings=local_settings, settings=settings, accelerator=accelerator, run=run,
-            **choices._asdict(),
-        )  # fmt: skip
+        how = local_settings, settings, accelerator, run
+        sampling, weights = choices.sampling, choices.reweighting
+        super().__init__(model, known, choices.algorithm, *how, sampling=sampling, reweighting=weights)
         self.nodes, self.name, self.on_missing = nodes, name, on_missing
         self.versions = Versions(list(range(len(clients))))
         self._others: list[list[list[int]]] = [[[0], [0]] for _ in counts]  # what a client is told of other images

@@ -11,7 +11,7 @@ from datasets.tasks import TASKS
 from models.networks.parts import FROZEN_ENCODER, TRAINS
 from network.choices import Choices, add_choices, resolve_choices
 from network.sampling import POISSON
-from network.settings import PrivacySettings, add_federation, resolve_adaptation, resolve_local_work, resolve_privacy
+from network.settings import PrivacySettings, add_federation, resolve_federation
 from utils.args import POSITIVE, Parser, add_init_model, add_model, add_stage
 from utils.arguments import with_defaults
 from utils.errors import UserError
@@ -54,9 +54,8 @@ def parse(words: Sequence[str]) -> Namespace:
         given = config.get(name, default)  # a method's argument is there if it was given
         if given != default if value is _ANY else given == value:
             raise UserError(f"--{name} {given} cannot be deployed: {why}")
-    for resolve in (resolve_privacy, resolve_adaptation, resolve_local_work, resolve_choices):
-        config = resolve(config)
-    config = with_defaults(config, TRAINS, "train") | {"evaluate_apart": True}  # clients see no other images
+    config = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
+    config["evaluate_apart"] = True  # clients see no other images
     if config["train"] in FROZEN_ENCODER:
         config["encoder_outputs"] = "never"  # each machine would round them otherwise
     return Namespace(**config)

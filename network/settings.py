@@ -13,7 +13,7 @@ from network.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
-from utils.settings import add_settings, setting, settings_of
+from utils.settings import add_settings, check_read, setting, settings_of
 
 LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
 _LOCAL_WORK = ("sgd_per_epoch", "epoch_per_round")  # which other arguments may replace
@@ -162,6 +162,13 @@ class AdaptSettings:
         if config["test_mode"] and given["adapt_steps"]:
             given["adapt_steps"] = sorted({min(n, 2) for n in given["adapt_steps"]})
         return cls(**given)
+
+
+def resolve_federation(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With what follows from the settings that were given; UserError where they do not go together."""
+    resolved = resolve_privacy(resolve_adaptation(resolve_local_work(config)))
+    check_read(resolved, LocalSettings)
+    return resolved
 
 
 def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -42,6 +42,9 @@ from utils.processes import from_main
 from utils.runs import Run, is_due, load_newest, save_checkpoint, state_before
 from utils.streams import generator
 from utils.words import counted
+
+if TYPE_CHECKING:
+    from network.choices import Choices
 
 STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
 _DIVERGED = 1e6  # times the loss before the first round: a model that has diverged, though its loss is still a number
@@ -135,6 +138,23 @@ class Simulation:
         self.trainer = Trainer(
             self.model, data, algorithm, local_settings, settings, self.states, self._shared, reweighting
         )
+
+    @classmethod
+    def by_choices(
+        cls,
+        choices: Choices,
+        model: nn.Module,
+        data: FederatedData,
+        local_settings: LocalSettings,
+        settings: SimulationSettings,
+        accelerator: Accelerator,
+        run: Run,
+        privacy: NoPrivacy = NO_PRIVACY,
+    ) -> Self:
+        """With the method, sampling, reweighting, aggregation and attack that were chosen."""
+        algorithm, sampling, reweighting, aggregation, attack = choices
+        how = local_settings, settings, accelerator, run
+        return cls(model, data, algorithm, *how, aggregation, attack, privacy, sampling, reweighting)
 
     def train(self) -> list[dict[str, Any]]:
         """Run the remaining rounds; returns the metrics, one row per round, the first before any training.

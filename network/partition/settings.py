@@ -14,7 +14,7 @@ from network.partition.groups import EMBEDDING, RANDOM, column_name, split_label
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
 from utils.args import POSITIVE_INT, Parser, add_assignments, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
-from utils.settings import add_settings, setting, settings_of
+from utils.settings import add_settings, check_read, setting, settings_of
 from utils.words import counted
 
 # Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
@@ -204,6 +204,13 @@ def add_split(parser: Parser) -> None:
     add = parser.group("clusters").add_argument
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
     add_settings(parser, SplitSettings, "clusters")
+
+
+def resolve_split(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`resolve_rule`; UserError as well for an argument of the split that changes nothing."""
+    resolved = resolve_rule(config)
+    check_read(resolved, SplitSettings)
+    return resolved
 
 
 def resolve_rule(config: Mapping[str, Any]) -> dict[str, Any]:

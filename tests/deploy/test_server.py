@@ -96,10 +96,8 @@ def simulation(
     args = parse(shlex.split(f"{WORDS} {more}"))
     config = vars(args)
     local, settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-    return kind(
-        shares.model(), shares.federated, local_settings=local, settings=settings, accelerator=accelerator,
-        run=Run(path), **Choices.from_config(config)._asdict(),
-    )  # fmt: skip
+    how = local, settings, accelerator, Run(path)
+    return kind.by_choices(Choices.from_config(config), shares.model(), shares.federated, *how)
 
 
 def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
