@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from utils.args import Parser, add_run, number
 from utils.errors import UserError, run_script
@@ -38,20 +38,20 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
 
 def main() -> None:
     """Find the images, and keep them as a table."""
-    args = parse_args()
-    keep(args, find(args))
+    config = vars(parse_args())
+    keep(config, find(config))
 
 
-def find(args: Namespace) -> Found:
+def find(config: Mapping[str, Any]) -> Found:
     """The images in the data folder; nothing is written."""
     from datasets.sources import find_images
 
-    if not args.data_path.is_dir():
-        raise UserError(f"{args.data_path}: no such folder; see --data_path")
-    return find_images(vars(args))
+    if not config["data_path"].is_dir():
+        raise UserError(f"{config['data_path']}: no such folder; see --data_path")
+    return find_images(config)
 
 
-def keep(args: Namespace, found: Found) -> None:
+def keep(config: Mapping[str, Any], found: Found) -> None:
     """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
     from datasets.left_out import in_a_line
     from datasets.sources.summary import lines_about
@@ -61,10 +61,10 @@ def keep(args: Namespace, found: Found) -> None:
     from utils.runs import Run, remember_data_path
     from utils.words import counted
 
-    run = Run.create(vars(args), "extract_datapoints", args.data_path.resolve().name)
+    run = Run.create(config, "extract_datapoints", config["data_path"].resolve().name)
     rows, about = found.rows, found.about
 
-    for line in lines_about(args.data_path, found):
+    for line in lines_about(config["data_path"], found):
         print(line)
     if CLASS in about.classes:
         names = about.classes[CLASS].names
@@ -73,11 +73,11 @@ def keep(args: Namespace, found: Found) -> None:
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if found.faults:
         print(
-            f"left out what has {counted(len(found.faults), 'fault')}, listed in {args.data_path / LEFT_OUT_FILE}: "
-            f"{in_a_line(found.faults)}"
+            f"left out what has {counted(len(found.faults), 'fault')}, listed in "
+            f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(found.faults)}"
         )
-    print(f"wrote {write_table(args.data_path, found)}")  # last, so that a failure keeps the old table
-    remember_data_path(args.data_path, args.result_path)
+    print(f"wrote {write_table(config['data_path'], found)}")  # last, so that a failure keeps the old table
+    remember_data_path(config["data_path"], config["result_path"])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Stage 5: figures of a sweep: loss or a metric by round, what clients have at each alpha, and what that costs."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from utils.args import Parser, add_result_path
 from utils.errors import run_script
@@ -30,71 +31,73 @@ def parse_args() -> Namespace:
 
 def main() -> None:
     """Draw the figures and print their files."""
-    args = parse_args()
+    config = vars(parse_args())
     from reports.console import wrapped
     from reports.finished import check_versions
 
-    args.figure_path = args.figure_path or args.result_path / "figures"
-    for line in check_versions(args.result_path, args.mixed_versions):
+    config["figure_path"] = config["figure_path"] or config["result_path"] / "figures"
+    for line in check_versions(config["result_path"], config["mixed_versions"]):
         print(wrapped(line))
-    for path in FIGURES[args.figure](args):
+    for path in FIGURES[config["figure"]](config):
         print(path)
 
 
-def rounds(args: Namespace) -> Iterator[Path]:
+def rounds(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss by round, a figure per method."""
     from reports.curves import read_rounds
     from reports.figures import sweeps
 
-    table = read_rounds(args.result_path, args.data, args.methods)
-    for method in args.methods or dict.fromkeys(table["method"]):
-        yield sweeps.rounds(table, args.data, method, args.figure_path / f"rounds_{method}_{args.data}.png")
+    table = read_rounds(config["result_path"], config["data"], config["methods"])
+    for method in config["methods"] or dict.fromkeys(table["method"]):
+        yield sweeps.rounds(
+            table, config["data"], method, config["figure_path"] / f"rounds_{method}_{config['data']}.png"
+        )
 
 
-def sensitivity(args: Namespace) -> Iterator[Path]:
+def sensitivity(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss after the last round by the values of an argument."""
     from reports.curves import read_last
     from reports.figures import sweeps
 
-    table = read_last(args.result_path, args.data, args.argument)
-    path = args.figure_path / f"sensitivity_{args.argument}_{args.data}.png"
-    yield sweeps.sensitivity(table, args.data, args.argument, path)
+    table = read_last(config["result_path"], config["data"], config["argument"])
+    path = config["figure_path"] / f"sensitivity_{config['argument']}_{config['data']}.png"
+    yield sweeps.sensitivity(table, config["data"], config["argument"], path)
 
 
-def distributions(args: Namespace) -> Iterator[Path]:
+def distributions(config: Mapping[str, Any]) -> Iterator[Path]:
     """What clients have, a figure per task."""
     from reports.curves import read_dealings
     from reports.figures import sweeps
 
-    for task, dealt in read_dealings(args.result_path).items():
-        yield sweeps.distributions(dealt, task, args.figure_path / f"distributions_{task}.png")
+    for task, dealt in read_dealings(config["result_path"]).items():
+        yield sweeps.distributions(dealt, task, config["figure_path"] / f"distributions_{task}.png")
 
 
-def progress(args: Namespace) -> Iterator[Path]:
+def progress(config: Mapping[str, Any]) -> Iterator[Path]:
     """A metric by round and by batch."""
     from reports.budgets import read_progress
     from reports.figures.budgets import learning_curves
 
-    table = read_progress(args.result_path, args.metric)
-    yield learning_curves(table, args.metric, args.figure_path / f"progress_{args.metric}.png")
+    table = read_progress(config["result_path"], config["metric"])
+    yield learning_curves(table, config["metric"], config["figure_path"] / f"progress_{config['metric']}.png")
 
 
-def emd(args: Namespace) -> Iterator[Path]:
+def emd(config: Mapping[str, Any]) -> Iterator[Path]:
     """A metric after the last round against the split's earth mover's distance."""
     from reports.budgets import read_progress, relative
     from reports.figures.budgets import against_emd
 
-    last = relative(read_progress(args.result_path, args.metric))
-    yield against_emd(last, args.metric, args.figure_path / f"emd_{args.metric}.png")
+    last = relative(read_progress(config["result_path"], config["metric"]))
+    yield against_emd(last, config["metric"], config["figure_path"] / f"emd_{config['metric']}.png")
 
 
-def privacy(args: Namespace) -> Iterator[Path]:
+def privacy(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss after the last round by epsilon."""
     from reports.curves import read_private
     from reports.figures import sweeps
 
-    table = read_private(args.result_path, args.data)
-    yield sweeps.privacy(table, args.data, args.figure_path / f"privacy_{args.data}.png")
+    table = read_private(config["result_path"], config["data"])
+    yield sweeps.privacy(table, config["data"], config["figure_path"] / f"privacy_{config['data']}.png")
 
 
 FIGURES = {

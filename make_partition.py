@@ -1,8 +1,10 @@
 """Deal any data set to clients: from embeddings, labels, users or places to a partition, a report and figures."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from utils.args import POSITIVE, POSITIVE_INT, Parser, add_seed
 from utils.errors import UserError, run_script
@@ -53,7 +55,7 @@ def main() -> None:
     """Deal the images or take a saved partition, and export the clients' images where that is asked for."""
     args = parse_args()
     if args.partition_file is None:
-        deal_images(args)
+        deal_images(vars(args))
     if args.export_clients:
         from deploy.shares import export_clients
 
@@ -61,7 +63,7 @@ def main() -> None:
         print(f"the images of {len(clients)} clients in {clients[0]} and beside it, the held-out ones in {server}")
 
 
-def deal_images(args: Namespace) -> None:
+def deal_images(config: Mapping[str, Any]) -> None:
     """Group the images, deal the groups, and write the partition and how uneven it is."""
     from network.partition.arrays import read_arrays
     from network.partition.dealing import PARTITION_FILE, deal_as_asked
@@ -77,14 +79,14 @@ def deal_images(args: Namespace) -> None:
     from reports.figures.partitions import distribution
     from utils.files import write_json
 
-    arrays = read_arrays(args)
+    arrays = read_arrays(config)
     if arrays.whole:
-        args.partition, args.n_clients = "natural", None
-    settings = DealSettings.from_config(vars(args))
+        config = {**config, "partition": "natural", "n_clients": None}
+    settings = DealSettings.from_config(config)
     partition = deal_as_asked(settings, arrays.groups, arrays.natural)
-    arguments = {name: str(value) if isinstance(value, Path) else value for name, value in vars(args).items()}
+    arguments = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
-    partition.save(args.output_path, classes=arrays.labels)
+    partition.save(config["output_path"], classes=arrays.labels)
     of_described, of_dealt = arrays.names
     others = arrays.groups if of_described != of_dealt else None
     values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection, others)
@@ -94,13 +96,14 @@ def deal_images(args: Namespace) -> None:
         if name == "label":
             share = class_variance_share(counts)
             values["target_variance_share"] = beyond_chance(share, partition.n_clients, int(counts.sum()))
-        figure = args.output_path / "figures" / f"{name}s.png"
+        figure = config["output_path"] / "figures" / f"{name}s.png"
         distribution(counts, title, name, figure, *arrays.called(groups))
-    write_json(args.output_path / "heterogeneity.json", values)
+    write_json(config["output_path"] / "heterogeneity.json", values)
     own = arrays.may_be_assigned
     left = unassigned_lines(partition.client_of[own], arrays.groups[own], arrays.called(arrays.groups)[0], of_dealt)
     print(report_text(values, of_described, of_dealt, left), *arrays.lines(partition.client_of), sep="\n")
-    print(f"partition in {args.output_path / PARTITION_FILE} and beside it, figures in {args.output_path / 'figures'}")
+    folder = config["output_path"]
+    print(f"partition in {folder / PARTITION_FILE} and beside it, figures in {folder / 'figures'}")
 
 
 if __name__ == "__main__":

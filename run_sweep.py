@@ -81,7 +81,7 @@ def main() -> None:
     args, further = parse_args()
     from sweeps.sweep import Sweep
 
-    sweep = Sweep(args, further)
+    sweep = Sweep(vars(args), further)
     if args.dry_run != "False":
         print(*sweep.plan(tsv=args.dry_run == "tsv"), sep="\n")
     else:

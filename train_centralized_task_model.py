@@ -1,8 +1,9 @@
 """Stage 2b: train a task's model on all training images."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from utils.args import Parser, add_init_model, add_model, add_stage
 from utils.errors import UserError, run_script
@@ -31,17 +32,17 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     return Namespace(**config)
 
 
-def initial_model(args: Namespace) -> Path:
+def initial_model(config: Mapping[str, Any]) -> Path:
     """The file of the initial model; where there is none, the default one is made."""
     from datasets.table import classes_for
     from models.networks.config import ModelConfig
     from models.networks.task_model import init_file, make_initial_model
 
-    start = init_file(args.init_model_dir, args.task, args.use_cbam)
+    start = init_file(config["init_model_dir"], config["task"], config["use_cbam"])
     if not start.is_file():
-        classes = classes_for(args.task, args.data_path, args.result_path)
-        config = ModelConfig(args.task, use_cbam=args.use_cbam, classes=classes)
-        made = make_initial_model(start, config, args.rand_seed)
+        classes = classes_for(config["task"], config["data_path"], config["result_path"])
+        model = ModelConfig(config["task"], use_cbam=config["use_cbam"], classes=classes)
+        made = make_initial_model(start, model, config["rand_seed"])
         print(f"made the default initial model, because there was none: {made}")
     return start
 
@@ -72,7 +73,7 @@ def main() -> None:
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
     whose = Whose.from_config(vars(args), "trained_on")
-    start = initial_model(args)
+    start = initial_model(vars(args))
     model = load_model(start, args.task, "model_initialization.py")
     adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)
     set_precision(model, args.precision, accelerator.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import threading
-from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -67,37 +66,37 @@ def main(grid: Grid, context: Context) -> None:
         raise faults[0]
 
 
-def serve(grid: Grid, args: Namespace) -> Deployment:
+def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
-    accelerator = accelerator_of(vars(args))
-    model, start = starting_model(vars(args), accelerator.device)
-    choices = Choices.from_config(vars(args))
+    accelerator = accelerator_of(config)
+    model, start = starting_model(config, accelerator.device)
+    choices = Choices.from_config(config)
     check_told_apart(choices)
-    data_path = data_path_or_default(args.data_path, args.result_path)
-    config = vars(args) | choices.record() | model.config.said() | {"data_path": data_path}
+    data_path = data_path_or_default(config["data_path"], config["result_path"])
+    config = {**config} | choices.record() | model.config.said() | {"data_path": data_path}
     share = read_share(data_path)
     if share.client is not None:
         raise UserError(f"{data_path} has the images of client {share.client}; give the server's, with --data_path")
     choices.check(model.task, share.n_clients)
     table = read_table(data_path)
     data = TaskData(table, model.task, model.config.image_size, accelerator.device, needs=("test",))
-    set_threads(model, data, args.batch_size)
-    origin = code_of(STAGE, config) | {"data_version": data.version, "inputs": digests([start], args.result_path)}
+    set_threads(model, data, config["batch_size"])
+    origin = code_of(STAGE, config) | {"data_version": data.version, "inputs": digests([start], config["result_path"])}
     kind = str(share.origin.get("type", "partition"))
-    run = Run.start(config, "deployed", args.method, args.task, kind, share.partition[:12], origin=origin)
+    run = Run.start(config, "deployed", config["method"], config["task"], kind, share.partition[:12], origin=origin)
 
-    name = _name_of(run, args.resume_training)
+    name = _name_of(run, config["resume_training"])
     plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
     greeting = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_kinds(choices.algorithm, choices.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
-    nodes = Nodes(grid, share.n_clients, args.patience, lambda: greeting, check)
+    nodes = Nodes(grid, share.n_clients, config["patience"], lambda: greeting, check)
     nodes.gather()
-    _check_images(run, nodes, args.resume_training)
-    settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
-    deployment = Deployment(model, data, choices, *settings, accelerator, run, nodes, name, args.on_missing)
-    if args.resume_training:
+    _check_images(run, nodes, config["resume_training"])
+    settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
+    deployment = Deployment(model, data, choices, *settings, accelerator, run, nodes, name, config["on_missing"])
+    if config["resume_training"]:
         deployment.resume()
     run.track(accelerator, len(deployment.rows))
     deployment.train()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from datasets.tasks import TASKS
 from models.networks.parts import FROZEN_ENCODER, TRAINS
@@ -34,8 +34,8 @@ _REFUSED: dict[tuple[str, str | None], str] = {
 }
 
 
-def parse(words: Sequence[str]) -> Namespace:
-    """The arguments in these words; UserError where they are wrong, or ask for what cannot be deployed."""
+def parse(words: Sequence[str]) -> dict[str, Any]:
+    """The configuration in these words; UserError where they are wrong, or ask for what cannot be deployed."""
     parser = Parser("Train a federation whose clients are on machines of their own.")
     add_model(parser, TASKS)
     add_init_model(parser)
@@ -58,7 +58,7 @@ def parse(words: Sequence[str]) -> Namespace:
     config["evaluate_apart"] = True  # clients see no other images
     if config["train"] in FROZEN_ENCODER:
         config["encoder_outputs"] = "never"  # each machine would round them otherwise
-    return Namespace(**config)
+    return config
 
 
 def check_told_apart(choices: Choices) -> None:

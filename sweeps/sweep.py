@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,10 @@ class Sweep:
     Raises UserError for an experiment that is not one, and for a command that its script refuses.
     """
 
-    def __init__(self, args: Namespace, further: Sequence[str]) -> None:
-        self.said, self.given = asked(args, further)
-        self.name = args.experiment.stem if args.experiment else args.type or COMPARISON
-        self.runner = runner_of(args)
+    def __init__(self, config: Mapping[str, Any], further: Sequence[str]) -> None:
+        self.said, self.given = asked(config, further)
+        self.name = config["experiment"].stem if config["experiment"] else config["type"] or COMPARISON
+        self.runner = runner_of(config)
         self.reads = self.runner.ask(work.declared_arguments)
         self._expand()
 
@@ -85,42 +84,43 @@ class Sweep:
         return 0
 
 
-def runner_of(args: Namespace) -> Runner:
+def runner_of(config: Mapping[str, Any]) -> Runner:
     """What runs the jobs: this machine, or the cluster that the arguments name."""
-    policy = CodePolicy.from_config(vars(args))
-    if args.cluster is None:
-        if args.cluster_arguments is not None or args.wait is not None:
+    policy = CodePolicy.from_config(config)
+    if config["cluster"] is None:
+        if config["cluster_arguments"] is not None or config["wait"] is not None:
             raise UserError("--cluster_arguments and --wait are for --cluster slurm; give that, too")
-        n_jobs = args.jobs or len(args.gpus or []) or os.cpu_count() or 1
-        return Runner(Path("logs"), n_jobs, args.gpus, policy)
-    if args.gpus:
+        n_jobs = config["jobs"] or len(config["gpus"] or []) or os.cpu_count() or 1
+        return Runner(Path("logs"), n_jobs, config["gpus"], policy)
+    if config["gpus"]:
         raise UserError("--gpus is for one machine; on a cluster give --cluster_arguments gpus_per_node=1")
     from sweeps.cluster import Cluster, read_arguments
 
-    return Cluster(read_arguments(args.cluster_arguments or ()), args.jobs, args.wait is not False, policy)
+    asked_for = read_arguments(config["cluster_arguments"] or ())
+    return Cluster(asked_for, config["jobs"], config["wait"] is not False, policy)
 
 
-def asked(args: Namespace, further: Sequence[str]) -> tuple[dict[str, Any], Given]:
+def asked(config: Mapping[str, Any], further: Sequence[str]) -> tuple[dict[str, Any], Given]:
     """What the file of an experiment says, if there is one, and what the command line says besides."""
-    scale, more = args.scale or BUILTIN, said_by(args, further)
-    if args.experiment:
-        said = read_experiment(args.experiment, args.scale)
+    scale, more = config["scale"] or BUILTIN, said_by(config, further)
+    if config["experiment"]:
+        said = read_experiment(config["experiment"], config["scale"])
     else:
         said = {"settings": scale}
         more.setdefault("result_path", Path("results"))
     source = None
-    if args.data_path:
-        folder = Path(args.data_path)
-        source = folder_source(folder) if folder.is_dir() else source_of(args.data_path, args.test_mode)
-    return said, Given(source, scale, args.test_mode, more)
+    if config["data_path"]:
+        folder = Path(config["data_path"])
+        source = folder_source(folder) if folder.is_dir() else source_of(config["data_path"], config["test_mode"])
+    return said, Given(source, scale, config["test_mode"], more)
 
 
-def said_by(args: Namespace, further: Sequence[str]) -> dict[str, Any]:
+def said_by(config: Mapping[str, Any], further: Sequence[str]) -> dict[str, Any]:
     """The keys of an experiment that the command line has."""
-    said = {name: value for name, value in vars(args).items() if name in KEYS and value is not None}
+    said = {name: value for name, value in config.items() if name in KEYS and value is not None}
     for stage in SCRIPTS:
-        pairs = getattr(args, f"{stage}_arguments")
+        pairs = config[f"{stage}_arguments"]
         said |= {stage: dict(pairs)} if pairs else {}
     names = ("client_file_name", "taskonomy_clients_to_include")
-    select = {name: value for name in names if (value := getattr(args, name)) is not None}
+    select = {name: value for name in names if (value := config[name]) is not None}
     return said | ({"select": select} if select else {}) | ({"fed": read_axes(further)} if further else {})

@@ -63,10 +63,10 @@ def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
     if source is None or (source == "taskonomy" and buildings.is_file()):
         sys.argv = list(command)
         stage = MODULES[command[0]]
-        args = stage.parse_args()
-        found = stage.find(args)
+        config = vars(stage.parse_args())
+        found = stage.find(config)
         check_tasks(tasks, found.about, folder)
-        stage.keep(args, found)
+        stage.keep(config, found)
     else:
         check_tasks(tasks, read_table(folder).about, folder)
         print(f"{folder}: using the images that {STAGE} --source {source} has found")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,34 +61,36 @@ class Arrays:
         return lines_within(client_of, self.groups, self.natural, self.n_clusters) if self.natural else ()
 
 
-def read_arrays(args: Namespace) -> Arrays:
+def read_arrays(config: Mapping[str, Any]) -> Arrays:
     """The files in `make_partition.py`'s arguments.
 
     UserError if there is nothing to deal, if there are several things to deal, or if the files are of different images.
     """
-    given = [name for name in _FILES if getattr(args, name) is not None]
+    given = [name for name in _FILES if config[name] is not None]
     if not given:
         raise UserError("nothing to deal; give --embeddings, --labels, --users or --lat_lng")
     if len(others := [name for name in given if name != "labels"]) > 1:
         raise UserError(f"--{' and --'.join(others)} cannot both be dealt; omit one")
-    if args.within is not None and given[0] in _WHOLE:
+    if config["within"] is not None and given[0] in _WHOLE:
         raise UserError(f"--within is not for --{given[0]}, each of which becomes a client whole; omit one")
-    natural = None if args.within is None else read_natural(args.within)
-    labels = None if args.labels is None else read_labels(args.labels)
+    natural = None if config["within"] is None else read_natural(config["within"])
+    labels = None if config["labels"] is None else read_labels(config["labels"])
     origin: dict[str, Any] = {}
-    if labels is not None and (train := trained_on(args.labels, len(labels))) is not None:
-        print(f"{args.labels}: clusters of {len(labels)} images; the {len(train)} trained on count, in their order")
+    if labels is not None and (train := trained_on(config["labels"], len(labels))) is not None:
+        print(
+            f"{config['labels']}: clusters of {len(labels)} images; the {len(train)} trained on count, in their order"
+        )
         labels, origin["part"] = labels[train], "train"
     projection, shown = None, {} if labels is None else {"label": labels}
     if given[0] == "embeddings":
-        projection, groups = _clusters(args, labels, natural)
+        projection, groups = _clusters(config, labels, natural)
         shown["cluster"] = groups
     elif given[0] == "lat_lng":
-        cells = adaptive_cells(*read_places(args.lat_lng), args.max_cell, args.min_cell)
+        cells = adaptive_cells(*read_places(config["lat_lng"]), config["max_cell"], config["min_cell"])
         print(cells)
         groups, origin["cells"] = cells.cell, cells.tokens
     elif given[0] == "users":
-        groups, origin["client_names"] = read_names(args.users, "users")
+        groups, origin["client_names"] = read_names(config["users"], "users")
     else:
         assert labels is not None
         groups = labels
@@ -102,25 +103,28 @@ def read_arrays(args: Namespace) -> Arrays:
     described = groups
     if labels is not None and (whole or given[0] == "labels"):
         described, described_as = labels, _CALLED["labels"]
-    origin |= {f"{name}_sha256": file_digest(getattr(args, name)) for name in given}  # last: they can be read
-    origin |= {} if natural is None else {"within_sha256": file_digest(args.within)}
-    n_clusters = args.n_clusters if projection is not None else None
+    origin |= {f"{name}_sha256": file_digest(config[name]) for name in given}  # last: they can be read
+    origin |= {} if natural is None else {"within_sha256": file_digest(config["within"])}
+    n_clusters = config["n_clusters"] if projection is not None else None
     names = described_as, dealt_as
     return Arrays(groups, whole, labels, projection, described, names, shown, origin, natural, n_clusters)
 
 
-def _clusters(args: Namespace, labels: np.ndarray | None, natural: Natural | None) -> tuple[np.ndarray, np.ndarray]:
+def _clusters(
+    config: Mapping[str, Any], labels: np.ndarray | None, natural: Natural | None
+) -> tuple[np.ndarray, np.ndarray]:
     """The projection of the embeddings, and their clusters (N,), within natural groups where there are some."""
     from models.embedding.embeddings import cluster_rows, project_rows
 
-    embeddings = read_embeddings(args.embeddings)
+    embeddings = read_embeddings(config["embeddings"])
     _check_lengths(len(embeddings), "embeddings", labels)
     if natural is None:
-        return cluster_rows(embeddings, args.n_clusters, args.rand_seed)
+        return cluster_rows(embeddings, config["n_clusters"], config["rand_seed"])
     _check_lengths(len(embeddings), "embeddings", natural.numbers, _OF_WITHIN)
-    projection = project_rows(embeddings, args.rand_seed)
+    projection = project_rows(embeddings, config["rand_seed"])
     every = np.arange(len(embeddings))
-    return projection, joined(natural, clusters_within(projection, every, natural, args.n_clusters, args.rand_seed))
+    clusters = clusters_within(projection, every, natural, config["n_clusters"], config["rand_seed"])
+    return projection, joined(natural, clusters)
 
 
 def _check_lengths(n: int, what: str, others: np.ndarray | None, called: str = "labels") -> None:

@@ -74,16 +74,16 @@ def untouched(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) ->
 def deployment(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", tamper: Tamper = untouched, name: str = ""
 ) -> Deployment:
-    args = parse(shlex.split(f"{WORDS} {more}"))
-    model, choices, name = shares.model(), Choices.from_config(vars(args)), name or uuid4().hex
+    config = parse(shlex.split(f"{WORDS} {more}"))
+    model, choices, name = shares.model(), Choices.from_config(config), name or uuid4().hex
     check_told_apart(choices)
-    config = vars(args) | choices.record() | model.config.said()
+    config |= choices.record() | model.config.said()
     nodes = Here(shares, name, tamper)
     greeting = write(plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
     settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-    return Deployment(model, server, choices, *settings, accelerator, Run(path), nodes, name, args.on_missing)  # type: ignore[arg-type]
+    return Deployment(model, server, choices, *settings, accelerator, Run(path), nodes, name, config["on_missing"])  # type: ignore[arg-type]
 
 
 def server_data(shares: Shares, model: TaskModel) -> TaskData:
@@ -93,8 +93,7 @@ def server_data(shares: Shares, model: TaskModel) -> TaskData:
 def simulation(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", kind: type[Simulation] = Simulation
 ) -> Simulation:
-    args = parse(shlex.split(f"{WORDS} {more}"))
-    config = vars(args)
+    config = parse(shlex.split(f"{WORDS} {more}"))
     local, settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
     how = local, settings, accelerator, Run(path)
     return kind.by_choices(Choices.from_config(config), shares.model(), shares.federated, *how)
@@ -378,8 +377,8 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
     """One value of one image is another, and all that is noted of the images is as it was."""
     folder, model, name = tmp_path / "client", shares.model(), uuid4().hex
     shutil.copytree(shares.folder / "client_0", folder, ignore=shutil.ignore_patterns(RUNS))
-    args = parse(shlex.split(WORDS))
-    plan = plan_of(vars(args), model.config.said(), code_version(STAGE, vars(args)), name), model.state_dict()
+    config = parse(shlex.split(WORDS))
+    plan = plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict()
     first, again = (join(folder, False, *plan) for _ in range(2))
     packed = folder / "packed" / "32" / f"{domain}.npy"
     array, status = np.load(packed), packed.stat()
@@ -416,6 +415,6 @@ def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> 
 
 @pytest.mark.parametrize("words", ["--method fedproto --kinds cluster", "--importance_reweighting cluster"])
 def test_clusters_are_refused(words: str) -> None:
-    args = parse(shlex.split(f"{WORDS} {words}"))
+    config = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):
-        check_told_apart(Choices.from_config(vars(args)))
+        check_told_apart(Choices.from_config(config))
