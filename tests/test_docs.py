@@ -122,7 +122,7 @@ def check_sweep(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     shortened = "…" in words
     monkeypatch.setattr(sys, "argv", ["run_sweep.py", *(word for word in words if word != "…")])
     args, further = importlib.import_module("run_sweep").parse_args()
-    said, given = asked(args, further)
+    said, given = asked(vars(args), further)
     if shortened and given.source is None:
         given = replace(given, source=folder_source(Path("photos")))
     jobs = experiment_of(said, given, work.declared_arguments()).jobs()
