@@ -112,9 +112,12 @@ def check_shell(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -
         default = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", name)
         check_sweep(["--experiment", f"experiments/{default}.toml", *arguments], monkeypatch)
     # The one hands all to pytest, and the other takes Pythons.
-    assert experiments or script in ("run_tests.sh", "scripts/oldest.sh", "tests/exports/run.sh"), (
-        f"{script}: nobody knows what it takes"
-    )
+    assert experiments or script in (
+        "run_tests.sh",
+        "scripts/oldest.sh",
+        "tests/exports/run.sh",
+        "tests/peers/run.sh",
+    ), f"{script}: nobody knows what it takes"
 
 
 def check_sweep(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
