@@ -144,26 +144,12 @@ def simulation_of(
         UserError: where these do not go together.
     """
     algorithm, sampling, reweighting = algorithm or FedAvg(), sampling or ClientSampling(), reweighting or FedIR()
-    settings = settings or SimulationSettings(rand_seed=seed)
-    held_out = deal_held_out(
-        partition.clients, partition.groups, within(partition.groups, data.test), settings.rand_seed
-    )
+    settings, groups = settings or SimulationSettings(rand_seed=seed), partition.groups
+    held_out = deal_held_out(partition.clients, groups, within(groups, data.test), settings.rand_seed)
     n_clients = partition.participants.n_clients
     algorithm.check_clients(n_clients)
     sampling.check(n_clients)
-    return Simulation(
-        model,
-        FederatedData.of(data, partition, held_out),
-        algorithm,
-        local_settings or LocalSettings(),
-        settings,
-        accelerator or Accelerator(),
-        Run(Path(folder)),
-        aggregation=aggregation,
-        attack=attack,
-        privacy=privacy_of(
-            privacy or PrivacySettings(), algorithm, sampling, reweighting, n_clients, settings.rand_seed
-        ),
-        sampling=sampling,
-        reweighting=reweighting,
-    )
+    bounds = privacy_of(privacy or PrivacySettings(), algorithm, sampling, reweighting, n_clients, settings.rand_seed)
+    how = local_settings or LocalSettings(), settings, accelerator or Accelerator(), Run(Path(folder))
+    federated = FederatedData.of(data, partition, held_out)
+    return Simulation(model, federated, algorithm, *how, aggregation, attack, bounds, sampling, reweighting)
