@@ -8,7 +8,7 @@
 # uv (https://docs.astral.sh/uv) chooses the versions and installs them into .ends/; UV_TORCH_BACKEND=cpu spares the CUDA libraries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-requirements=(requirements.txt requirements-{cluster,flower,pretrained,privacy,taskonomy,test,trackers}.txt)
+requirements=(requirements.txt requirements-{cluster,exr,flower,pretrained,privacy,taskonomy,test,trackers}.txt)
 if [ $# -eq 0 ]; then set -- python3; fi
 if ! command -v uv > /dev/null; then
     python3 -m venv .ends/uv

@@ -14,6 +14,7 @@ import pytest
 CPU = "--use_accelerator False"
 FED = (
     "test_fed.py --task class_scene --type class_based --n_clients 3 --n_rounds 1 --sgd_per_epoch 2 --batch_size 4 "
+    "--allow_unassigned 1 "
     f"--method feddifrc --plot_distribution False {CPU}"
 )
 

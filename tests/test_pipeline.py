@@ -27,6 +27,7 @@ STAGES = (
     "extract_embeddings.py --task {task} --n_clusters 4 --observe_performance True --from_checkpoint True "
     "--load_model_dir trained_models/",
     "test_fed.py --alpha 0.1 --task {task} --n_rounds 1 --n_clusters 4 --type embedding_based --n_clients 4 "
+    "--allow_unassigned 1 "
     "--sgd_per_epoch 2 --init_lr 1e-1 --assignment_files_path assignments/ --method fedavg",
 )
 SMALL = " --image_size 32"

@@ -32,6 +32,7 @@ TRAIN = (
 )
 FED = (
     "test_fed.py --task normal --type class_based --n_clients 3 --n_rounds 4 --sgd_per_epoch 2 --momentum 0.5 "
+    "--allow_unassigned 1 "
     "--batch_size 8 --clients_per_round 2 --plot_distribution False --use_accelerator False"
 )
 FEDERATIONS = {

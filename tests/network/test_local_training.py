@@ -21,6 +21,7 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, Phase
 from network.local_training import LocalTraining
+from network.settings import SimulationSettings
 from network.workspace import OneCopy
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
@@ -164,6 +165,7 @@ def test_nothing_in_local_training_waits_for_the_device(name: str, schedule: str
             return Batch(self.a[positions], self.b[positions], torch.ones_like(self.b[positions], dtype=torch.bool))
 
     algorithm, model = q.method(name), q.Quadratic().to(where)
+    algorithm.bind(q.SETTINGS, SimulationSettings(0))
     state: dict[str, Tensor] = {}
     for _ in range(2):  # the second time with what the client has kept
         local = local_of(replace(q.SETTINGS, lr_schedule=schedule), model=model, state=state)
