@@ -25,6 +25,12 @@ FILES = sorted(path for path in ROOT.glob("experiments/*/*.toml") if "\ntitle" i
 READS = {"method": {"fedavg": (), "feddifrc": ("guidance_path", "contrast")}}
 
 
+def asked_here() -> tuple[dict, Given]:
+    """What this process's command line asks of a sweep."""
+    args, further = run_sweep.parse_args()
+    return asked(vars(args), further)
+
+
 def made(path: Path, text: str, scale: str | None = None, **given: object) -> Experiment:
     path.write_text(text)
     return experiment_of(read_experiment(path, scale), Given(**given), READS)  # type: ignore[arg-type]
@@ -112,7 +118,7 @@ def test_the_command_line_has_arguments_of_each_stage(tmp_path: Path, monkeypatc
     path.write_text(SMALL + 'train = { precision = "bf16", batch_size = 7 }\nfed = { precision = "bf16" }\n')
     command = "--train_arguments precision=fp32 n_epochs=3 --embed_arguments precision=fp32 --precision fp32"
     monkeypatch.setattr("sys.argv", ["run_sweep.py", "--experiment", str(path), *command.split()])
-    keys, given = asked(*run_sweep.parse_args())
+    keys, given = asked_here()
     jobs = experiment_of(keys, given, READS).jobs()
     stages = {command[0]: said(command) for job in jobs for command in job.commands}
     train, fed = stages["train_centralized_task_model.py"], stages["test_fed.py"]
@@ -304,7 +310,7 @@ def test_a_grid_of_the_command_line_ends_with_the_command_that_makes_its_tables(
         "8",
     ]
     monkeypatch.setattr("sys.argv", ["run_sweep.py", *words])
-    grid = experiment_of(*asked(*run_sweep.parse_args()), READS)
+    grid = experiment_of(*asked_here(), READS)
     monkeypatch.setattr(outputs, "run", lambda command: pytest.fail(f"{command} was not wanted"))
     grid.outputs.run()
     assert capsys.readouterr().out == ""  # as with --until clusters: there are no runs yet
