@@ -152,7 +152,7 @@ class Deployment(Simulation):
         found = self.nodes.ask(kind, contents, str(round + 1))
         answers = {client: each for client, each in found.items() if isinstance(each, RecordDict)}
         faults = {client: each for client, each in found.items() if isinstance(each, str)}
-        away = f"it has been away for more than {self.nodes.patience:g} s"
+        away = f"it has been away for more than {self.nodes.timeout:g} s"
         return answers, faults | dict.fromkeys(contents.keys() - found.keys(), away)
 
     def leave_out(self, client: int, why: str, round: int) -> None:

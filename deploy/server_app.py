@@ -86,11 +86,11 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
 
     name = _name_of(run, config["resume_training"])
     plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
-    greeting = write(plan, model.state_dict())
+    handshake = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_kinds(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
-    nodes = Nodes(grid, share.n_clients, config["patience"], lambda: greeting, check)
+    nodes = Nodes(grid, share.n_clients, config["timeout"], lambda: handshake, check)
     nodes.gather()
     _check_images(run, nodes, config["resume_training"])
     deployment = Deployment(model, data, federation, accelerator, run, nodes, name, config["on_missing"])

@@ -33,6 +33,7 @@ from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import write_json
 from utils.processes import from_main
+from utils.renamed import with_present_names
 from utils.runs import Run, is_due, load_newest, save_checkpoint, state_before
 from utils.streams import generator
 from utils.words import counted
@@ -153,7 +154,9 @@ class Simulation:
         self.rows = state["rows"]
         self.privacy.restore(state.get("privacy", {}))
         self._n_saved = len(self.rows)
-        self.trainer.pace = state["pace"]  # another number of clients or threads would round differently
+        self.trainer.pace = with_present_names(
+            state["pace"]
+        )  # another number of clients or threads would round differently
 
     def settle_pace(self) -> None:
         """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""

@@ -30,6 +30,7 @@ from sweeps.records import State, parsed, state_of
 from utils import versions
 from utils.errors import UserError
 from utils.files import write_json
+from utils.renamed import with_present_names
 from utils.runs import ASIDE, Run
 from utils.versions import DECLARED, CodePolicy
 
@@ -138,11 +139,11 @@ def test_run_on_other_files_is_not_done(run: tuple[Command, Path], own_copy: Pat
 
 # Code that has changed
 
-ACCEPT, REFUSE = CodePolicy(accept_code=True), CodePolicy(refuse_code=True)
+ACCEPT, REFUSE = CodePolicy("any"), CodePolicy("same_source")
 
 
 def states(run: tuple[Command, Path]) -> list[State]:
-    """By default, with `--accept_code` and with `--refuse_code`."""
+    """By default, with `--reuse any` and with `--reuse same_source`."""
     return [state_of(run[0], policy) for policy in (DECLARED, ACCEPT, REFUSE)]
 
 
@@ -168,7 +169,7 @@ def test_run_is_done_whatever_becomes_of_the_sources_that_changes_no_version(
     monkeypatch.setattr(provenance, "source_hash", lambda: "other")
     assert state_of(run[0]) is State.DONE
     [line] = said()
-    assert "other source files of the same declared versions count; --refuse_code True makes them again" in line
+    assert "other source files of the same declared versions count; --reuse same_source makes them again" in line
     assert states(run) == [State.DONE, State.DONE, State.NEW]
 
 
@@ -186,7 +187,7 @@ def test_run_is_not_done_once_a_version_is_raised_unless_it_is_accepted(
         monkeypatch.setitem(PARTITIONERS, "paper", replace(PARTITIONERS["paper"], version=8))
     assert state_of(run[0]) is State.NEW
     [line] = said()
-    assert "(now 8) are made again; --accept_code True keeps them" in line
+    assert "(now 8) are made again; --reuse any keeps them" in line
     assert states(run) == [State.NEW, State.DONE, State.NEW]
     (run[1] / "summary.json").unlink()
     assert states(run) == [State.NEW, State.CUT_OFF, State.NEW]
@@ -202,7 +203,7 @@ def test_run_from_before_versions_were_declared_is_of_an_unknown_one(
     path.write_text(json.dumps(before | {"code_version": noted}))
     assert state_of(run[0]) is State.NEW
     [line] = said()
-    assert "an unknown version of the code" in line and line.endswith("; --accept_code True keeps them")
+    assert "an unknown version of the code" in line and line.endswith("; --reuse any keeps them")
     assert states(run) == [State.NEW, State.DONE, State.NEW]
 
 
@@ -263,7 +264,7 @@ def test_initial_model_is_of_the_present_versions(
     name = "tiny" if entries is ENCODERS else "taskonomy"
     monkeypatch.setitem(entries, name, replace(entries[name], version=8))
     assert start() == [State.NEW, State.DONE, State.NEW]
-    assert f"{name} (now 8), is made again; --accept_code True keeps it" in said()[0]
+    assert f"{name} (now 8), is made again; --reuse any keeps it" in said()[0]
     assert start(make=True) == [State.DONE] * 3
 
 
@@ -334,7 +335,8 @@ def test_runs_of_an_earlier_version_stay_finished_and_cut_off_ones_are_resumed(
         (folder / "checkpoint").mkdir()
         save_file({"w": torch.zeros(1)}, folder / "checkpoint/last.safetensors")
         assert state_of(command) is State.CUT_OFF
-        now = before["args"] | parsed(command) | {"resume_training": True}  # the model's part is its file's
+        # The model's part is its file's.
+        now = with_present_names(before["args"]) | parsed(command) | {"resume_training": True}
         assert Run.start(now, stage, *parts, origin=origin | {"source_hash": "of now"}).path == folder
     write_json(folder / "summary.json", {})
     assert state_of(command) is State.DONE
