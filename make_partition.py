@@ -19,8 +19,8 @@ def parse_args() -> Namespace:
     add = parser.group("data").add_argument
     add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are assigned")
     add("--labels", type=Path,
-        help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are assigned or, "
-        "with --embeddings, --users or --lat_lng, only reported")  # fmt: skip
+        help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are assigned "
+        "or, with --embeddings, --users or --lat_lng, only reported")  # fmt: skip
     add("--users", type=Path, help=".npy of each image's user, numbers or text: each user becomes a client")
     add("--lat_lng", type=Path,
         help=".npy of each image's latitude and longitude in degrees, NaN for unknown: each cell of the earth's "

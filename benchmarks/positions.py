@@ -59,11 +59,11 @@ def measure(way: str, n_clients: int, alpha: float, assigns: int) -> dict[str, o
 def main() -> None:
     """Print the table."""
     parser = Parser(__doc__.split("\n")[0])
-    parser.add_argument("--assigns", type=POSITIVE_INT, default=1000, help="that the numbers are means of")
+    parser.add_argument("--draws", type=POSITIVE_INT, default=1000, help="that the numbers are means of")
     args = parser.parse_args()
     cases = [(way, n, alpha) for n in CLIENTS for alpha in ALPHAS for way in WAYS]
-    rows = [measure(*case, args.assigns) for case in progress.bar(cases, unit="row")]
-    print_table(f"Clients of {SIZE} images, {GROUPS} groups, {args.assigns} assigns", rows)
+    rows = [measure(*case, args.draws) for case in progress.bar(cases, unit="row")]
+    print_table(f"Clients of {SIZE} images, {GROUPS} groups, {args.draws} draws", rows)
 
 
 if __name__ == "__main__":

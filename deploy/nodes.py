@@ -48,15 +48,15 @@ class Nodes:
     Args:
         grid: Flower's.
         n_clients: how many there are; numbers are from 0.
-        patience: seconds to wait for a client without a node.
-        greeting: makes the content that a new node is asked with for which client it is.
+        timeout: seconds to wait for a client without a node.
+        handshake: makes the content that a new node is asked with for which client it is.
         check: raises UserError where what a node says of itself does not fit the run.
     """
 
     grid: Grid
     n_clients: int
-    patience: float
-    greeting: Callable[[], RecordDict]
+    timeout: float
+    handshake: Callable[[], RecordDict]
     check: Callable[[Mapping[str, Any]], None]
     described: dict[int, dict[str, Any]] = field(default_factory=dict)
     _node_of: dict[int, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Nodes:
         missing = self._wait(lambda: [c for c in range(self.n_clients) if c not in self.described])
         if missing:
             names = ", ".join(map(str, missing))
-            raise UserError(f"client {names} of {self.n_clients} has not joined in {self.patience:g} s; start its node")
+            raise UserError(f"client {names} of {self.n_clients} has not joined in {self.timeout:g} s; start its node")
 
     def ask(self, kind: str, contents: Mapping[int, RecordDict], group: str) -> dict[int, RecordDict | str]:
         """What each client answers: its content, or in words why there is none; clients that stay away are left out."""
@@ -96,7 +96,7 @@ class Nodes:
     def _wait(
         self, open_questions: Callable[[], list[int]], answers: dict[int, RecordDict | str] | None = None
     ) -> list[int]:
-        """Look for nodes and answers until no question is open; returns the clients that patience has run out for."""
+        """Look for nodes and answers until no question is open; returns the clients whose timeout is over."""
         away_since: dict[int, float] = {}
         well = time.monotonic()
         while True:
@@ -110,13 +110,13 @@ class Nodes:
             waiting, now = open_questions(), time.monotonic()
             here = {client for client, node in self._node_of.items() if node in self._up}
             away_since = {c: away_since.get(c, now) for c in waiting if c not in here}
-            lost = [client for client, since in away_since.items() if now - since > self.patience]
+            lost = [client for client, since in away_since.items() if now - since > self.timeout]
             if set(waiting) <= set(lost):
                 return lost
             if self._fault is None:
                 well = now
-            elif now - well > self.patience:
-                raise UserError(f"the SuperLink has failed for {self.patience:g} s: {self._fault}")
+            elif now - well > self.timeout:
+                raise UserError(f"the SuperLink has failed for {self.timeout:g} s: {self._fault}")
             time.sleep(_PAUSE)
 
     def _look_for_nodes(self) -> None:
@@ -137,7 +137,7 @@ class Nodes:
                 self._greeted.pop(node, None)
         new = [node for node, since in self._up.items() if self._greeted.get(node) != since]
         self._node_of = {client: node for client, node in self._node_of.items() if node not in new}
-        for node in self._push(_QUERY, [(self.greeting(), node, -1) for node in new], ""):
+        for node in self._push(_QUERY, [(self.handshake(), node, -1) for node in new], ""):
             self._greeted[node] = self._up[node]
 
     def _push(self, kind: str, questions: Sequence[tuple[RecordDict, int, int]], group: str) -> list[int]:

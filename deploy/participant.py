@@ -104,7 +104,7 @@ class Participant:
 
     Args:
         folder: the client's data folder, see `deploy/shares.py`.
-        plan: what the server says of the run, see `deploy.server.Deployment`.
+        plan: what the server says of the run, see `deploy.server.plan_of`.
         start: all tensors of the model that the run starts from.
         device: where to compute.
 

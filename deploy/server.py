@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from flwr.app import RecordDict
 from torch import Tensor, nn
 
@@ -20,6 +19,7 @@ from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
+from network.backend import Backend
 from network.client import ClientRound
 from network.config import FederationConfig
 from network.evaluation import Evaluation, columns
@@ -29,7 +29,6 @@ from network.simulation import Simulation
 from network.trainer import Trainer
 from utils import progress
 from utils.errors import UserError
-from utils.runs import Run
 
 
 class Missing(UserError):
@@ -82,77 +81,68 @@ class Versions:
         self.checkpoints = [dict(before or {}), dict(versions)]
 
 
-class Deployment(Simulation):
-    """A federation whose clients are on other machines: the rounds of `Simulation`, to the same bits.
+class RemoteClients:
+    """Clients on other machines, as the backend of a `Simulation`: its rounds, to the same bits.
 
     The server knows of the clients' images how many there are and, for methods that need it, of which classes. What it
     asks a client for is checked against what the client would send: names, shapes, dtypes and size of an upload are
-    found by a step on held-out images.
+    those of a step on held-out images.
 
     Args:
-        model: the initial model.
         data: the images that are held out in common.
-        config: as of a simulation.
-        accelerator: this process.
-        run: where metrics and checkpoints go.
+        config: of the federation.
         nodes: the clients, all of which have been gathered.
         name: of the run, 32 hexadecimal digits, under which clients keep their states.
         on_missing: "stop" or "skip_client".
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        data: TaskData,
-        config: FederationConfig,
-        accelerator: Accelerator,
-        run: Run,
-        nodes: Nodes,
-        name: str,
-        on_missing: str,
-    ) -> None:
-        counts = [np.array(nodes.described[client]["counts"], np.int64) for client in range(nodes.n_clients)]
-        crowd, clients = with_counted(data, counts)
-        nothing = ClientImages.of([np.zeros(0, np.int64)] * len(clients))
-        known = FederatedData(crowd, clients, nothing, np.full(len(crowd.labels), -1))
-        super().__init__(model, known, config, accelerator, run)
+    simulation: Simulation
+
+    def __init__(self, data: TaskData, config: FederationConfig, nodes: Nodes, name: str, on_missing: str) -> None:
         self.nodes, self.name, self.on_missing = nodes, name, on_missing
+        counts = [np.array(nodes.described[client]["counts"], np.int64) for client in range(nodes.n_clients)]
+        images, clients = with_counted(data, counts)
+        nothing = ClientImages.of([np.zeros(0, np.int64)] * len(clients))
+        self.data = FederatedData(images, clients, nothing, np.full(len(images.labels), -1))
         self.versions = Versions(list(range(len(clients))))
         self._others: list[list[list[int]]] = [[[0], [0]] for _ in counts]  # what a client is told of other images
         if knows_kinds(config.algorithm, config.reweighting):
             everyone, held_out = np.sum(counts, axis=0), class_counts(data, data.test).tolist()
             self._others = [[(everyone - of_client).tolist(), held_out] for of_client in counts]
-        self._local, self._rehearsed = self.trainer, self.states
-        self._first = clients.images[clients.bounds[:-1]]
-        self.states = self.versions  # type: ignore[assignment]
-        self.trainer = RemoteTrainer(self, self._local)  # type: ignore[assignment]
-        self.evaluation = RemoteEvaluation(self, known)
+        self.first = clients.images[clients.bounds[:-1]]
+
+    def __call__(self, simulation: Simulation) -> Backend:
+        """The backend of this simulation."""
+        self.simulation = simulation
+        return Backend(self.versions, RemoteTrainer(self, simulation.here.trainer), RemoteEvaluation(self))
 
     def layout(self) -> Layout:
         """What an upload looks like: that of a client that takes one step on held-out images."""
-        at = self.data.images.test[: self.config.local.batch_size]
+        simulation = self.simulation
+        at = self.data.images.test[: simulation.config.local.batch_size]
         alone = {0: ClientRound(at, 1, 1.0, 1.0)}
-        [(_, upload, _)] = self._local.train(alone, self.server, 0)
-        self._rehearsed.roll_back()
+        [(_, upload, _)] = simulation.here.trainer.train(alone, simulation.server, 0)
+        simulation.here.states.roll_back()
         return Layout.of(upload)
 
     def ask(
         self, kind: str, said: Mapping[int, Mapping[str, Any]], round: int
     ) -> tuple[dict[int, RecordDict], dict[int, str]]:
         """Send what clients need to each of these; their answers, and in words why others have none."""
-        names = self.algorithm.received(self.server, self._shared)
-        common = write({}, {name: self.server[name] for name in names})["tensors"]
+        simulation = self.simulation
+        names = simulation.algorithm.received(simulation.server, simulation.shared)
+        common = write({}, {name: simulation.server[name] for name in names})["tensors"]
         contents = {}
         for client, more in said.items():
             state = {"version": self.versions.now.get(client), "kept": self.versions.kept(client)}
-            words = {"run": self.name, "round": round, "threads": self._local.pace["threads"]}
+            words = {"run": self.name, "round": round, "threads": simulation.trainer.pace["threads"]}
             content = write({**words, **state, "others": self._others[client], **more})
             content["tensors"] = common
             contents[client] = content
         found = self.nodes.ask(kind, contents, str(round + 1))
         answers = {client: each for client, each in found.items() if isinstance(each, RecordDict)}
         faults = {client: each for client, each in found.items() if isinstance(each, str)}
-        away = f"it has been away for more than {self.nodes.patience:g} s"
+        away = f"it has been away for more than {self.nodes.timeout:g} s"
         return answers, faults | dict.fromkeys(contents.keys() - found.keys(), away)
 
     def leave_out(self, client: int, why: str, round: int) -> None:
@@ -162,19 +152,12 @@ class Deployment(Simulation):
             raise Missing(f"{line}; mend that and resume, or leave such clients out with --on_missing skip_client")
         progress.say(f"{line}; left out")
 
-    def _train_round(self, round: int) -> dict[str, float]:
-        try:
-            return super()._train_round(round)
-        except Missing:
-            self._give_up_round()
-            raise
-
 
 class RemoteTrainer:
     """Has clients train where they are; yields what `network.trainer.Trainer` does, in the same order."""
 
-    def __init__(self, deployment: Deployment, local: Trainer) -> None:
-        self._deployment, self._local = deployment, local
+    def __init__(self, clients: RemoteClients, local: Trainer) -> None:
+        self._clients, self._local = clients, local
         self._layout: Layout | None = None
 
     @property
@@ -195,11 +178,11 @@ class RemoteTrainer:
         self, cohort: dict[int, ClientRound], server: Mapping[str, Tensor], round: int
     ) -> Iterator[tuple[int, dict[str, Tensor], Tensor]]:
         """Train the clients of a round; those that are left out are taken out of the cohort."""
-        deployment = self._deployment
-        self._layout = self._layout or deployment.layout()
+        clients = self._clients
+        self._layout = self._layout or clients.layout()
         order = [client for batch in self._local.client_batches(cohort) for client in batch]
         asked = {client: self._said(client, cohort[client]) for client in order}
-        answers, faults = deployment.ask("train", asked, round)
+        answers, faults = clients.ask("train", asked, round)
         for client in order:
             try:
                 if client in faults:
@@ -209,19 +192,19 @@ class RemoteTrainer:
                 self._layout.check(upload, finite=bad_step < 0)
             except UserError as error:
                 refused = "" if client in faults else "its upload is refused: "
-                deployment.leave_out(client, f"{refused}{error}", round)
+                clients.leave_out(client, f"{refused}{error}", round)
                 del cohort[client]
                 continue
             if version is not None:
-                deployment.versions.now[client] = version
-            device = deployment.accelerator.device
+                clients.versions.now[client] = version
+            device = clients.simulation.accelerator.device
             yield client, {name: tensor.to(device) for name, tensor in upload.items()}, torch.tensor(bad_step)
         if not cohort:
             raise Missing(f"no client is left in round {round + 1}")
 
     def _said(self, client: int, each: ClientRound) -> dict[str, Any]:
-        images = each.images - self._deployment._first[client]
-        everything = np.array_equal(each.images, self._deployment.data.clients[client])
+        images = each.images - self._clients.first[client]
+        everything = np.array_equal(each.images, self._clients.data.clients[client])
         chosen = None if everything else images.tolist()
         return {"images": chosen, "n_steps": each.n_steps, "weight": each.weight, "portion": each.portion}
 
@@ -239,19 +222,20 @@ def _checked(said: Mapping[str, Any], each: ClientRound, round: int) -> tuple[in
 class RemoteEvaluation(Evaluation):
     """Has clients evaluate models on their own images; what is held out in common is evaluated here."""
 
-    def __init__(self, deployment: Deployment, data: FederatedData) -> None:
-        settings = deployment.config.settings
+    def __init__(self, clients: RemoteClients) -> None:
+        settings = clients.simulation.config.settings
         super().__init__(
-            data, deployment.accelerator, n_clients=settings.evaluate_clients, seed=settings.rand_seed, apart=True
-        )
-        self._deployment = deployment
+            clients.data, clients.simulation.accelerator, n_clients=settings.evaluate_clients,
+            seed=settings.rand_seed, apart=True,
+        )  # fmt: skip
+        self._clients = clients
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
         """The columns of the server's model."""
         data = self.images
         test = mean_values(data, evaluate(model, data, data.test, self.accelerator))
         # Before clients are asked: whose values no client is to blame for ends the run with a line of its own.
-        self._deployment._check_sound(len(self._deployment.rows), {"test_loss": test["loss"]})
+        self._clients.simulation.check_sound(len(self._clients.simulation.rows), {"test_loss": test["loss"]})
         row = columns(data.task, self._asked(""), ("train", "local_test"))
         return row | {f"test_{name}": value for name, value in test.items()}
 
@@ -265,11 +249,11 @@ class RemoteEvaluation(Evaluation):
 
         They are of the server's model, or, where `whose` is "personal_", of the clients' own.
         """
-        deployment, round = self._deployment, len(self._deployment.rows) - 1
+        clients, round = self._clients, len(self._clients.simulation.rows) - 1
         evaluated = self.evaluated.tolist()
         shape = (len(metric_names(self.images.task)), 2)
         said = {"personal": bool(whose)}
-        answers, faults = deployment.ask("evaluate", dict.fromkeys(evaluated, said), round)
+        answers, faults = clients.ask("evaluate", dict.fromkeys(evaluated, said), round)
         values = np.full((len(evaluated), *shape), np.nan)
         for row_of, client in enumerate(evaluated):
             try:
@@ -283,11 +267,11 @@ class RemoteEvaluation(Evaluation):
                     or (found.shape, found.dtype) != (shape, torch.float64)
                 ):
                     raise UserError("its values are refused: they are not those of the task's metrics")
-                measured = np.array(deployment.nodes.described[client]["measured"])
+                measured = np.array(clients.nodes.described[client]["measured"])
                 _check_values(self.images.task, found.numpy(), measured, whose)
                 values[row_of] = found.numpy()
             except UserError as error:
-                deployment.leave_out(client, str(error), round)
+                clients.leave_out(client, str(error), round)
         return values
 
 

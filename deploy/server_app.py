@@ -19,7 +19,7 @@ from deploy.messages import write
 from deploy.nodes import Nodes
 from deploy.participant import STAGE
 from deploy.population import class_counts, knows_kinds
-from deploy.server import Deployment, plan_of
+from deploy.server import RemoteClients, plan_of
 from deploy.settings import check_told_apart, parse
 from deploy.shares import Share, read_share
 from models.central.metrics import metric_names
@@ -27,6 +27,7 @@ from models.networks.task_model import save_model
 from models.networks.threads import set_threads
 from network.config import FederationConfig
 from network.provenance import code_of, code_version
+from network.simulation import Simulation
 from network.start import starting_model
 from utils import progress
 from utils.errors import UserError, explained
@@ -65,7 +66,7 @@ def main(grid: Grid, context: Context) -> None:
         raise faults[0]
 
 
-def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
+def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
     accelerator = accelerator_of(config)
     model, start = starting_model(config, accelerator.device)
@@ -86,14 +87,15 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
 
     name = _name_of(run, config["resume_training"])
     plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
-    greeting = write(plan, model.state_dict())
+    handshake = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_kinds(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
-    nodes = Nodes(grid, share.n_clients, config["patience"], lambda: greeting, check)
+    nodes = Nodes(grid, share.n_clients, config["timeout"], lambda: handshake, check)
     nodes.gather()
     _check_images(run, nodes, config["resume_training"])
-    deployment = Deployment(model, data, federation, accelerator, run, nodes, name, config["on_missing"])
+    clients = RemoteClients(data, federation, nodes, name, config["on_missing"])
+    deployment = Simulation(model, clients.data, federation, accelerator, run, clients)
     if config["resume_training"]:
         deployment.resume()
     run.track(accelerator, len(deployment.rows))
@@ -141,7 +143,7 @@ def _check_images(run: Run, nodes: Nodes, resumed: bool) -> None:
     write_json(run.path / _ABOUT, about | {"images": images})
 
 
-def _finish(deployment: Deployment) -> None:
+def _finish(deployment: Simulation) -> None:
     """Write the model and the summary."""
     run = deployment.run
     if deployment.has_global:

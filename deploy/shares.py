@@ -23,6 +23,7 @@ from network.partition.groups import within
 from network.partition.held_out import assign_held_out
 from utils.errors import UserError
 from utils.files import read_json, write_json
+from utils.renamed import with_present_names
 from utils.runs import data_path_or_default
 from utils.versions import ids_digest
 
@@ -108,7 +109,7 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     noted = saved.parent if saved.is_file() else saved
     said = dict(partition.origin)
     if (noted / "args.json").is_file():
-        said |= read_json(noted / "args.json", "the run")
+        said |= with_present_names(read_json(noted / "args.json", "the run"))
     said |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
     if missing := [name for name in ("task", "image_size") if said.get(name) is None]:
         raise UserError(f"{saved} does not say the {missing[0]}; give --{missing[0]}")

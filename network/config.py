@@ -116,7 +116,7 @@ class FederationConfig:
     @property
     def tells_clusters(self) -> bool:
         """Whether images are told apart by the clusters of the task's embeddings, whatever the partition is by."""
-        return CLUSTER in (self.reweighting.importance_reweighting, getattr(self.algorithm, "kinds", None))
+        return CLUSTER in (self.reweighting.importance_reweighting, getattr(self.algorithm, "label_source", None))
 
     def record(self) -> dict[str, Any]:
         """The arguments of its parts, by name: what was given, and what follows from that where nothing was."""

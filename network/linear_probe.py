@@ -21,6 +21,7 @@ from models.networks.task_model import TaskModel
 from network.state import strip_prefix
 from utils.errors import UserError
 from utils.files import read_json
+from utils.renamed import with_present_names
 from utils.runs import Run, load_checkpoint
 
 _BATCH, _ITERATIONS = 64, 1000
@@ -41,7 +42,7 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     Raises:
         UserError: if there is no such run, it has no global model, or its images have no classes.
     """
-    args = read_json(folder / "args.json", "test_fed.py")
+    args = with_present_names(read_json(folder / "args.json", "test_fed.py"))
     try:
         settings = [field.name for field in fields(ModelConfig) if field.name != "weights"]  # where it began
         config = ModelConfig.of({name: args[name] for name in settings if name in args})

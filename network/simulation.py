@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from network.aggregation.mean import Mean
 from network.aggregation.weighted_sum import Surroundings, Uploads, total
 from network.algorithms.without_server import WithoutServer
 from network.attacks.attackers import AttackedUploads, with_false_targets
+from network.backend import Backend, ClientTrainer, States
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation, participation_gaps
 from network.federated_data import FederatedData
@@ -33,6 +34,7 @@ from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import write_json
 from utils.processes import from_main
+from utils.renamed import with_present_names
 from utils.runs import Run, is_due, load_newest, save_checkpoint, state_before
 from utils.streams import generator
 from utils.words import counted
@@ -43,6 +45,14 @@ if TYPE_CHECKING:
 STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
 _DIVERGED = 1e6  # times the loss before the first round: a model that has diverged, though its loss is still a number
 TRAFFIC = ("bytes_up", "bytes_down")  # per client, in the round's row
+
+
+class ClientsHere(NamedTuple):
+    """The `Backend` of clients in this process."""
+
+    states: ClientStates
+    trainer: Trainer
+    evaluation: Evaluation
 
 
 class Simulation:
@@ -63,6 +73,7 @@ class Simulation:
         config: what the rounds follow from.
         accelerator: the processes and their device.
         run: where metrics and checkpoints go (written by the main process; clients' states by each process).
+        backend: makes what trains and evaluates clients elsewhere; by default they are `here`.
 
     Raises:
         UserError: where the configuration does not fit the task or the number of clients.
@@ -75,6 +86,7 @@ class Simulation:
         config: FederationConfig,
         accelerator: Accelerator,
         run: Run,
+        backend: Callable[[Simulation], Backend] | None = None,
     ) -> None:
         config.check(data.images.task, len(data.clients))
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
@@ -87,15 +99,15 @@ class Simulation:
         self.algorithm.prepare(data.known, data.groups, data.clients)
         config.reweighting.prepare(data.known, data.clients)
         self.server |= self.algorithm.server_state(self.model)
-        self._trained, self._shared = travelling(self.model, config)
-        self.has_global = len(self._shared) == len(self._trained)
+        self._trained, self.shared = travelling(self.model, config)
+        self.has_global = len(self.shared) == len(self._trained)
         self.has_personal = self.algorithm.personal or not self.has_global
         own = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]
         folder = run.path / "checkpoint" / "clients"
         self._versions = VersionLog(folder.with_name("clients.versions"))
-        self.states = ClientStates(folder, own, len(data.clients), accelerator.device, settings.memory)
+        states = ClientStates(folder, own, len(data.clients), accelerator.device, settings.memory)
         self.attackers = self.attack.draw(len(data.clients), settings.rand_seed) if self.attack else frozenset()
-        self.evaluation = Evaluation(
+        evaluation = Evaluation(
             data,
             accelerator,
             n_clients=settings.evaluate_clients,
@@ -115,7 +127,12 @@ class Simulation:
             self._uploads = AttackedUploads(self._uploads, self.attack, self.attackers, within, settings.rand_seed)
             if self.attack.false_targets:
                 data = replace(data, images=with_false_targets(data.images, data.clients, self.attackers))
-        self.trainer = Trainer(self.model, data, config, self.states, self._shared)
+        self.here = ClientsHere(states, Trainer(self.model, data, config, states, self.shared), evaluation)
+        self.states: States = states
+        self.trainer: ClientTrainer = self.here.trainer
+        self.evaluation = evaluation
+        if backend:
+            self.states, self.trainer, self.evaluation = backend(self)
 
     def train(self) -> list[dict[str, Any]]:
         """Run the remaining rounds; returns the metrics, one row per round, the first before any training.
@@ -153,7 +170,9 @@ class Simulation:
         self.rows = state["rows"]
         self.privacy.restore(state.get("privacy", {}))
         self._n_saved = len(self.rows)
-        self.trainer.pace = state["pace"]  # another number of clients or threads would round differently
+        self.trainer.pace = with_present_names(
+            state["pace"]
+        )  # another number of clients or threads would round differently
 
     def settle_pace(self) -> None:
         """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""
@@ -193,6 +212,9 @@ class Simulation:
                     self._uploads.add(limited, cohort[client].weight, client)
         except interrupt.StopRequested:
             stopped = True
+        except UserError:  # clients elsewhere that are away
+            self._give_up_round()
+            raise
         bad = self.agree(stopped, first_bad)
         self._judge(bad, round, cohort)
         sound = {client: each for client, each in cohort.items() if client not in bad}
@@ -204,7 +226,7 @@ class Simulation:
         row: dict[str, Any] = {LOSS: float(mean.pop(LOSS)), STEPS: max(each.n_steps for each in cohort.values())}
         row |= told | self._uploads.told | limits
         uploaded = sum(value.numel() * _width(self.server.get(name)) for name, value in mean.items())
-        traffic = self.algorithm.traffic(uploaded, self.server, self._shared, self._trained)
+        traffic = self.algorithm.traffic(uploaded, self.server, self.shared, self._trained)
         row |= zip(TRAFFIC, traffic, strict=True)
         self.server = self.algorithm.server_step(self.server, mean) | self._uploads.state
         if isinstance(self.algorithm, WithoutServer):
@@ -223,7 +245,7 @@ class Simulation:
     def costs(self) -> dict[str, Any]:
         """The costs of the model, of a client and of a round, for the run's summary."""
         rounds = self.rows[1:]
-        sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
+        sent = [name for name, _ in self.model.named_parameters() if name in self.shared]
         return {
             **model_costs(self.model, self.data.images, TRAINABLE[self.config.local.train]),
             "parameters_sent": sum(self.server[name].numel() for name in sent),
@@ -266,8 +288,8 @@ class Simulation:
 
     def _load_personal(self, client: int) -> None:
         """Copy a client's personal model into the working copy."""
-        state = self.states.load(client)
-        copy_into(self._working, self.algorithm.personal_model(self.trainer.start(state, self.server), state))
+        state = self.here.states.load(client)
+        copy_into(self._working, self.algorithm.personal_model(self.here.trainer.start(state, self.server), state))
 
     def _shown(self) -> dict[str, str]:
         """The losses on the progress bar: those of the last round's training and of the latest evaluation."""
@@ -303,7 +325,7 @@ class Simulation:
         if self.has_personal:
             row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
             judged += ["personal_train_loss_mean"]
-        self._check_sound(round, {name: row[name] for name in judged})
+        self.check_sound(round, {name: row[name] for name in judged})
         if self.data.unseen:
             copy_into(self._working, self.newcomer())
             row |= self.evaluation.of_newcomers(self.model)
@@ -316,9 +338,9 @@ class Simulation:
 
     def _context(self) -> ServerContext:
         """The server as it is now, for the method's hooks."""
-        return ServerContext(self.model, self.server, self.states, partial(total, accelerator=self.accelerator))
+        return ServerContext(self.model, self.server, self.here.states, partial(total, accelerator=self.accelerator))
 
-    def _check_sound(self, round: int, losses: Mapping[str, float]) -> None:
+    def check_sound(self, round: int, losses: Mapping[str, float]) -> None:
         """UserError if models have diverged by these losses, or are unfit before the first round."""
         # A client with nothing to count has no loss; a model that diverged has a finite loss on no client.
         if not np.isfinite(list(losses.values())).all():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.files import files_below, json_in
+from utils.renamed import with_present_names
 from utils.runs import ASIDE
 from utils.versions import declared
 from utils.words import some
@@ -57,7 +58,7 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
-            args = _by_what_was_assigned(args)
+            args = _by_what_was_assigned(with_present_names(args))
             summary = {part: summary[part] for part in (*parts, *(name for name in optional if name in summary))}
             noted = path.with_name("environment.json")
             run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})

@@ -23,8 +23,9 @@ from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
 from utils.files import json_in
+from utils.renamed import with_present_names
 from utils.runs import ASIDE, Run, checkpoints
-from utils.versions import DECLARED, CodePolicy, file_digest, unchanged, warn
+from utils.versions import ANY, DECLARED, CodePolicy, file_digest, unchanged, warn
 
 
 class State(Enum):
@@ -53,13 +54,13 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     found: dict[tuple[State, bool], set[str]] = {}
     for folder in _runs(command, config):
         if _is_of(folder, config) and (state := _state_in(folder, config)) is not State.NEW:
-            said, noted = _read(folder / "args.json"), _read(folder / "environment.json")
+            said, noted = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
             counts, difference = policy.judge(noted, code_of(command[0], _of_numbers(said)))
             found.setdefault((state, counts), set()).add(difference)
     for state in (State.DONE, State.CUT_OFF):
         if differences := found.get((state, True)):
             if difference := min(differences):  # "" where a run is of the present code
-                remedy = "" if policy.accept_code else "; --reuse same_source makes them again"
+                remedy = "" if policy.reuse == ANY else "; --reuse same_source makes them again"
                 warn(f"runs made with {difference} count{remedy}")
             return state
     for difference in sorted(found.get((State.DONE, False), ())):
@@ -143,7 +144,7 @@ _SAID_IF_USED = {
 
 def _is_of(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a run had these arguments and the present data and inputs."""
-    said, made_with = _read(folder / "args.json"), _read(folder / "environment.json")
+    said, made_with = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
     wanted = _of_numbers(config)
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
     return (

@@ -21,8 +21,8 @@ from network.settings import AdaptSettings, LocalSettings, PrivacySettings, Simu
 from utils.arguments import Argument
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
-_CLASSES = (ModelConfig, TrainSettings, SplitSettings, AssignSettings, LocalSettings, SimulationSettings, ClientSampling,
-            FedIR, PrivacySettings, AdaptSettings, Adapters)  # fmt: skip
+_CLASSES = (ModelConfig, TrainSettings, SplitSettings, AssignSettings, LocalSettings, SimulationSettings,
+            ClientSampling, FedIR, PrivacySettings, AdaptSettings, Adapters)  # fmt: skip
 _REGISTRIES = {
     "Federated methods, `network.algorithms.ALGORITHMS`": ALGORITHMS,
     "Partition rules, `network.partition.rules.PARTITIONERS`": PARTITIONERS,

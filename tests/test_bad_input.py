@@ -34,7 +34,7 @@ SELECT = "extract_datapoints_for_experiments.py --client_file_name rooms.csv --d
 TRAIN = f"train_centralized_task_model.py --task normal --test_mode True {CPU}"
 EMBED = f"extract_embeddings.py --task normal --n_clusters 4 --test_mode True {CPU}"
 FED = f"test_fed.py --task normal --n_clusters 4 --n_clients 3 --test_mode True {CPU}"
-ASSIGN = "make_partition.py --labels labels.npy --n_clients 3"
+PART = "make_partition.py --labels labels.npy --n_clients 3"
 CLIENT = "deploy_client.py --superlink a:8000"
 RESUME = "--resume_training True"
 DONE = Path("results/test_federated/fedavg/normal/embedding_based/alpha0.1_seed42")
@@ -55,7 +55,7 @@ def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(rendered, folder / "data")
     np.save(folder / "labels.npy", np.arange(60) % 5)
     np.save(folder / "embeddings.npy", np.random.default_rng(0).normal(size=(60, 3)))
-    for command in (SELECT, INIT, TRAIN, EMBED, FED, f"{ASSIGN} --output_path partition"):
+    for command in (SELECT, INIT, TRAIN, EMBED, FED, f"{PART} --output_path partition"):
         process = start_in(folder, command)
         process.join(300)
         assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
@@ -307,19 +307,19 @@ ARGUMENTS = [
     ),
     ("make_certificates.py --n_clients 2 --output_path file", "cannot be written"),
     ("make_partition.py --n_clients 3", "nothing to assign; give --embeddings, --labels, --users or --lat_lng"),
-    (f"{ASSIGN} --labels no.npy", "no.npy: not a readable .npy file"),
-    (f"{ASSIGN} --labels file", "file: not a readable .npy file"),
-    (f"{ASSIGN} --labels embeddings.npy", "needs one whole number or text per image"),
-    (f"{ASSIGN} --embeddings labels.npy", "needs a row of numbers per image"),
-    (f"{ASSIGN} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
-    (f"{ASSIGN} --alpha 0", "0 is for --partition dirichlet_hsu only"),
-    (f"{ASSIGN} --n_clients 61", "--n_clients"),
-    (f"{ASSIGN} --partition shards --shards_per_client 50", "--shards_per_client"),
+    (f"{PART} --labels no.npy", "no.npy: not a readable .npy file"),
+    (f"{PART} --labels file", "file: not a readable .npy file"),
+    (f"{PART} --labels embeddings.npy", "needs one whole number or text per image"),
+    (f"{PART} --embeddings labels.npy", "needs a row of numbers per image"),
+    (f"{PART} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
+    (f"{PART} --alpha 0", "0 is for --partition dirichlet_hsu only"),
+    (f"{PART} --n_clients 61", "--n_clients"),
+    (f"{PART} --partition shards --shards_per_client 50", "--shards_per_client"),
     (
-        f"{ASSIGN} --client_share 0.5",
+        f"{PART} --client_share 0.5",
         "--client_share is not an argument of --partition paper but of split_groups; omit",
     ),
-    (f"{ASSIGN} --output_path file", "cannot be written"),
+    (f"{PART} --output_path file", "cannot be written"),
     ("make_tables.py --result_path empty", "no finished run in empty; run train_centralized_task_model.py or test_fed"),
     ("make_tables.py --table_path file", "cannot be written"),
     ("make_figures.py rounds --methods fedwrong", "--methods: invalid choice: 'fedwrong' (choose from 'fedavg', 'fe"),
@@ -527,12 +527,12 @@ FILES = {
                        "type '../x_based' is not valid; make the partition again"),
     "partition pickle": (array(DONE / "partition.npy", [{}] * 72, dtype=object), f"{FED} --partition_file {DONE}",
                          "allow_pickle=False"),
-    "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), ASSIGN, "labels.npy: not a readable .npy file"),
-    "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), ASSIGN, "one whole number or text per image"),
-    "labels few": (array(Path("labels.npy"), [1, 2]), f"{ASSIGN} --embeddings embeddings.npy", "60 embeddings but 2 lab"),
-    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{ASSIGN} --embeddings embeddings.npy",
+    "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), PART, "labels.npy: not a readable .npy file"),
+    "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), PART, "one whole number or text per image"),
+    "labels few": (array(Path("labels.npy"), [1, 2]), f"{PART} --embeddings embeddings.npy", "60 embeddings but 2 lab"),
+    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{PART} --embeddings embeddings.npy",
                        "have values that are not finite; mend the file"),
-    "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{ASSIGN} --embeddings embeddings.npy", "readable .npy file"),
+    "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{PART} --embeddings embeddings.npy", "readable .npy file"),
     "summary cut": (put(DONE / "summary.json", "{"), "make_tables.py", "not a readable run"),
 }  # fmt: skip
 
@@ -583,7 +583,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data", 600),
         (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data --method ditto", 1800),
         (f"{SELECT} --result_path {{disk}}", 8),
-        (f"{ASSIGN} --output_path {{disk}}", 8),
+        (f"{PART} --output_path {{disk}}", 8),
         ("make_tables.py --table_path {disk} --data_path data", 8),
         ("datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
     ],
@@ -611,7 +611,7 @@ def test_full_disk(
         f"{INIT} --init_model_dir {{place}}", f"{TRAIN} --checkpoint_path {{place}}",
         f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
         f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
-        f"{ASSIGN} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
+        f"{PART} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
         "datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
     ],
 )  # fmt: skip

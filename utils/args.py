@@ -17,10 +17,13 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from utils.errors import UserError
+from utils.renamed import NAMES
+from utils.versions import ANY, REUSE, SAME_SOURCE, SAME_VERSION
 
 PRECISIONS = ("auto", "fp32", "bf16")
 SEED = 42  # of all random choices, where none is given
@@ -114,7 +117,7 @@ class Parser(_Flags, argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As argparse's, but a misspelt argument is named first, before a required one that it leaves missing."""
-        words = list(_expanded(sys.argv[1:] if args is None else args))
+        words = self._present(sys.argv[1:] if args is None else args)
         known = self._option_string_actions
         for name in (word.partition("=")[0] for word in words if word.startswith("--")):
             if name not in known and (similar := difflib.get_close_matches(name, known, n=1, cutoff=0.75)):
@@ -125,8 +128,18 @@ class Parser(_Flags, argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """As argparse's, with the arguments of each `@file` in its place."""
-        self._words = list(_expanded(sys.argv[1:] if args is None else args))
+        self._words = self._present(sys.argv[1:] if args is None else args)
         return super().parse_known_args(self._words, namespace)
+
+    def _present(self, args: Sequence[str]) -> list[str]:
+        """These words, with those of each `@file` in its place, and arguments by their names of today."""
+        words, known = [], self._option_string_actions
+        for word in _expanded(args):
+            name, equals, value = word.partition("=")
+            new = f"--{NAMES.get(name[2:])}"
+            is_former = name.startswith("--") and name not in known and new in known
+            words.append(f"{new}{equals}{value}" if is_former else word)
+        return words
 
     def error(self, message: str) -> NoReturn:
         """One line instead of argparse's usage text."""
@@ -288,9 +301,17 @@ def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:
 
 
 def add_code(parser: Parser) -> None:
-    """`--accept_code` or `--refuse_code`: which earlier runs count; see `utils.versions.CodePolicy`."""
-    either = parser.group("running").add_mutually_exclusive_group()
-    either.add_argument("--accept_code", default=False, **FLAG,
-        help="runs count although declared versions of the code have changed since")  # fmt: skip
-    either.add_argument("--refuse_code", default=False, **FLAG,
-        help="runs do not count where any source file has changed since")  # fmt: skip
+    """`--reuse`: which earlier runs count; see `utils.versions.CodePolicy`."""
+    group = parser.group("running")
+    text = "which earlier runs count: any, or those made with the same declared versions, or with the same source files"
+    group.add_argument("--reuse", choices=REUSE, default=SAME_VERSION, help=text)
+    for former, policy in (("--accept_code", ANY), ("--refuse_code", SAME_SOURCE)):
+        group.add_argument(
+            former, dest="reuse", nargs="?", const="True", type=partial(_policy, policy), default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
+        )  # fmt: skip
+
+
+def _policy(policy: str, text: str) -> str:
+    """What a flag of before, `--accept_code True`, says today."""
+    return policy if boolean(text) else SAME_VERSION

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
+from utils.renamed import with_present_names
 from utils.versions import CodePolicy, warn
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ MEASURED_ON = {
 ASIDE = {
     "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
     "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track", "accept_code", "refuse_code", "patience", "allow_unassigned",
+    "checkpoint_every", "track", "reuse", "timeout", "allow_unassigned",
 }  # fmt: skip
 _MAY_CHANGE = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "accept_code", "refuse_code", "patience", "on_missing", "allow_unassigned",
+    "reuse", "timeout", "on_missing", "allow_unassigned",
 }  # fmt: skip
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
@@ -94,7 +95,7 @@ class Run:
 
         `formerly` is the name that such a run's folder once had. Raises `UserError` if there is nothing to resume, if
         in every run of these names an argument that bears on the numbers, a declared version of the code, the data or a
-        file that it reads has changed, or if the run is still going on. `--accept_code` and `--refuse_code` say
+        file that it reads has changed, or if the run is still going on. `--reuse` says
         otherwise of the code, see `utils.versions.CodePolicy`.
         """
         if not config["resume_training"]:
@@ -147,7 +148,8 @@ class Run:
 
     def _differences(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
         """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""
-        before, now = self._read("args.json"), {name: _plain(value) for name, value in config.items()}
+        before = with_present_names(self._read("args.json"))
+        now = {name: _plain(value) for name, value in config.items()}
         changed = [name for name in now | before if name not in _MAY_CHANGE and before.get(name) != now.get(name)]
         if changed:
             return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from utils.errors import UserError
 from utils.files import read_json, write_json
 from utils.processes import processes
+from utils.renamed import with_present_names
 
 # What a tracker calls all that it gets from here: a folder in the run directory, a project.
 _NAMES = {"tensorboard": "tensorboard", "wandb": "task-perspective-het"}
@@ -41,9 +42,10 @@ def start_tracker(accelerator: Accelerator, folder: Path, first: int) -> None:
         note = folder / "wandb.json"
         if not note.is_file():
             write_json(note, {"id": uuid4().hex})
+        config = with_present_names(read_json(folder / "args.json", "it"))
         options["wandb"] = {
             **read_json(note, "the run"), "resume": "allow", "dir": str(folder),
-            "name": str(folder.relative_to(accelerator.project_dir)), "config": read_json(folder / "args.json", "it"),
+            "name": str(folder.relative_to(accelerator.project_dir)), "config": config,
         }  # fmt: skip
     try:
         accelerator.init_trackers(_NAMES[name], init_kwargs=options)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +25,7 @@ ENGINE = {
     "extract_diffusion_features": 2,
     "test_fed": 2,
 }
+REUSE = ANY, SAME_VERSION, SAME_SOURCE = "any", "same_version", "same_source"
 _SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root
 
 
@@ -54,31 +55,29 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class CodePolicy:
-    """Which runs that were made earlier count: those of the same declared versions, unless it is said otherwise.
-
-    With `accept_code` all count, with `refuse_code` only those whose source files were the same, too.
+    """Which runs that were made earlier count: `REUSE` has any, those of the same declared versions, which is usual,
+    and those whose source files were the same, too.
     """
 
-    accept_code: bool = False
-    refuse_code: bool = False
+    reuse: str = SAME_VERSION
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> CodePolicy:
         """As a script's arguments say; see `utils.args.add_code`."""
-        return cls(config.get("accept_code", False), config.get("refuse_code", False))
+        return cls(config.get("reuse", SAME_VERSION))
 
     @property
     def words(self) -> tuple[str, ...]:
         """The arguments that say the same."""
-        return tuple(word for name, value in asdict(self).items() if value for word in (f"--{name}", "True"))
+        return () if self.reuse == SAME_VERSION else ("--reuse", self.reuse)
 
     def judge(self, noted: Mapping[str, Any], now: Mapping[str, Any]) -> Verdict:
         """Compares what an `environment.json` says with `code_of` the present code."""
         was, present = declared(noted), declared(now)
         if was != present:
-            return Verdict(self.accept_code, _difference(was, present))
+            return Verdict(self.reuse == ANY, _difference(was, present))
         if noted.get("source_hash") != now.get("source_hash"):
-            return Verdict(not self.refuse_code, "other source files of the same declared versions")
+            return Verdict(self.reuse != SAME_SOURCE, "other source files of the same declared versions")
         return Verdict(True, "")
 
 

@@ -25,26 +25,24 @@ class ByKind(FedAvg):
     Clusters are those of the task's own embeddings, so that methods made for classification work for every task.
     """
 
-    kinds: str = setting(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
+    label_source: str = setting(CLASS, "what the kind of an image is", choices=(CLASS, CLUSTER))
     assignment_files_path: Path | None = None
 
     def check_table(self, table: Table, task: str, shortened: bool) -> None:
         """Images must have the kinds that are asked for."""
-        check_kinds(self.kinds, table, task, self.assignment_files_path, shortened)
+        check_kinds(self.label_source, table, task, self.assignment_files_path, shortened)
 
     def unprotected(self) -> str:
         """Clusters are of all clients' images."""
-        if self.kinds == CLUSTER:
-            return (
-                "clusters, which --label_source asks for, were found in all clients' images; give --label_source class"
-            )
+        if self.label_source == CLUSTER:
+            return "clusters, which --label_source asks for, are of all clients' images; give --label_source class"
         return super().unprotected()
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Look up the kinds of all images."""
         import torch
 
-        self._kind_of = kinds_of(self.kinds, data, self.assignment_files_path)
+        self._kind_of = kinds_of(self.label_source, data, self.assignment_files_path)
         self._n_kinds = int(self._kind_of.max()) + 1
         self._kinds_on_device = torch.from_numpy(self._kind_of).to(data.device)
 

@@ -30,9 +30,9 @@ UNSEEN = "unseen_clients"  # the number of these in the origin
 class Partition:
     """Which client has which images, of which groups, and how the partition was made.
 
-    `client_of` (N,) int32 is each image's client, -1 for images that are not assigned; `groups` (N,) int64 is each image's
-    group, assigned or not, -1 for none; `origin` has the arguments of the partition by their names on the command line,
-    and SHA-256 sums of what it was made from. The last `n_unseen` clients take no part in training.
+    `client_of` (N,) int32 is each image's client, -1 for images that are not assigned; `groups` (N,) int64 is each
+    image's group, assigned or not, -1 for none; `origin` has the arguments of the partition by their names on the
+    command line, and SHA-256 sums of what it was made from. The last `n_unseen` clients take no part in training.
     """
 
     client_of: np.ndarray

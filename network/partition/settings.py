@@ -192,8 +192,8 @@ def add_split(parser: Parser) -> None:
     """Add the arguments for `SplitSettings`."""
     add = parser.group("partition").add_argument
     add("--type", type=split_type, default=EMBEDDING,
-        help="what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
-        "groups, or iid")  # fmt: skip
+        help="what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for "
+        "natural groups, or iid")  # fmt: skip
     add("--within", type=column_name, metavar="COLUMN", default=SUPPRESS,
         help="assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
         "clients of its own, in proportion to its images")  # fmt: skip

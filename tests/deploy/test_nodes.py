@@ -75,12 +75,12 @@ def described(client: int, **more: object) -> dict[str, object]:
     return {"client": client, "counts": [4]} | more
 
 
-def nodes_of(grid: FakeGrid, n_clients: int = 2, patience: float = 0.0) -> Nodes:
+def nodes_of(grid: FakeGrid, n_clients: int = 2, timeout: float = 0.0) -> Nodes:
     def check(said: dict) -> None:
         if said["counts"] != [4]:
             raise UserError("it has other counts")
 
-    return Nodes(grid, n_clients, patience, lambda: write({"run": "a"}), check)  # type: ignore[arg-type]
+    return Nodes(grid, n_clients, timeout, lambda: write({"run": "a"}), check)  # type: ignore[arg-type]
 
 
 def test_what_a_client_answers_is_known_by_its_number_and_not_by_its_node() -> None:
@@ -124,7 +124,7 @@ def test_a_client_whose_node_has_been_restarted_is_asked_again() -> None:
         return write({"done": True})
 
     grid = FakeGrid({5: "at first"}, answer)
-    nodes = nodes_of(grid, 1, patience=600.0)
+    nodes = nodes_of(grid, 1, timeout=600.0)
     nodes.gather()
     [answered] = nodes.ask("train", {0: write({})}, "1").values()
     assert read(answered)[0] == {"done": True}
@@ -174,7 +174,7 @@ def test_a_node_that_comes_up_while_its_predecessor_counts_as_connected_takes_it
         return write({"node": node}) if node == 6 else None  # the first is killed with the message
 
     grid = FakeGrid({5: "now"}, answer, go_down)
-    nodes = nodes_of(grid, 1, patience=5.0)
+    nodes = nodes_of(grid, 1, timeout=5.0)
     nodes.gather()
     [answered] = nodes.ask("train", {0: write({})}, "1").values()
     assert read(answered)[0] == {"node": 6}
@@ -195,7 +195,7 @@ def test_a_message_that_is_lost_without_a_word_is_asked_again(monkeypatch: pytes
 
     grid = FakeGrid({5: "now"}, answer)
     monkeypatch.setattr(module, "_DOUBT", 0.0)
-    nodes = nodes_of(grid, 1, patience=10.0)
+    nodes = nodes_of(grid, 1, timeout=10.0)
     nodes.gather()
     [answered] = nodes.ask("train", {0: write({})}, "1").values()
     assert read(answered)[0] == {"done": True}
@@ -258,7 +258,7 @@ def test_a_client_without_a_node_is_waited_for_as_long_as_patience_says(clock: C
         return write(described(0)) if message.metadata.message_type == "query" else None
 
     grid = FakeGrid({5: "now"}, answer, go_down)
-    nodes = nodes_of(grid, 1, patience=30.0)
+    nodes = nodes_of(grid, 1, timeout=30.0)
     nodes.gather()
     assert nodes.ask("train", {0: write({})}, "1") == {} and clock.now == 41  # the first second after 10 + 30
 
@@ -293,7 +293,7 @@ def test_what_the_superlink_fails_to_take_or_to_say_is_asked_again(error: Except
             raise error
 
     grid = FakeGrid({5: "now", 6: "now"}, lambda node, message: write(described(node - 5)), fail)
-    nodes = nodes_of(grid, patience=10.0)
+    nodes = nodes_of(grid, timeout=10.0)
     nodes.gather()
     assert nodes.ask("train", {0: write({}), 1: write({})}, "1").keys() == {0, 1}
 

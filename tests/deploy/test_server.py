@@ -23,7 +23,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from deploy.messages import read, write
 from deploy.participant import RUNS, STAGE, Participant, join, participant
-from deploy.server import Deployment, _check_values, plan_of
+from deploy.server import RemoteClients, _check_values, plan_of
 from deploy.settings import check_told_apart, parse
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
@@ -40,7 +40,7 @@ Tamper = Callable[[str, int, dict, dict[str, Tensor]], tuple[dict, dict[str, Ten
 class Here:
     """Clients whose nodes are this process; `tamper` may change what one answers, or keep it back by None."""
 
-    patience = 1.0
+    timeout = 1.0
 
     def __init__(self, shares: Shares, name: str, tamper: Tamper) -> None:
         self.folders = [shares.folder / f"client_{client}" for client in range(3)]
@@ -72,7 +72,7 @@ def untouched(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) ->
 
 def deployment(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", tamper: Tamper = untouched, name: str = ""
-) -> Deployment:
+) -> Simulation:
     config = parse(shlex.split(f"{WORDS} {more}"))
     model, federation, name = shares.model(), FederationConfig.from_config(config), name or uuid4().hex
     check_told_apart(federation)
@@ -81,7 +81,12 @@ def deployment(
     greeting = write(plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
-    return Deployment(model, server, federation, accelerator, Run(path), nodes, name, config["on_missing"])  # type: ignore[arg-type]
+    clients = RemoteClients(server, federation, nodes, name, config["on_missing"])
+    return Simulation(model, clients.data, federation, accelerator, Run(path), clients)
+
+
+def remote(run: Simulation) -> RemoteClients:
+    return run.trainer._clients
 
 
 def server_data(shares: Shares, model: TaskModel) -> TaskData:
@@ -135,7 +140,7 @@ def test_it_is_the_simulation_to_the_bit(more: str, shares: Shares, tmp_path: Pa
                                     (("deployed", told), ("simulated", said)))  # fmt: skip
         assert of_clients.keys() == of_simulated.keys()
         for client, version in of_clients.items():
-            kept = shares.folder / f"client_{client}" / RUNS / deployed.name / f"{version}.safetensors"
+            kept = shares.folder / f"client_{client}" / RUNS / remote(deployed).name / f"{version}.safetensors"
             of_simulation = tmp_path / "simulated" / "checkpoint" / "clients" / f"{client}-{of_simulated[client]}"
             assert same(load_file(kept), load_file(of_simulation.with_suffix(".safetensors")))
 
@@ -197,7 +202,7 @@ def test_an_upload_that_is_not_what_it_should_be_is_refused_by_name_and_changes_
     _, about = load_checkpoint(run.run.checkpoint)
     assert len(about["rows"]) == 2 and set(versions(run.run.path, about["clients"]).values()) == {1}
     # Resumed with a client that is as it should be, it ends as if nothing had been.
-    resumed = deployment(shares, tmp_path / "stopped", accelerator, name=run.name)
+    resumed = deployment(shares, tmp_path / "stopped", accelerator, name=remote(run).name)
     resumed.resume()
     resumed.train()
     through = simulation(shares, tmp_path / "simulated", accelerator)
@@ -224,7 +229,7 @@ def test_a_client_that_lies_about_its_values_is_refused_by_name(
     method: str, whose: str, shares: Shares, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     def tamper(kind: str, client: int, said: dict, tensors: dict[str, Tensor]) -> tuple[dict, dict[str, Tensor]]:
-        if kind == "evaluate" and client == 1 and run.nodes.personal == bool(whose):
+        if kind == "evaluate" and client == 1 and remote(run).nodes.personal == bool(whose):
             tensors["values"][0, 1] = torch.nan
         return said, tensors
 
@@ -304,7 +309,7 @@ def test_a_client_that_is_away_or_refused_is_left_out_where_that_is_asked_for(
     more = "--method scaffold --on_missing skip_client --n_rounds 3"
     run = deployment(shares, tmp_path / "run", accelerator, more, tamper)
     run.train()
-    assert run.versions.finished == {0: 3, 1: 3, 2: 3} and len(run.rows) == 4
+    assert run.states.finished == {0: 3, 1: 3, 2: 3} and len(run.rows) == 4
     first = load_checkpoint(previous(run.run.checkpoint))[1]["clients"]
     assert versions(run.run.path, first) == {0: 1, 1: 1, 2: 2}  # the second round was the third client's alone
     lines = capsys.readouterr().err.splitlines()
@@ -344,8 +349,8 @@ def test_a_client_is_sent_the_class_counts_of_the_other_clients_and_not_its_own(
     for more, knows in (("--importance_reweighting class", True), ("", False)):
         run = deployment(shares, tmp_path / str(knows), accelerator, more)
         run.settle_pace()
-        run.nodes.ask = hear  # type: ignore[method-assign]
-        run.ask("train", {client: {} for client in range(3)}, 0)
+        remote(run).nodes.ask = hear  # type: ignore[method-assign]
+        remote(run).ask("train", {client: {} for client in range(3)}, 0)
         for client in range(3):
             others = np.concatenate([shares.partition.clients[other] for other in {0, 1, 2} - {client}])
             labels = shares.data.table.labels[others]
@@ -363,7 +368,7 @@ def test_nothing_of_single_images_is_asked_for(shares: Shares, tmp_path: Path, a
     run = deployment(shares, tmp_path / "run", accelerator, tamper=look)
     run.train()
     assert sent["evaluate"] == {"values"} and sent["train"] == {"version", "bad_step", "local_loss", *run.server}
-    assert [each["counts"] for each in run.nodes.described.values()] == [[n] for n in shares.partition.sizes]
+    assert [each["counts"] for each in remote(run).nodes.described.values()] == [[n] for n in shares.partition.sizes]
 
 
 @pytest.mark.parametrize("domain", ["rgb", "depth_euclidean"])

@@ -271,7 +271,7 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
         ("local", {}, "nothing is sent"),
         ("centralized", {}, "one worker"),
         ("feddifrc", {}, "basis of FedDifRC's vectors"),
-        ("fedrcl", {"kinds": "cluster"}, "give --label_source class"),
+        ("fedrcl", {"label_source": "cluster"}, "give --label_source class"),
         ("fedavg", {"importance_reweighting": "class"}, "--importance_target population"),
         (
             "fedavg",

@@ -229,7 +229,7 @@ def test_a_node_does_the_job_and_only_once(prepared: Path) -> None:
 @pytest.mark.parametrize(
     "change, policy, line",
     [({"code_version": {"engine": 0, "task normal": 1}}, DECLARED, "the code has changed since .*version 0 of engine"),
-     ({"source_hash": "other"}, CodePolicy(refuse_code=True), "the code has changed since .*other source files"),
+     ({"source_hash": "other"}, CodePolicy("same_source"), "the code has changed since .*other source files"),
      ({"table": "other"}, DECLARED, "the images have changed since"),
      ({"packed": "other"}, DECLARED, "the images have changed since")],
 )  # fmt: skip

@@ -30,6 +30,7 @@ from sweeps.records import State, parsed, state_of
 from utils import versions
 from utils.errors import UserError
 from utils.files import write_json
+from utils.renamed import with_present_names
 from utils.runs import ASIDE, Run
 from utils.versions import DECLARED, CodePolicy
 
@@ -138,11 +139,11 @@ def test_run_on_other_files_is_not_done(run: tuple[Command, Path], own_copy: Pat
 
 # Code that has changed
 
-ACCEPT, REFUSE = CodePolicy(accept_code=True), CodePolicy(refuse_code=True)
+ACCEPT, REFUSE = CodePolicy("any"), CodePolicy("same_source")
 
 
 def states(run: tuple[Command, Path]) -> list[State]:
-    """By default, with `--accept_code` and with `--refuse_code`."""
+    """By default, with `--reuse any` and with `--reuse same_source`."""
     return [state_of(run[0], policy) for policy in (DECLARED, ACCEPT, REFUSE)]
 
 
@@ -334,7 +335,8 @@ def test_runs_of_an_earlier_version_stay_finished_and_cut_off_ones_are_resumed(
         (folder / "checkpoint").mkdir()
         save_file({"w": torch.zeros(1)}, folder / "checkpoint/last.safetensors")
         assert state_of(command) is State.CUT_OFF
-        now = before["args"] | parsed(command) | {"resume_training": True}  # the model's part is its file's
+        # The model's part is its file's.
+        now = with_present_names(before["args"]) | parsed(command) | {"resume_training": True}
         assert Run.start(now, stage, *parts, origin=origin | {"source_hash": "of now"}).path == folder
     write_json(folder / "summary.json", {})
     assert state_of(command) is State.DONE

@@ -116,7 +116,7 @@ def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhe
     # By other code, and without the clusters that embedding_based runs need.
     path = next(folder.glob(f"{RUNS}/class_based/*/summary.json")).with_name("environment.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"code_version": "older"}))
-    done = run_anywhere(folder, f"{grid} --accept_code")
+    done = run_anywhere(folder, f"{grid} --reuse any")
     assert "4 jobs: 4 done before, 0 now" in done.stdout
     assert "warning: runs made with an unknown version of the code, " in done.stderr
     (folder / "results/seed0/assignments_K4/assignments_normal.npy").unlink()

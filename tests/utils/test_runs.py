@@ -133,11 +133,11 @@ def test_resuming_with_changed_arguments_is_refused(tmp_path: Path, changes: dic
 def test_arguments_that_bear_on_no_number_may_change(tmp_path: Path) -> None:
     run = started(
         tmp_path, 100, plot_distribution=True, use_accelerator=True, init_model_dir=Path("initial_models"),
-        on_missing="stop", patience=600.0,
+        on_missing="stop", timeout=600.0,
     )  # fmt: skip
     again = arguments(
         tmp_path, resume_training=True, plot_distribution=False, use_accelerator=False,
-        init_model_dir=Path("initial_models"), on_missing="skip_client", patience=5.0,
+        init_model_dir=Path("initial_models"), on_missing="skip_client", timeout=5.0,
     )  # fmt: skip
     assert Run.start(again, *PARTS).path == run.path
 
@@ -194,11 +194,11 @@ def interrupted(result_path: Path, origin: dict) -> Run:
     "origin, said, taken, words",
     [
         (SOURCES, {}, True, "other source files of the same declared versions; going on with it"),
-        (SOURCES, {"refuse_code": True}, False, "other source files of the same declared versions; start without"),
+        (SOURCES, {"reuse": "same_source"}, False, "other source files of the same declared versions; start without"),
         (VERSIONS, {}, False, r"version 1 of engine \(now 2\); start without .* by --reuse any"),
-        (VERSIONS, {"accept_code": True}, True, r"version 1 of engine \(now 2\); going on with it"),
+        (VERSIONS, {"reuse": "any"}, True, r"version 1 of engine \(now 2\); going on with it"),
         (HASHES, {}, False, "an unknown version of the code, .*; start without .* by --reuse any"),
-        (HASHES, {"accept_code": True}, True, "an unknown version of the code, .*; going on with it"),
+        (HASHES, {"reuse": "any"}, True, "an unknown version of the code, .*; going on with it"),
     ],
 )
 def test_declared_versions_say_what_is_resumed(
@@ -235,7 +235,7 @@ def test_resuming_takes_the_newest_run_of_the_present_versions(
 def test_accepted_code_does_not_excuse_other_data(tmp_path: Path) -> None:
     interrupted(tmp_path, NOW | {"data_version": "e"})
     with pytest.raises(UserError, match="another data version; start without"):
-        Run.start(arguments(tmp_path, resume_training=True, accept_code=True), *PARTS, origin=NOW)
+        Run.start(arguments(tmp_path, resume_training=True, reuse="any"), *PARTS, origin=NOW)
 
 
 # Checkpoints

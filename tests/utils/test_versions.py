@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from utils import versions
+from utils.args import Parser, add_code
 from utils.versions import CodePolicy
 
 
@@ -62,7 +62,7 @@ OLD = {"code_version": {"engine": "4be1"}}  # a hash for each part, as it was no
 def test_declared_versions_decide_unless_it_is_said_otherwise(
     noted: dict, by_default: bool, accepted: bool, refused: bool
 ) -> None:
-    policies = (CodePolicy(), CodePolicy(accept_code=True), CodePolicy(refuse_code=True))
+    policies = (CodePolicy(), CodePolicy("any"), CodePolicy("same_source"))
     verdicts = [policy.judge(noted, NOW) for policy in policies]
     assert [verdict.counts for verdict in verdicts] == [by_default, accepted, refused]
     assert all(bool(verdict.difference) == (noted != NOW) for verdict in verdicts)
@@ -76,9 +76,21 @@ def test_difference_is_said_in_words() -> None:
 
 
 def test_policy_is_passed_on_as_arguments() -> None:
-    for accept, refuse in product((False, True), repeat=2):
-        words = CodePolicy(accept, refuse).words
-        assert words == ("--accept_code", "True") * accept + ("--refuse_code", "True") * refuse
+    assert CodePolicy().words == () and CodePolicy("any").words == ("--reuse", "any")
+
+
+@pytest.mark.parametrize(
+    ("words", "reuse"),
+    [
+        ("", "same_version"), ("--reuse same_source", "same_source"), ("--accept_code True", "any"),
+        ("--accept_code", "any"), ("--refuse_code True", "same_source"), ("--refuse_code False", "same_version"),
+    ],
+)  # fmt: skip
+def test_flags_of_before_say_what_is_reused(words: str, reuse: str) -> None:
+    parser = Parser("a script")
+    add_code(parser)
+    assert CodePolicy.from_config(vars(parser.parse_args(words.split()))) == CodePolicy(reuse)
+    assert "accept_code" not in parser.format_help()
 
 
 def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,30 @@
+"""Arguments by their former names: command lines, files of arguments and runs that recorded them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from utils.args import Parser
+from utils.errors import UserError
+from utils.renamed import with_present_names
+
+
+@pytest.mark.parametrize("words", ["--clients_per_batch 3", "--clients_per_batch=3", "@file", "--vectorised_clients 3"])
+def test_a_former_name_is_todays_argument(tmp_path: Path, words: str) -> None:
+    file = tmp_path / "arguments.txt"
+    file.write_text("--clients_per_batch 3  # as it was called\n")
+    parser = Parser("a script")
+    parser.add_argument("--vectorised_clients", type=int)
+    assert parser.parse_args(words.replace("@file", f"@{file}").split()).vectorised_clients == 3
+    assert "clients_per_batch" not in parser.format_help()
+
+
+def test_scripts_that_never_had_it_do_not_know_a_former_name() -> None:
+    with pytest.raises(UserError, match="unrecognized arguments: --clients_per_batch"):
+        Parser("a script").parse_args(["--clients_per_batch", "3"])
+
+
+def test_records_of_before_have_todays_names() -> None:
+    assert with_present_names({"kinds": "class", "mu": 0.1}) == {"label_source": "class", "mu": 0.1}
