@@ -20,10 +20,8 @@ import re
 import shutil
 import struct
 import tempfile
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,14 +36,11 @@ from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
 from datasets import exr, hdf5
+from datasets.broken import FAULTS
 from datasets.frame import SIDEWAYS, Frame
+from datasets.pages import check_alone, n_images
 from utils.errors import UserError
 
-# What the readers of images and arrays raise for broken files, found by flipping bits.
-FAULTS = (
-    OSError, ValueError, SyntaxError, EOFError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, Image.DecompressionBombError,
-)  # fmt: skip
 # Warnings about metadata that changes no pixel: broken EXIF entries, palettes that could have an alpha channel. And of
 # large images: those that Pillow takes for bombs are left out with a reason, and half as large ones are read.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -166,13 +161,14 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
 def read_values(data_path: Path, cell: str, modes: tuple[str, ...], directions: bool = False) -> np.ndarray:
     """A cell's values as they are stored, (C, H, W), turned as its own EXIF entry says.
 
-    ValueError if it is unreadable, in none of Pillow's `modes`, or turned and holds `directions`.
+    ValueError if it is unreadable, one of several images in a file, in none of Pillow's `modes`, or turned and holds
+    `directions`.
     """
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(_ARRAYS):
         values = np.array(open_array(data_path / cell))
     if values is None:
-        with _opened(data_path / cell) as image:
+        with _opened(data_path / cell, is_alone=True) as image:
             if image.mode not in modes:
                 raise ValueError(f"pixel format {image.mode} where one of {', '.join(modes)} should be")
             if directions and _turn(image) is not None:
@@ -208,13 +204,15 @@ def regular_file(path: Path) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image that is open, whose faults become ValueError."""
+def _opened(path: Path, is_alone: bool = False) -> Iterator[Image.Image]:
+    """An image that is open, whose faults become ValueError; one of them may be that it is not alone in its file."""
     try:
         image = _not_mapped(Image.open(regular_file(path)))
+        n = n_images(image) if is_alone else 1
         image.load()
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
+    check_alone(n)
     with image:
         yield image
 

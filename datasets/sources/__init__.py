@@ -18,6 +18,7 @@ from datasets.sources.folder import Folder
 from datasets.sources.in_frames import in_frames
 from datasets.sources.inaturalist import INaturalist
 from datasets.sources.landmarks import Landmarks
+from datasets.sources.listing import say_pages
 from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
 from datasets.sources.nyu import Nyu
@@ -59,7 +60,9 @@ def find_images(config: Mapping[str, Any]) -> Found:
     found = source.find()
     if not source.is_rendered:
         found = in_frames(config["data_path"], found)
-        for line in lines_of_levels(config["data_path"], found.rows[RGB.domain].tolist(), levels):
+        cells = found.rows[RGB.domain].tolist()
+        say_pages(config["data_path"], cells)
+        for line in lines_of_levels(config["data_path"], cells, levels):
             print(line)
     rows = make_table(found, config["test_fraction"], config["rand_seed"])
     about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"], levels=levels)

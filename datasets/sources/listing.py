@@ -7,17 +7,20 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from datasets.classes import ClassSet
+from datasets.pages import n_images_in
 from datasets.sources.names import alike
 from datasets.stored import file_of, is_inside
 from datasets.tasks import CLASS
+from utils import progress
 from utils.errors import UserError
-from utils.words import some
+from utils.words import counted, some
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
@@ -56,6 +59,20 @@ def say_no_part(folder: str, names: Sequence[str]) -> None:
     if names:
         print(
             f"left out folders of {folder} with photographs, called like no part (train, val, test): {some(names, 8)}"
+        )
+
+
+def say_pages(data_path: Path, cells: Sequence[str]) -> None:
+    """Print how many photographs are one of several images in their file; the first is read."""
+    files = [cell for cell in cells if file_of(cell) == cell]
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda cell: n_images_in(data_path / cell), files)
+        amounts = list(progress.bar(answers, total=len(files), desc="images of each file", unit="file"))
+    if several := sum(n > 1 for n in amounts):
+        most, cell = max(zip(amounts, files, strict=True))
+        print(
+            f"{counted(several, 'photograph')} with several images in the file, up to {most} in {cell}: the first of "
+            "each is read"
         )
 
 
