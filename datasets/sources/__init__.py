@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from datasets.held_out import make_table
 from datasets.sources.arrays import Arrays
 from datasets.sources.cifar import Cifar10, Cifar100
 from datasets.sources.coco import Coco
@@ -28,7 +29,7 @@ from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
-from datasets.table import MEAN, Found, make_table, write_table
+from datasets.table import MEAN, Found, write_table
 from datasets.tasks import RGB
 from utils.errors import UserError
 
