@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,28 @@ from datasets.sources.annotated import SHARES, Drawn, Photograph
 
 _LEAST_ALIKE = 10  # numbers of rows that are all as long, so that they are hardly polygons: four corners are common
 _SLACK = 0.02  # by which key points lie beside their box
+
+
+def paired(photographs: Mapping[str, Path], texts: Sequence[Path]) -> tuple[dict[str, Path], dict[str, list[Path]]]:
+    """The label file of each photograph that has one, and those that may be its own where that is not clear.
+
+    `photographs` are the cells with their paths in their folder, `texts` paths in that of the labels. A label file lies
+    there in the same place as its photograph, as Ultralytics wants it, or else has the name of one photograph alone.
+    """
+    of_place = {text.with_suffix(""): text for text in texts}
+    found = {cell: of_place.get(path.with_suffix(""), of_place.get(path)) for cell, path in photographs.items()}
+    labels = {cell: text for cell, text in found.items() if text is not None}
+    of_name: dict[str, list[Path]] = defaultdict(list)
+    for text in set(texts) - {*labels.values()}:
+        of_name[text.stem].append(text)
+    named = {
+        cell: sorted(of_name.get(path.stem, []) + of_name.get(path.name, []))
+        for cell, path in photographs.items() if cell not in labels
+    }  # fmt: skip
+    claims = Counter(text for several in named.values() for text in several)
+    unclear = {cell: several for cell, several in named.items() if sum(claims[text] for text in several) > 1}
+    labels |= {cell: several[0] for cell, several in named.items() if several and cell not in unclear}
+    return labels, unclear
 
 
 def read_labels(path: Path, name: str, photograph: Photograph, n_key_points: int | None = None) -> list[str]:

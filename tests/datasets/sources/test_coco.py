@@ -469,7 +469,7 @@ def test_label_files_of_no_photograph_are_counted(yolo: Path, capsys: pytest.Cap
     save_image(yolo / "images" / "train" / "a.png")
     select("coco", yolo, categories="names.yaml")
     out = capsys.readouterr().out
-    assert "left out 1 label file of no photograph in images/train: frame_7.txt" in out
+    assert "left out 1 label file of no photograph: labels/train/frame_7.txt" in out
     assert "1 label file for several photographs: labels/train/a.txt" in out
 
 
