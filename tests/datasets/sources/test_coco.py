@@ -140,6 +140,14 @@ def test_shares_in_place_of_pixels_are_refused(coco: Path) -> None:
         select("coco", coco)
 
 
+def test_shares_beside_pixels_are_named_and_left_out(coco: Path) -> None:
+    write_instances(coco, "val2017", [image(7)], [box(7, 1, [0.1, 0.2, 0.3, 0.8]), box(7, 13, [0, 0, 8, 8])])
+    table = select("coco", coco)
+    assert (read_boxes(table)["image"] == table.image_ids[3]).sum() == 1
+    fault = f"{table.image_ids[3]}: box 0.1 0.2 0.4 1 lies within the first pixel: in shares of the image's sides?\n"
+    assert (coco / "missing_files.txt").read_text() == fault
+
+
 def test_crowds_alone_are_the_reason_of_the_error(coco: Path) -> None:
     for part in ("train2017", "val2017"):
         write_instances(coco, part, [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=1)] * 3)
