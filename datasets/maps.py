@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets import exr
-from datasets.stored import is_deep_colour, read_values, regular_file
+from datasets.stored import read_values, regular_file
 from datasets.tasks import NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
@@ -37,8 +37,6 @@ def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid
 def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     """A cell's numbers as they are stored, (C, H, W); ValueError says what is wrong with the file."""
     assert encoding.maps is not None
-    if is_deep_colour(data_path / cell):
-        raise ValueError("a colour PNG of 16 bits, of which 8 would be read; save it as .npy")
     if cell.lower().endswith(exr.ENDING):
         values = exr.read_exr(regular_file(data_path / cell), encoding.channels)
     else:

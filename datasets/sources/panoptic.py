@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from datasets.as_saved import check_ids
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
 from datasets.sources.annotated import Photograph, groups_of_images, rows_of_images
@@ -164,6 +165,7 @@ class Panoptic(Source):
                 return f"{cell}: there is no such file"
         try:
             frame = photograph_frame(self.data_path, photograph.cell)
+            check_ids(self.data_path / segments.picture)
             channels = read_values(self.data_path, segments.picture, ("RGB", "RGBA"))[:3].astype(np.int64)
             ids = frame.upright(channels[:1] + 256 * channels[1:2] + 65536 * channels[2:])
             found, which = np.unique(ids[0], return_inverse=True)
