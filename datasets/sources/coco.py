@@ -45,7 +45,7 @@ from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import FOLDER as MAPS_FOLDER
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
-from datasets.sources.yolo import key_points_in, paired, read_labels
+from datasets.sources.yolo import are_tracks, key_points_in, paired, read_labels
 from datasets.stored import is_inside
 from datasets.table import PART, Found
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
@@ -164,6 +164,11 @@ class Coco(Source):
             raise UserError(
                 f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
                 f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
+            )
+        if are_tracks(annotated):
+            raise UserError(
+                "--label_folder: all rows fit an id, a box, a score and the number of a track, as trackers write, and "
+                "no polygon: leave the last two numbers out"
             )
         self._say_unnamed(read, {each.cell for each in annotated})
         return annotated

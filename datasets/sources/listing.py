@@ -25,8 +25,9 @@ from utils.words import counted, some
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 OTHER_PICTURES = (  # whose files are no photographs here, though somebody may take them for such
-    ".avif", ".heic", ".heif", ".jfif", ".jpe", ".jp2", ".jxl", ".tga", ".svg", ".psd", ".exr", ".hdr", ".dng", ".cr2",
-    ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov", ".mkv",
+    ".apng", ".avif", ".heic", ".heif", ".ico", ".j2k", ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pnm", ".tga", ".svg",
+    ".psd", ".exr", ".hdr", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov",
+    ".mkv",
 )  # fmt: skip
 _TWO_PATHS = re.compile(r"(\S*/\S+)\s+\S*/\S+")  # of a photograph and its mask, as in the lists of SBD
 _NUMBER = re.compile(r"-?\d+(\.\d*)?", re.ASCII)
@@ -195,7 +196,7 @@ def number_classes(
 
 
 def _say_lookalikes(names: Sequence[str]) -> None:
-    """Print the classes that are told apart by capitals, spaces or the coding of accents alone."""
+    """Print the classes that are told apart by capitals, spaces, the coding of accents or zeros in front alone."""
     if several := [text.partition("called ")[2] for text in alike(dict(enumerate(names)))]:
         print(f"{', '.join(several)} are taken for different classes; if they are one, write them alike")
 

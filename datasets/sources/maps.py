@@ -120,7 +120,8 @@ class Maps(Source):
     def find(self) -> Found:
         """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
-        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
+        others = [*(self.target_folder or ()), *(self.valid_folder or ())]
+        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix, others))
         if not found:
             raise UserError(
                 f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_prefix and "

@@ -292,7 +292,15 @@ class Masks(Source):
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
-        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
+        found = list(
+            photographs(
+                self.data_path,
+                self.image_folder,
+                self.image_prefix,
+                self.image_suffix,
+                (self.mask_folder, self.instance_folder),
+            )
+        )
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
         masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))

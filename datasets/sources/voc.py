@@ -121,7 +121,7 @@ class Voc(Source):
     def _listed(self, faults: list[str]) -> list[tuple[str, Photograph]]:
         """The cells of annotations, with the photograph of each: those of the lists, or all that are there."""
         found: dict[tuple[str, str], Photograph] = {}
-        for each in photographs(self.data_path, self.image_folder):
+        for each in photographs(self.data_path, self.image_folder, others=()):
             key = filled(self.label_folder, each.words), each.stem
             photograph = Photograph(each.cell, each.part, words=each.words)
             if (first := found.setdefault(key, photograph)) is not photograph:

@@ -10,6 +10,8 @@ import numpy as np
 
 from datasets.sources.annotated import SHARES, Drawn, Photograph
 
+_TRACKED = 6  # numbers behind the id of a row: a box, its score and the number of its track
+_MANY = 10  # rows
 _LEAST_ALIKE = 10  # numbers of rows that are all as long, so that they are hardly polygons: four corners are common
 _SLACK = 0.02  # by which key points lie beside their box
 
@@ -82,6 +84,22 @@ def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
         if (is_inside | is_absent).all() and (n == 2 or np.isin(points[..., 2], (0, 1, 2)).all()):
             return points.shape[1], n
     return None
+
+
+def are_tracks(photographs: Sequence[Photograph]) -> bool:
+    """Whether all polygons of label files are instead boxes with a score and the number of a track, as trackers write.
+
+    That is where all rows have six numbers, begin with a box within the photograph, and go on with a share and a whole
+    number, above 1 somewhere if there are few.
+    """
+    rows = [drawn.outline[0] for each in photographs if each.size == SHARES for drawn in each.outlines if drawn.outline]
+    if not rows or {*map(len, rows)} != {_TRACKED}:
+        return False
+    numbers = np.array(rows)
+    centre, sides, (score, track) = numbers[:, :2], numbers[:, 2:4], numbers[:, 4:].T
+    is_inside = (np.abs(centre - 0.5) + sides / 2 <= 0.5 + _SLACK).all()
+    is_numbered = (track == np.rint(track)).all() and (track.max() > 1 or len(rows) >= _MANY)
+    return bool(is_inside and is_numbered and ((score >= 0) & (score <= 1)).all())
 
 
 def _read_line(line: str, n_key_points: int | None) -> Drawn:

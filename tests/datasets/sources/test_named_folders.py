@@ -61,6 +61,16 @@ def test_folders_of_no_part_and_other_endings_are_said(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == ""
 
 
+def test_sub_folders_with_pictures_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(tmp_path, "rgb/x.jpg", "rgb/day/y.jpg", "rgb/night/deep/z.png", "rgb/notes/a.txt", "rgb/.git/b.jpg")
+    assert [each.cell for each in photographs(tmp_path, "rgb", others=())] == ["rgb/x.jpg"]
+    line = "left out sub-folders of rgb with pictures, which a word in braces reads: rgb/day, rgb/night\n"
+    assert capsys.readouterr().out == line
+    touch(tmp_path, "x.jpg", "masks/x.png", "objects/x.png", "depth/low/x.png", "depth/high/x.png")
+    list(photographs(tmp_path, ".", others=["masks", "depth/{which}", None, "rgb"]))
+    assert capsys.readouterr().out == ""
+
+
 def test_a_word_is_a_piece_of_a_name_and_the_same_wherever_it_stands(tmp_path: Path) -> None:
     touch(tmp_path, "cam_1/run_1/a.jpg", "cam_1/run_2/a.jpg", "cam_2/run_2/a.jpg", "dog/run_1/a.jpg")
     found = list(photographs(tmp_path, "cam_{id}/run_{id}"))

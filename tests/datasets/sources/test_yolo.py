@@ -10,7 +10,7 @@ import pytest
 
 from datasets.sources.annotated import SHARES, Photograph
 from datasets.sources.names import key_points_of
-from datasets.sources.yolo import key_points_in, read_labels
+from datasets.sources.yolo import are_tracks, key_points_in, read_labels
 from datasets.table import read_boxes
 from tests.datasets.sources.finding import noise, save_image, select
 from utils.errors import UserError
@@ -82,6 +82,32 @@ def test_random_polygons_of_one_length_are_no_key_points(tmp_path: Path) -> None
     for n in range(3, 40):
         rows = "".join(f"0 {' '.join(map(str, rng.random(2 * n).round(3)))}\n" for _ in range(4))
         assert key_points_in([photograph_of(tmp_path, rows)[0]]) is None
+
+
+def test_rows_of_trackers_are_refused(tmp_path: Path) -> None:
+    """A box, its score and the number of its track, as `save_txt` and `save_conf` of Ultralytics' tracking write."""
+    with pytest.raises(UserError, match="all rows fit an id, a box, a score and the number of a track"):
+        read(save(tmp_path, "0 0.5 0.5 0.25 0.25 0.93 1\n0 0.4 0.4 0.2 0.2 0.51 2\n"))
+    few, many = ("0 0.5 0.5 0.25 0.25 0.93 1\n" * n for n in (2, 10))
+    assert not are_tracks([photograph_of(tmp_path, few)[0]]) and are_tracks([photograph_of(tmp_path, many)[0]])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "0 0.1 0.1 0.4 0.4 0.3 2\n", "0 0.5 0.5 0.25 0.25 0.9 1.5\n", "0 0.5 0.5 0.25 0.25 1.2 3\n",
+        "0 0.5 0.5 0.25 0.25 0.9 3\n0 0.1 0.1 0.3 0.1 0.3 0.3 0.1 0.3\n", "0 0.5 0.5 0.1 0.1\n", "",
+    ],
+)  # fmt: skip
+def test_triangles_are_no_tracks(tmp_path: Path, rows: str) -> None:
+    assert not are_tracks([photograph_of(tmp_path, rows)[0]])
+
+
+def test_random_triangles_are_no_tracks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for n in (1, 3, 30):
+        rows = "".join(f"0 {' '.join(map(str, rng.random(6).round(3)))}\n" for _ in range(n))
+        assert not are_tracks([photograph_of(tmp_path, rows)[0]])
 
 
 def test_key_points_that_are_not_seen_are_zeros(tmp_path: Path) -> None:
