@@ -24,7 +24,16 @@ from datasets.sources.labels import (
     groups_of_names,
 )
 from datasets.sources.listing import IMAGE_ENDINGS, names_in
-from datasets.sources.named_folders import InFolder, beside, filled, in_folder, not_there, photographs, rows_of
+from datasets.sources.named_folders import (
+    InFolder,
+    beside,
+    filled,
+    in_folder,
+    not_there,
+    photographs,
+    rows_of,
+    say_alone,
+)
 from datasets.sources.names import read_names
 from datasets.sources.outlines import (
     Numbering,
@@ -303,6 +312,7 @@ class Masks(Source):
         )
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
         masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
+        say_alone(self.data_path, self.mask_folder, self.mask_prefix, endings, [*masks, *(each.cell for each in found)])
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows

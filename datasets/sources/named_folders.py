@@ -19,7 +19,7 @@ from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read, w
 from datasets.table import PART, PARTS
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
-from utils.words import some
+from utils.words import counted, some
 
 PLACE = "{part}"
 _WRITTEN = ("objects", "id_masks", "packed")  # folders of the data folder that the stages write
@@ -74,6 +74,18 @@ def photographs(
         say_not_read(folder, names)
     for found, words in there:
         yield from _photographs_in(data_path, found, words, prefix, suffix)
+
+
+def say_alone(data_path: Path, name: str, prefix: str, endings: Sequence[str], used: Iterable[str]) -> None:
+    """Print how many files of these names in the folders of a name with words are not among the `used` cells."""
+    known = set(used)
+    alone = [
+        cell for folder, words in folders(data_path, name) for path in sorted((data_path / folder).iterdir())
+        if (cell := (folder / path.name).as_posix()) not in known and not path.name.startswith(".")
+        and path.name.startswith(filled(prefix, words)) and path.name.endswith(tuple(filled(e, words) for e in endings))
+    ]  # fmt: skip
+    if alone:
+        print(f"left out {counted(len(alone), 'file')} of {name} without a photograph: {some(alone, 3)}")
 
 
 def _say_sub_folders(data_path: Path, name: str, there: Sequence[Path], others: Sequence[str | None]) -> None:
