@@ -103,7 +103,7 @@ def _without_shares(photograph: Photograph, faults: list[str]) -> Photograph:
     """
     if photograph.size == SHARES:
         return photograph
-    strange = [box for box in photograph.boxes if _is_first_pixel(box[1:])]
+    strange = [box for box in photograph.boxes if may_be_shares(box[1:])]
     faults += [
         f"{photograph.cell}: box {' '.join(f'{side:g}' for side in sides)} lies within the first pixel: in shares of "
         "the image's sides?"
@@ -114,15 +114,15 @@ def _without_shares(photograph: Photograph, faults: list[str]) -> Photograph:
 
 
 def _is_drawn_in_first_pixel(drawn: Drawn) -> bool:
-    if drawn.sides is None or not _is_first_pixel(drawn.sides):
+    if drawn.sides is None or not may_be_shares(drawn.sides):
         return False
     found = bounds(drawn.outline)
-    return found is None or _is_first_pixel(found)
+    return found is None or may_be_shares(found)
 
 
-def _is_first_pixel(sides: Sequence[float]) -> bool:
-    """Whether a box has an area, and no more than the first pixel."""
-    return max(map(abs, sides)) <= 1 and sides[0] < sides[2] and sides[1] < sides[3]
+def may_be_shares(sides: Sequence[float]) -> bool:
+    """Whether a box has an area, within the first pixel, and is not all of it, as a box in pixels may be."""
+    return max(map(abs, sides)) <= 1 and sides[0] < sides[2] and sides[1] < sides[3] and any(each % 1 for each in sides)
 
 
 def _in_shares(data_path: Path, photograph: Photograph) -> tuple[Photograph, bool] | str:

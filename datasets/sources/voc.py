@@ -13,7 +13,14 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from datasets.left_out import main_fault
-from datasets.sources.annotated import Photograph, groups_of_images, held_against_files, rows_of_images, table_of_boxes
+from datasets.sources.annotated import (
+    Photograph,
+    groups_of_images,
+    held_against_files,
+    may_be_shares,
+    rows_of_images,
+    table_of_boxes,
+)
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN
 from datasets.sources.listing import names_in, number_classes
 from datasets.sources.named_folders import beside, filled, folders, photographs
@@ -237,7 +244,7 @@ def _object(element: ElementTree.Element) -> _Object:
 
 def _tells_start(sides: Sequence[float]) -> bool:
     """Whether a box can tell where pixels begin: it is of numbers, and its sides are not shares of the image's."""
-    return all(map(isfinite, sides)) and max(sides) > 1
+    return all(map(isfinite, sides)) and not may_be_shares(sides)
 
 
 def _first(entry: tuple[tuple[str, str], Photograph]) -> tuple[str, str]:

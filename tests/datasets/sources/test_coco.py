@@ -148,6 +148,12 @@ def test_shares_beside_pixels_are_named_and_left_out(coco: Path) -> None:
     assert (coco / "missing_files.txt").read_text() == fault
 
 
+def test_an_object_may_be_the_first_pixel(coco: Path) -> None:
+    write_instances(coco, "val2017", [image(7)], [box(7, 13, [0, 0, 1, 1])])
+    boxes = read_boxes(select("coco", coco))
+    np.testing.assert_allclose(boxes.iloc[-1, 2:].to_numpy(float), [0, 0, 1 / 80, 1 / 40])
+
+
 def test_crowds_alone_are_the_reason_of_the_error(coco: Path) -> None:
     for part in ("train2017", "val2017"):
         write_instances(coco, part, [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=1)] * 3)
