@@ -59,6 +59,6 @@ def _held_out(units: pd.Series | pd.Index, test_fraction: float, seed: int) -> n
     """The part of each image, where those with the same unit stay together."""
     names, images = np.unique(units, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(names))
-    dealt = np.cumsum(np.bincount(images)[order])
-    held_out = order[dealt <= test_fraction * len(units)]
+    assigned = np.cumsum(np.bincount(images)[order])
+    held_out = order[assigned <= test_fraction * len(units)]
     return np.where(np.isin(images, held_out), "test", "train")

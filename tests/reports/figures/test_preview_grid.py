@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTS, View
-from reports.figures import contact_sheet
-from reports.figures.contact_sheet import CONTACT_SHEET, draw_contact_sheet, most_typical
+from reports.figures import preview_grid
+from reports.figures.preview_grid import PREVIEW_GRID, draw_preview_grid, most_typical
 from tests.conftest import ROOT
 from tests.datasets.sources.finding import save_image
 from tests.datasets.test_frame import save_turned
 
 
 def test_it_stands_beside_the_views(rendered: Path, own_copy: Path) -> None:
-    assert (rendered / CONTACT_SHEET).is_file()
-    draw_contact_sheet(own_copy)
-    with Image.open(own_copy / CONTACT_SHEET) as sheet:
+    assert (rendered / PREVIEW_GRID).is_file()
+    draw_preview_grid(own_copy)
+    with Image.open(own_copy / PREVIEW_GRID) as sheet:
         assert min(sheet.size) > 800
 
 
@@ -57,8 +57,8 @@ def test_targets_lie_where_their_photographs_show_them(
     np.save(scene, np.eye(365, dtype=np.float32)[0])
     shutil.copy(ROOT / "datasets" / CLASS_NAMES, tmp_path)
     figures: list[Figure] = []
-    monkeypatch.setattr(contact_sheet, "save", lambda figure, _: figures.append(figure))
-    draw_contact_sheet(tmp_path)
+    monkeypatch.setattr(preview_grid, "save", lambda figure, _: figures.append(figure))
+    draw_preview_grid(tmp_path)
     [figure] = figures
     assert [axes.get_title() for axes in figure.axes] == ["View", "Depth", "Semantic segmentation"]
     photograph, *targets = (np.asarray(axes.images[0].get_array()) for axes in figure.axes)
