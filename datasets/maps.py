@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from datasets import exr
-from datasets.stored import is_deep_colour, read_values, regular_file
+from datasets.stored import read_values, regular_file
 from datasets.tasks import NOTHING, Encoding, Scale
 
-_MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
+_MODES = ("1", "L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
 SHORT, LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
 _MEDIAN_LENGTHS = (0.9, 1.1)  # of the vectors of a file
 _UNIT = 0.02  # by which the median of lengths differs from 1 at most where all are 1, but for rounding
@@ -37,8 +37,6 @@ def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid
 def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     """A cell's numbers as they are stored, (C, H, W); ValueError says what is wrong with the file."""
     assert encoding.maps is not None
-    if is_deep_colour(data_path / cell):
-        raise ValueError("a colour PNG of 16 bits, of which 8 would be read; save it as .npy")
     if cell.lower().endswith(exr.ENDING):
         values = exr.read_exr(regular_file(data_path / cell), encoding.channels)
     else:
@@ -96,7 +94,7 @@ def counting(data_path: Path, cell: str | None, size: tuple[int, ...], valid_fro
     if cell is None:
         return None
     try:
-        mask = read_values(data_path, cell, (*_MODES, "1", "P"))
+        mask = read_values(data_path, cell, (*_MODES, "P"))
     except ValueError as error:
         raise ValueError(f"its mask {cell}: {error}") from error
     height, width = mask.shape[1:]

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from datasets.as_saved import check_ids
 from datasets.boxes import BoxPacker
 from datasets.classes import VOID, ClassSet
 from datasets.instances import classes_and_objects, numbered
@@ -46,6 +47,8 @@ def read_image(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     """
     if encoding.photograph:
         return read_photograph(data_path, cell)
+    if encoding.categorical:
+        check_ids(data_path / cell)
     modes = _MODES_OF_IDS if encoding.categorical else _MODES[encoding.dtype]
     values = read_values(data_path, cell, modes, encoding.domain in DIRECTIONS)
     if len(values) < encoding.channels:
@@ -53,7 +56,16 @@ def read_image(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     if encoding.channels == 1 and (values[1:3] != values[:1]).any():
         raise ValueError(f"a colour picture where {encoding.domain} has one channel")
     values = values[: encoding.channels]
-    return values if encoding.categorical else _without_loss(values, encoding)
+    return _whole(values, encoding) if encoding.categorical else _without_loss(values, encoding)
+
+
+def _whole(values: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Ids as whole numbers, which may be stored as floats; ValueError for others."""
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.rint(values)).all():
+        return values.astype(np.int64)
+    if values.dtype.kind not in "ui":
+        raise ValueError(f"{values.dtype} values where {encoding.domain} has ids, which are whole numbers")
+    return values
 
 
 def _without_loss(values: np.ndarray, encoding: Encoding) -> np.ndarray:
@@ -72,15 +84,14 @@ def class_numbers(ids: np.ndarray, classes: ClassSet) -> np.ndarray:
     ValueError where no id is known, not even as void: the file is then no mask of these classes.
     """
     known = classes.ids or tuple(range(len(classes.names)))
-    if ids.dtype.kind not in "ui" or ids.min() < 0:
-        raise ValueError(f"{ids.dtype} values from {ids.min()} where a mask has ids")
     if not np.isin(ids, (*known, *classes.void)).any():
         raise ValueError("no pixel has the id of a class")
     beyond = max(*known, *classes.void, 0) + 1  # for all ids from here on
     numbers = np.full(beyond + 1, VOID, np.uint8)
     numbers[list(known)] = np.arange(len(known))
     numbers[list(classes.void)] = VOID
-    return numbers[np.minimum(ids.astype(np.int64), beyond)]
+    wide = ids.astype(np.int64)
+    return numbers[np.where((wide < 0) | (wide > beyond), beyond, wide)]
 
 
 def surface(values: np.ndarray, encoding: Encoding) -> np.ndarray:

@@ -20,10 +20,8 @@ import re
 import shutil
 import struct
 import tempfile
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,14 +36,12 @@ from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
 from datasets import exr, hdf5
+from datasets.as_saved import as_saved, is_deep_colour, stretch_of
+from datasets.broken import FAULTS
 from datasets.frame import SIDEWAYS, Frame
+from datasets.pages import check_alone, n_images
 from utils.errors import UserError
 
-# What the readers of images and arrays raise for broken files, found by flipping bits.
-FAULTS = (
-    OSError, ValueError, SyntaxError, EOFError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, Image.DecompressionBombError,
-)  # fmt: skip
 # Warnings about metadata that changes no pixel: broken EXIF entries, palettes that could have an alpha channel. And of
 # large images: those that Pillow takes for bombs are left out with a reason, and half as large ones are read.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -56,7 +52,7 @@ _ROW = re.compile(r"(.+(?:\.(?:npy|npz|bin)|-ubyte))#([^#]+)", re.IGNORECASE)
 _BYTES = re.compile(r"(\d{1,18}):(\d{1,9}(?:x\d{1,9}){1,3})")
 _IN_MEMBER = re.compile(r"(.+)/(\d{1,18})")
 _UNPACKING = Lock()  # two threads must not unpack the same large member twice
-_PNG, _COLOURS = b"\x89PNG\r\n\x1a\n", (2, 6)  # a file's first bytes, and its header's types of colour
+_START_OF_PNG = 8  # bytes before its pieces
 _DEEP = "I;16"  # how Pillow's modes of 16 bits begin
 _UNKNOWN_SCALE = ("I", "F")  # 32 bits, of which nobody knows what is white
 _TURNS = {  # that make an image upright, by what its EXIF entry says
@@ -87,7 +83,7 @@ def read_photograph(data_path: Path, cell: str, levels: tuple[float, float] | No
     if values is None:
         if levels is not None and is_deep_colour(data_path / cell):
             raise ValueError("a colour PNG of 16 bits, of which 8 are read and have no --levels; save it with 8")
-        with _opened(data_path / cell) as image:
+        with _opened(data_path / cell) as (image, _):
             if image.mode in _UNKNOWN_SCALE and not _is_grey_map(image):
                 raise ValueError(f"pixel format {image.mode} where a photograph should be")
             upright = _turned(image)
@@ -115,15 +111,6 @@ def deep_values(data_path: Path, cell: str) -> np.ndarray | None:
     except FAULTS:
         return None
     return values if values.dtype.kind == "u" and values.dtype.itemsize == 2 else None
-
-
-def is_deep_colour(path: Path) -> bool:
-    """Whether a file is a colour PNG of 16 bits, of which Pillow gives the upper 8 without a word."""
-    if not path.is_file():
-        return False  # a row of an array
-    with path.open("rb") as file:
-        head = file.read(26)
-    return head.startswith(_PNG) and len(head) == 26 and head[24] == 16 and head[25] in _COLOURS
 
 
 def photograph_size(data_path: Path, cell: str) -> tuple[int, int]:
@@ -166,22 +153,24 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
 def read_values(data_path: Path, cell: str, modes: tuple[str, ...], directions: bool = False) -> np.ndarray:
     """A cell's values as they are stored, (C, H, W), turned as its own EXIF entry says.
 
-    ValueError if it is unreadable, in none of Pillow's `modes`, or turned and holds `directions`.
+    Whether something is, which one bit tells, is 0 and 1. ValueError if it is unreadable, one of several images in a
+    file, in none of Pillow's `modes`, or turned and holds `directions`.
     """
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(_ARRAYS):
         values = np.array(open_array(data_path / cell))
     if values is None:
-        with _opened(data_path / cell) as image:
+        if is_deep_colour(data_path / cell):
+            raise ValueError("a PNG of 16 bits with colours or opacity, of which 8 would be read; save it as .npy")
+        with _opened(data_path / cell, is_target=True) as (image, stretch):
             if image.mode not in modes:
                 raise ValueError(f"pixel format {image.mode} where one of {', '.join(modes)} should be")
             if directions and _turn(image) is not None:
                 raise ValueError(
                     "its own EXIF entry turns it, and directions cannot be turned with it; save it upright"
                 )
-            values = np.asarray(_turned(image))
-            values = values.astype(np.uint8) if image.mode == "1" else values
-    return _channels_first(values)
+            values = as_saved(np.asarray(_turned(image)), stretch)
+    return _channels_first(values.astype(np.uint8) if values.dtype == bool else values)
 
 
 def open_array(path: Path) -> np.ndarray:
@@ -208,15 +197,20 @@ def regular_file(path: Path) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """An image that is open, whose faults become ValueError."""
+def _opened(path: Path, is_target: bool = False) -> Iterator[tuple[Image.Image, tuple[int, int]]]:
+    """An image that is read, and of a target what Pillow has made of its numbers, see `stretch_of`.
+
+    ValueError where it cannot be read, or is a target and not alone in its file.
+    """
     try:
         image = _not_mapped(Image.open(regular_file(path)))
+        n, stretch = (n_images(image), stretch_of(image)) if is_target else (1, (1, 1))
         image.load()
     except FAULTS as error:
         raise ValueError(f"not a readable image ({error})") from error
+    check_alone(n)
     with image:
-        yield image
+        yield image, stretch
 
 
 def _not_mapped(image: Image.Image) -> Image.Image:
@@ -262,7 +256,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 def _may_tell_turn(path: Path) -> bool:
     """Whether a PNG file has metadata: to look for some behind its pixels, Pillow would decode all of these."""
     with path.open("rb") as file:
-        file.seek(len(_PNG))
+        file.seek(_START_OF_PNG)
         while len(head := file.read(8)) == 8:
             length, name = struct.unpack(">I4s", head)
             if name in (b"eXIf", b"tEXt", b"zTXt", b"iTXt"):

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ import numpy as np
 
 from datasets.cameras import Camera
 from datasets.classes import VOID, ClassSet
-from datasets.left_out import main_fault
 from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
 from utils.errors import UserError
 from utils.files import json_in, locked, write_atomically, write_json
@@ -199,59 +198,10 @@ def classes_for(task: str, data_path: Path | None, result_path: Path) -> ClassSe
     return read_table(data_path_or_default(data_path, result_path)).class_set(entry) if entry.categorical else None
 
 
-def make_table(found: Found, test_fraction: float, seed: int) -> pd.DataFrame:
-    """The rows with a part for each: those that the source knows, or about `test_fraction` of the images held out.
-
-    Where a source has a `val` part and no `test` part, the `val` part is held out. Images that belong together (see
-    `About.together`) are held out together, or not at all. UserError where a part would be empty, or a row could not
-    be read again.
-    """
-    rows = found.rows.reset_index(drop=True)
-    if not len(rows):
-        raise UserError(f"no image is left{main_fault(found.faults)}")
-    try:
-        _check_rows(rows, found.about)
-    except ValueError as error:
-        raise UserError(f"{error}; rename it or leave it out") from error
-    drawn = PART not in rows
-    if drawn:
-        units = rows[found.about.together] if found.about.together else rows.index.astype(str)
-        rows = rows.assign(**{PART: _held_out(units, test_fraction, seed)})
-    elif "test" not in set(rows[PART]):
-        if "val" in set(rows[PART]):
-            rows = rows.assign(**{PART: rows[PART].replace("val", "test")})
-        else:
-            rows = make_table(replace(found, rows=rows.drop(columns=PART)), test_fraction, seed)
-    counts = rows[PART].value_counts()
-    if not counts.get("train", 0) or not counts.get("test", 0):
-        column, why, more = found.about.together, "", "images"
-        if drawn and column is not None:
-            n = rows[column].nunique()
-            why, more = f", because the images of one {column} stay together, and there {_are(n)} {n}", f"of {column}"
-        raise UserError(
-            f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images{why}; "
-            f"give more {more}, or another --test_fraction{main_fault(found.faults)}"
-        )
-    return rows[found.about.columns]
-
-
-def _are(n: int) -> str:
-    return "is" if n == 1 else "are"
-
-
-def _held_out(units: pd.Series | pd.Index, test_fraction: float, seed: int) -> np.ndarray:
-    """The part of each image, where those with the same unit stay together."""
-    names, images = np.unique(units, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(len(names))
-    assigned = np.cumsum(np.bincount(images)[order])
-    held_out = order[assigned <= test_fraction * len(units)]
-    return np.where(np.isin(images, held_out), "test", "train")
-
-
 def write_table(data_path: Path, found: Found) -> Path:
     """Write the two files, and boxes and the list of what was left out if there are any; returns the csv's path.
 
-    The rows must have parts; see `make_table`.
+    The rows must have parts; see `datasets/held_out.py`.
     """
     about = found.about
     path = data_path / TABLE_FILE
@@ -404,13 +354,13 @@ def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
                 f"{n_lines} lines make {len(rows)} rows: a blank line, or a quotation mark that is not closed"
             )
         _whole_classes(rows, about)
-        _check_rows(rows, about)
+        check_rows(rows, about)
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}; run {STAGE} again") from error
     return rows
 
 
-def _check_rows(rows: pd.DataFrame, about: About) -> None:
+def check_rows(rows: pd.DataFrame, about: About) -> None:
     """ValueError where a cell leads out of the data folder, an image is listed twice, or a text or part is invalid."""
     from datasets.stored import is_inside
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from datasets.held_out import make_table
 from datasets.sources.arrays import Arrays
 from datasets.sources.cifar import Cifar10, Cifar100
 from datasets.sources.coco import Coco
@@ -18,6 +19,7 @@ from datasets.sources.folder import Folder
 from datasets.sources.in_frames import in_frames
 from datasets.sources.inaturalist import INaturalist
 from datasets.sources.landmarks import Landmarks
+from datasets.sources.listing import say_pages
 from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
 from datasets.sources.nyu import Nyu
@@ -27,7 +29,7 @@ from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
-from datasets.table import MEAN, Found, make_table, write_table
+from datasets.table import MEAN, Found, write_table
 from datasets.tasks import RGB
 from utils.errors import UserError
 
@@ -59,7 +61,9 @@ def find_images(config: Mapping[str, Any]) -> Found:
     found = source.find()
     if not source.is_rendered:
         found = in_frames(config["data_path"], found)
-        for line in lines_of_levels(config["data_path"], found.rows[RGB.domain].tolist(), levels):
+        cells = found.rows[RGB.domain].tolist()
+        say_pages(config["data_path"], cells)
+        for line in lines_of_levels(config["data_path"], cells, levels):
             print(line)
     rows = make_table(found, config["test_fraction"], config["rand_seed"])
     about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"], levels=levels)

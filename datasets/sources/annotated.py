@@ -82,6 +82,7 @@ def held_against_files(data_path: Path, found: Sequence[Photograph], faults: lis
         raise UserError(
             "no box reaches beyond the first pixel: its sides are to be in pixels, not shares of the image's"
         )
+    found = [_without_shares(each, faults) for each in found]
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda each: _in_shares(data_path, each), found)
         settled = list(progress.bar(answers, total=len(found), desc="sizes of photographs", unit="photograph"))
@@ -93,6 +94,35 @@ def held_against_files(data_path: Path, found: Sequence[Photograph], faults: lis
             "boxes were drawn: they are taken for those of the upright picture"
         )
     return [photograph for photograph, _ in kept]
+
+
+def _without_shares(photograph: Photograph, faults: list[str]) -> Photograph:
+    """The photograph without objects in its first pixel, as those are whose sides are shares; these are faults.
+
+    Where the objects are is not known then, unless they have outlines beyond that pixel.
+    """
+    if photograph.size == SHARES:
+        return photograph
+    strange = [box for box in photograph.boxes if may_be_shares(box[1:])]
+    faults += [
+        f"{photograph.cell}: box {' '.join(f'{side:g}' for side in sides)} lies within the first pixel: in shares of "
+        "the image's sides?"
+        for _, *sides in strange
+    ]
+    outlines = [Drawn(None, None, None) if _is_drawn_in_first_pixel(each) else each for each in photograph.outlines]
+    return replace(photograph, boxes=[box for box in photograph.boxes if box not in strange], outlines=outlines)
+
+
+def _is_drawn_in_first_pixel(drawn: Drawn) -> bool:
+    if drawn.sides is None or not may_be_shares(drawn.sides):
+        return False
+    found = bounds(drawn.outline)
+    return found is None or may_be_shares(found)
+
+
+def may_be_shares(sides: Sequence[float]) -> bool:
+    """Whether a box has an area, within the first pixel, and is not all of it, as a box in pixels may be."""
+    return max(map(abs, sides)) <= 1 and sides[0] < sides[2] and sides[1] < sides[3] and any(each % 1 for each in sides)
 
 
 def _in_shares(data_path: Path, photograph: Photograph) -> tuple[Photograph, bool] | str:

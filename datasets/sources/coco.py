@@ -33,7 +33,6 @@ from datasets.sources.listing import IMAGE_ENDINGS, OTHER_PICTURES, say_no_part,
 from datasets.sources.masks import mask_of
 from datasets.sources.named_folders import (
     PLACE,
-    beside,
     files,
     filled,
     folders,
@@ -46,7 +45,7 @@ from datasets.sources.names import alike, key_points_of, read_names
 from datasets.sources.outlines import FOLDER as MAPS_FOLDER
 from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
-from datasets.sources.yolo import key_points_in, read_labels
+from datasets.sources.yolo import are_tracks, key_points_in, paired, read_labels
 from datasets.stored import is_inside
 from datasets.table import PART, Found
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
@@ -147,6 +146,7 @@ class Coco(Source):
             say_not_read(folder.as_posix(), [path.name for path in others])
         key_points = key_points_of(self.data_path / self.categories, "--categories") if self.categories else None
         read: dict[Path, list[Path]] = {}
+        with_texts = []
         for folder, words in places:
             instances = self.data_path / of_part(self.data_path, self.annotations, words, files)
             if instances.is_file():
@@ -158,11 +158,17 @@ class Coco(Source):
                 read.setdefault(folder, []).append(instances)
                 annotated += self._from_instances(instances, folder, words, names, faults)
             else:
-                annotated += self._from_yolo(folder, words, key_points, faults)
+                with_texts.append((folder, words))
+        annotated += self._from_yolo(with_texts, key_points, faults)
         if shape := key_points_in(annotated):
             raise UserError(
                 f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
                 f"not a polygon: name a .yaml file with `kpt_shape: [{shape[0]}, {shape[1]}]` in --categories"
+            )
+        if are_tracks(annotated):
+            raise UserError(
+                "--label_folder: all rows fit an id, a box, a score and the number of a track, as trackers write, and "
+                "no polygon: leave the last two numbers out"
             )
         self._say_unnamed(read, {each.cell for each in annotated})
         return annotated
@@ -211,38 +217,68 @@ class Coco(Source):
         return mask_of(self.data_path, Path(filled(folder, photograph.words), within.parent), within.stem)
 
     def _from_yolo(
-        self, folder: Path, words: dict[str, str], key_points: int | None, faults: list[str]
+        self, places: Sequence[tuple[Path, dict[str, str]]], key_points: int | None, faults: list[str]
     ) -> Iterator[Photograph]:
-        labels = Path(filled(self.label_folder, words))
-        found, again = self._photographs_in(folder)
-        faults += again
-        within = sorted({each.parts[0] for each in found if len(each.parts) > 1 and part_of(each.parts[0])})
-        if within and PART not in words:
+        """The photographs of folders with their label files; adds to `faults` what is not clear, or cannot be read."""
+        of_labels: dict[Path, dict[str, Path]] = {}  # each photograph's path in its folder, by the folder of its labels
+        of_places = []
+        for folder, words in places:
+            found, again = self._photographs_in(folder)
+            faults += again
+            cells = {(folder / path).as_posix(): path for path in found}
+            of_places.append((folder, words, cells))
+            of_labels.setdefault(Path(filled(self.label_folder, words)), {}).update(cells)
+            within = sorted({each.parts[0] for each in found if len(each.parts) > 1 and part_of(each.parts[0])})
+            if within and PART not in words:
+                print(
+                    f"{folder} has sub-folders {some(within, 3)}, whose photographs are held out at random; with "
+                    f"{PLACE} in place of their names, as in --image_folder and --label_folder, they are parts"
+                )
+        labels: dict[str, str] = {}
+        for labels_folder, photographs in of_labels.items():
+            labels |= self._labels_in(labels_folder, photographs, faults)
+        for folder, words, cells in of_places:
+            without = []
+            for cell, path in cells.items():
+                photograph = Photograph(cell, _part_of(words), SHARES, words=words)
+                if label := labels.get(cell, ""):
+                    faults += read_labels(self.data_path / label, label, photograph, key_points)
+                elif cell in labels:
+                    continue
+                elif self.objects == "outlines":
+                    name = Path(filled(self.label_folder, words)) / path.with_suffix(".txt")
+                    faults.append(f"{cell}: no {name.as_posix()} says which objects it shows")
+                    continue
+                else:
+                    without.append(path.as_posix())
+                yield photograph
+            if without:
+                n = counted(len(cells), "photograph")
+                print(
+                    f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}"
+                )
+
+    def _labels_in(self, folder: Path, photographs: Mapping[str, Path], faults: list[str]) -> dict[str, str]:
+        """The label file of each photograph that has one in a folder, empty where it is not clear; see `faults`."""
+        texts = [path for path in _files(self.data_path / folder, (".txt",)) if path.stem != "classes"]
+        labels, unclear = paired(photographs, texts)
+        faults += [
+            f"{cell}: which label file is its own is not clear: {some([(folder / each).as_posix() for each in may], 3)}"
+            for cell, may in unclear.items()
+        ]
+        found = {cell: (folder / text).as_posix() for cell, text in labels.items()}
+        if moved := [f"{found[cell]} for {cell}" for cell, text in labels.items()
+                     if text.parent != photographs[cell].parent]:  # fmt: skip
             print(
-                f"{folder} has sub-folders {some(within, 3)}, whose photographs are held out at random; with {PLACE} "
-                "in place of their names, as in --image_folder and --label_folder, they are parts"
+                f"{counted(len(moved), 'label file')} in another folder than the photograph, found by the name: "
+                f"{some(moved, 3)}"
             )
-        without = []
-        for path in found:
-            photograph = Photograph((folder / path).as_posix(), _part_of(words), SHARES, words=words)
-            label = beside(self.data_path, (labels / path.parent).as_posix(), path.stem, (".txt", ".TXT"))
-            if (self.data_path / label).is_file():
-                faults += read_labels(self.data_path / label, label, photograph, key_points)
-            elif self.objects == "outlines":
-                faults.append(f"{photograph.cell}: no {label} says which objects it shows")
-                continue
-            else:
-                without.append(path.as_posix())
-            yield photograph
-        if without:
-            n = counted(len(found), "photograph")
-            print(f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}")
-        stems = Counter(path.with_suffix("") for path in found)
-        if shared := [stem for stem, n in stems.items() if n > 1]:
-            print(f"{counted(len(shared), 'label file')} for several photographs: {labels / shared[0]}.txt")
-        texts = [path for path in _files(self.data_path / labels, (".txt",)) if path.stem != "classes"]
-        if alone := [path.as_posix() for path in texts if path.with_suffix("") not in stems]:
-            print(f"left out {counted(len(alone), 'label file')} of no photograph in {folder}: {some(alone, 3)}")
+        if shared := [label for label, n in Counter(found.values()).items() if n > 1]:
+            print(f"{counted(len(shared), 'label file')} for several photographs: {shared[0]}")
+        taken = {*labels.values(), *(each for may in unclear.values() for each in may)}
+        if alone := [(folder / text).as_posix() for text in texts if text not in taken]:
+            print(f"left out {counted(len(alone), 'label file')} of no photograph: {some(alone, 3)}")
+        return found | dict.fromkeys(unclear, "")
 
     def _from_instances(
         self, path: Path, folder: Path, words: dict[str, str], names: dict[int, str], faults: list[str]

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets.as_saved import check_ids
 from datasets.classes import VOID
+from datasets.pages import check_alone, n_images_in
 from datasets.sources.outlines import write_map
 from datasets.stored import read_photograph, read_values
 from utils import progress
@@ -134,8 +136,10 @@ def _numbered(data_path: Path, cell: str, numbers: Mapping[Colour, int]) -> tupl
     """The ids (H, W) uint8 of a mask in colours, and the pixels of each colour that has none; None for others.
 
     Others have ids themselves: those of 16 bits, or of greys that are not all of the table's colours. ValueError where
-    one cannot be read, or has none of the colours.
+    one cannot be read, is not alone in its file, is saved with loss, or has none of the colours.
     """
+    check_alone(n_images_in(data_path / cell))
+    check_ids(data_path / cell)
     try:
         read_values(data_path, cell, _WIDE)
         return None

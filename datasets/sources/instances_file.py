@@ -43,7 +43,7 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
         content = json_in(path)
         categories, images, annotations = (records(content, name) for name in ("categories", "images", "annotations"))
         names = names_of_categories(categories)
-        of_ids = by_key(((_identity(each), _image(each)) for each in images), "image id")
+        of_ids = by_key(((identity_of(each), _image(each)) for each in images), "image id")
         by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a COCO instances file ({error}); see --annotations") from error
@@ -55,7 +55,7 @@ def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_
     read = Instances([*found.values()], names, n_annotations=len(annotations))
     for each in annotations:
         image = each.get("image_id")
-        photograph = found.get(_as_text(image))
+        photograph = found.get(as_text(image))
         where = f"{path.name}, annotation {each.get('id')}"
         if photograph is None:
             read.faults.append(f"{where}: of no photograph")
@@ -157,14 +157,14 @@ def is_true(value: Any) -> bool:
     return value.strip().lower() in ("1", "true") if isinstance(value, str) else bool(value)
 
 
-def _identity(record: Mapping[str, Any]) -> str:
-    identity = _as_text(record.get("id"))
+def identity_of(record: Mapping[str, Any]) -> str:
+    identity = as_text(record.get("id"))
     if identity is None:
         raise ValueError(f"image {record.get('file_name')!r} has no id")
     return identity
 
 
-def _as_text(identity: Any) -> str | None:
+def as_text(identity: Any) -> str | None:
     """An id as text, as some tools write it here and as a number there; None where it is neither."""
     if isinstance(identity, bool) or not isinstance(identity, int | float | str):
         return None

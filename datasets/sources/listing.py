@@ -7,23 +7,27 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from datasets.classes import ClassSet
+from datasets.pages import n_images_in
 from datasets.sources.names import alike
 from datasets.stored import file_of, is_inside
 from datasets.tasks import CLASS
+from utils import progress
 from utils.errors import UserError
-from utils.words import some
+from utils.words import counted, some
 
 DOMAIN = "domain"  # the group column of where images come from
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 OTHER_PICTURES = (  # whose files are no photographs here, though somebody may take them for such
-    ".avif", ".heic", ".heif", ".jfif", ".jpe", ".jp2", ".jxl", ".tga", ".svg", ".psd", ".exr", ".hdr", ".dng", ".cr2",
-    ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov", ".mkv",
+    ".apng", ".avif", ".heic", ".heif", ".ico", ".j2k", ".jfif", ".jpe", ".jp2", ".jxl", ".pbm", ".pnm", ".tga", ".svg",
+    ".psd", ".exr", ".hdr", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw", ".dcm", ".nii", ".mp4", ".avi", ".mov",
+    ".mkv",
 )  # fmt: skip
 _TWO_PATHS = re.compile(r"(\S*/\S+)\s+\S*/\S+")  # of a photograph and its mask, as in the lists of SBD
 _NUMBER = re.compile(r"-?\d+(\.\d*)?", re.ASCII)
@@ -56,6 +60,20 @@ def say_no_part(folder: str, names: Sequence[str]) -> None:
     if names:
         print(
             f"left out folders of {folder} with photographs, called like no part (train, val, test): {some(names, 8)}"
+        )
+
+
+def say_pages(data_path: Path, cells: Sequence[str]) -> None:
+    """Print how many photographs are one of several images in their file; the first is read."""
+    files = [cell for cell in cells if file_of(cell) == cell]
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda cell: n_images_in(data_path / cell), files)
+        amounts = list(progress.bar(answers, total=len(files), desc="images of each file", unit="file"))
+    if several := sum(n > 1 for n in amounts):
+        most, cell = max(zip(amounts, files, strict=True))
+        print(
+            f"{counted(several, 'photograph')} with several images in the file, up to {most} in {cell}: the first of "
+            "each is read"
         )
 
 
@@ -178,7 +196,7 @@ def number_classes(
 
 
 def _say_lookalikes(names: Sequence[str]) -> None:
-    """Print the classes that are told apart by capitals, spaces or the coding of accents alone."""
+    """Print the classes that are told apart by capitals, spaces, the coding of accents or zeros in front alone."""
     if several := [text.partition("called ")[2] for text in alike(dict(enumerate(names)))]:
         print(f"{', '.join(several)} are taken for different classes; if they are one, write them alike")
 

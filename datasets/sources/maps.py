@@ -13,7 +13,7 @@ import pandas as pd
 from datasets.cameras import DISTANCES, RAY, Camera, Z
 from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
-from datasets.sources.named_folders import InFolder, filled, in_folder, not_there, photographs, rows_of
+from datasets.sources.named_folders import InFolder, filled, in_folder, not_there, photographs, rows_of, say_alone
 from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
@@ -120,7 +120,8 @@ class Maps(Source):
     def find(self) -> Found:
         """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
-        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
+        others = [*(self.target_folder or ()), *(self.valid_folder or ())]
+        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix, others))
         if not found:
             raise UserError(
                 f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_prefix and "
@@ -135,6 +136,9 @@ class Maps(Source):
         limits = {each.encoding.domain: self.max_median_depth for each in targets if _is_distance(each.encoding)}
         for target in targets:
             maps = self._maps_of(found, target)
+            endings = [target.suffix] if target.suffix else _ENDINGS
+            used = [*maps, *(each.cell for each in found)]
+            say_alone(self.data_path, target.folder, target.prefix, endings, used)
             rows[target.encoding.domain] = maps
             if target.valid_folder is not None:
                 rows[valid_domain(target.encoding.domain)] = [self._mask_of(cell, target) for cell in maps]
@@ -149,6 +153,7 @@ class Maps(Source):
         named = [fault for fault in faults if fault]
         if len(named) == len(rows):
             raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
+        self._say_camera()
         if self.intrinsics and self.distance == RAY and len(self._sizes) > 1:
             raise UserError(f"--intrinsics are those of maps of one size, and these have {len(self._sizes)}")
         rows = rows[[fault is None for fault in faults]].reset_index(drop=True)
@@ -198,6 +203,19 @@ class Maps(Source):
         kept = ", as they are: --intrinsics would make them depth in z" if not self.intrinsics else " become depth in z"
         print(f"distances along the rays{kept}" if self.distance == RAY else "disparities become depth in z")
         return camera
+
+    def _say_camera(self) -> None:
+        """Print where the middle of the camera's picture is outside of the maps, whose size is then another."""
+        outside = [
+            (height, width) for height, width in sorted(self._sizes)
+            if self.intrinsics and not (0 <= self.intrinsics[2] <= width and 0 <= self.intrinsics[3] <= height)
+        ]  # fmt: skip
+        if outside:
+            height, width = outside[0]
+            print(
+                f"--intrinsics: cx {self.intrinsics[2]:g} and cy {self.intrinsics[3]:g} lie outside of maps of {width} "
+                f"x {height} pixels: are they those of a picture of another size?"
+            )
 
     def _scale_of(self, encoding: Encoding, unit: float, invalid: tuple[float, ...], camera: Camera | None) -> Scale:
         """What stored values of a target mean."""

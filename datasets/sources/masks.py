@@ -24,7 +24,16 @@ from datasets.sources.labels import (
     groups_of_names,
 )
 from datasets.sources.listing import IMAGE_ENDINGS, names_in
-from datasets.sources.named_folders import InFolder, beside, filled, in_folder, not_there, photographs, rows_of
+from datasets.sources.named_folders import (
+    InFolder,
+    beside,
+    filled,
+    in_folder,
+    not_there,
+    photographs,
+    rows_of,
+    say_alone,
+)
 from datasets.sources.names import read_names
 from datasets.sources.outlines import (
     Numbering,
@@ -292,9 +301,18 @@ class Masks(Source):
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
-        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix))
+        found = list(
+            photographs(
+                self.data_path,
+                self.image_folder,
+                self.image_prefix,
+                self.image_suffix,
+                (self.mask_folder, self.instance_folder),
+            )
+        )
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
         masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
+        say_alone(self.data_path, self.mask_folder, self.mask_prefix, endings, [*masks, *(each.cell for each in found)])
         rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows

@@ -15,13 +15,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read
+from datasets.sources.listing import IMAGE_ENDINGS, say_no_part, say_not_read, walk
 from datasets.table import PART, PARTS
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
+from utils.words import counted, some
 
 PLACE = "{part}"
+_WRITTEN = ("objects", "id_masks", "packed")  # folders of the data folder that the stages write
 _WORD = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
+_DEEPEST = 8  # sub-folders
 _STEM = "_stem"  # the word for what the names of files that belong together share
 
 
@@ -44,17 +47,25 @@ class InFolder:
         return beside(data_path, filled(folder, self.words), stem, [filled(each, self.words) for each in endings])
 
 
-def photographs(data_path: Path, folder: str, prefix: str = "", suffix: str | None = None) -> Iterator[InFolder]:
+def photographs(
+    data_path: Path,
+    folder: str,
+    prefix: str = "",
+    suffix: str | None = None,
+    others: Sequence[str | None] | None = None,
+) -> Iterator[InFolder]:
     """The photographs in the folders that `folder` names, in order, whose names begin and end so.
 
-    Without a `suffix` they end as those of any image do. Lines say which other pictures, and which folders called like
-    no part, are left out.
+    Without a `suffix` they end as those of any image do. Lines say which other pictures, which folders called like
+    no part, are left out; where `others` says which folders hold something else, also which sub-folders with pictures.
     """
     say_no_part(folder, [
         found.as_posix() for found, words in folders_of_no_part(data_path, folder)
         if any(_photographs_in(data_path, found, words, prefix, suffix))
     ])  # fmt: skip
     there = list(folders(data_path, folder))
+    if others is not None:
+        _say_sub_folders(data_path, folder, [found for found, _ in there], others)
     if suffix is None:
         names = [
             path.name for found, words in there for path in (data_path / found).iterdir()
@@ -63,6 +74,35 @@ def photographs(data_path: Path, folder: str, prefix: str = "", suffix: str | No
         say_not_read(folder, names)
     for found, words in there:
         yield from _photographs_in(data_path, found, words, prefix, suffix)
+
+
+def say_alone(data_path: Path, name: str, prefix: str, endings: Sequence[str], used: Iterable[str]) -> None:
+    """Print how many files of these names in the folders of a name with words are not among the `used` cells."""
+    known = set(used)
+    alone = [
+        cell for folder, words in folders(data_path, name) for path in sorted((data_path / folder).iterdir())
+        if (cell := (folder / path.name).as_posix()) not in known and not path.name.startswith(".")
+        and path.name.startswith(filled(prefix, words)) and path.name.endswith(tuple(filled(e, words) for e in endings))
+    ]  # fmt: skip
+    if alone:
+        print(f"left out {counted(len(alone), 'file')} of {name} without a photograph: {some(alone, 3)}")
+
+
+def _say_sub_folders(data_path: Path, name: str, there: Sequence[Path], others: Sequence[str | None]) -> None:
+    """Print the folders with pictures right in those of a name, without what is of others, or written by the stages."""
+    of_others = [path for other in others if other for path, _ in folders(data_path, other)]
+    within = [
+        folder / entry.name for folder in there for entry in sorted((data_path / folder).iterdir())
+        if entry.is_dir() and not entry.name.startswith(".")
+    ]  # fmt: skip
+    strange = [
+        each.as_posix() for each in within
+        if each.as_posix() not in _WRITTEN and each not in there
+        and not any(each == other or each in other.parents or other in each.parents for other in of_others)
+        and any(walk(data_path / each, _DEEPEST, IMAGE_ENDINGS))
+    ]  # fmt: skip
+    if strange:
+        print(f"left out sub-folders of {name} with pictures, which a word in braces reads: {some(strange, 8)}")
 
 
 def _photographs_in(

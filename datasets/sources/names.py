@@ -91,14 +91,17 @@ def _read(path: Path, argument: str, for_masks: bool) -> tuple[dict[int, str], s
 
 
 def alike(names: Mapping[int, str]) -> list[str]:
-    """Ids whose names are equal, or but for capitals, spaces or the coding of accents: a text for each.
+    """Ids whose names are equal, or but for capitals, spaces, the coding of accents or zeros before a number.
+
+    A text for each.
 
     >>> alike({0: "cat", 2: "fish", 3: "fish", 5: "Cat"})
     ["ids 0 and 5 are called 'cat' and 'Cat'", "ids 2 and 3 are both called 'fish'"]
     """
     same: dict[str, list[int]] = {}
     for identity, name in names.items():
-        same.setdefault(unicodedata.normalize("NFC", " ".join(name.split())).casefold(), []).append(identity)
+        plain = unicodedata.normalize("NFC", " ".join(name.split())).casefold()
+        same.setdefault(plain.lstrip("0") if plain.isascii() and plain.isdigit() else plain, []).append(identity)
     texts = []
     for ids in same.values():
         if len(ids) > 1:

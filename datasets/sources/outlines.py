@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from datasets.as_saved import check_ids
 from datasets.classes import INSTANCES_OF_A_CLASS, VOID, ClassSet
 from datasets.stored import read_values
 from utils.errors import UserError
@@ -216,6 +217,7 @@ def combine(
 
 def read_objects(data_path: Path, cell: str) -> np.ndarray:
     """A map (C, H, W) in which each object has a number or a colour of its own; ValueError where it is none."""
+    check_ids(data_path / cell)
     values = read_values(data_path, cell, _MODES)
     if values.dtype.kind not in "ui" or len(values) not in (1, 3):
         raise ValueError(f"{len(values)} channels of {values.dtype} where a map of objects has 1 or 3 of whole numbers")

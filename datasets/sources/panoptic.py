@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from datasets.as_saved import check_ids
 from datasets.classes import VOID, ClassSet
 from datasets.left_out import main_fault
 from datasets.sources.annotated import Photograph, groups_of_images, rows_of_images
 from datasets.sources.colours import FOLDER
-from datasets.sources.instances_file import is_true, names_of_categories, records, whole
+from datasets.sources.instances_file import as_text, identity_of, is_true, names_of_categories, records, whole
 from datasets.sources.keyed import by_key
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, class_set
 from datasets.sources.listing import IMAGE_ENDINGS
@@ -123,16 +124,16 @@ class Panoptic(Source):
                     raise ValueError(f"category {identity} is {name!r} here and {names[identity]!r} in another part")
             things |= {whole(each["id"]) for each in categories if is_true(each.get("isthing"))}
             images = by_key(
-                ((each.get("id"), str(each["file_name"])) for each in records(content, "images")), "image id"
+                ((identity_of(each), str(each["file_name"])) for each in records(content, "images")), "image id"
             )
             annotations = records(content, "annotations")
             for each in annotations:
-                if not isinstance(each["image_id"], int | str) or not isinstance(each["file_name"], str):
+                if as_text(each["image_id"]) is None or not isinstance(each["file_name"], str):
                     raise ValueError(
                         f"an annotation has image_id {each['image_id']!r} and file_name {each['file_name']!r}"
                     )
             annotated = by_key(
-                ((each["image_id"], each["file_name"]) for each in annotations), "image_id of annotations"
+                ((as_text(each["image_id"]), each["file_name"]) for each in annotations), "image_id of annotations"
             )
             if strange := annotated.keys() - images.keys():
                 raise ValueError(f"annotation of no image {min(strange, key=str)}")
@@ -142,7 +143,7 @@ class Panoptic(Source):
             pictures = of_part(self.data_path, self.mask_folder, words, folders)
             part = part_of(words.get(PART, ""))
             return [
-                (Photograph(self._photograph(photographs, images[each["image_id"]]), part, words=words),
+                (Photograph(self._photograph(photographs, images[str(as_text(each["image_id"]))]), part, words=words),
                  _segments(each, pictures, names))
                 for each in annotations
             ]  # fmt: skip
@@ -164,6 +165,7 @@ class Panoptic(Source):
                 return f"{cell}: there is no such file"
         try:
             frame = photograph_frame(self.data_path, photograph.cell)
+            check_ids(self.data_path / segments.picture)
             channels = read_values(self.data_path, segments.picture, ("RGB", "RGBA"))[:3].astype(np.int64)
             ids = frame.upright(channels[:1] + 256 * channels[1:2] + 65536 * channels[2:])
             found, which = np.unique(ids[0], return_inverse=True)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets.as_saved import is_deep_colour
 from datasets.decoding import DEPTH_METRE
 from datasets.left_out import main_fault
 from datasets.maps import LONG, SHORT, is_halved
-from datasets.stored import deep_values, file_of, is_deep_colour
+from datasets.stored import deep_values, file_of
 from datasets.tasks import DEPTH, DIRECTIONS, NO_NORMAL, Encoding, Scale
 from utils import progress
 from utils.words import counted

@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from utils.errors import UserError
+from utils.words import some
 
 _NOTHING = ("nan", "NaN", "<NA>")  # what a missing value is called where a program writes it as text
+_ALSO_NOTHING = {"null", "none", "na", "n/a", "#n/a", "nil"}  # or is it a name?
 
 
 def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]:
@@ -37,10 +41,21 @@ def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}; is a quotation mark not closed?") from error
     named = [name for name in header if name]
+    _say_nothing(path, header, lines.values())
     if len(set(named)) < len(named):
         raise UserError(f"{path}: two columns have the same name ({', '.join(named)})")
     rows = pd.DataFrame.from_dict(lines, orient="index", columns=header, dtype=str)
     return rows[named], faults
+
+
+def _say_nothing(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print the cells that may say that there is nothing, and are taken for names."""
+    found = Counter(
+        (name, cell) for row in rows for name, cell in zip(header, row, strict=True) if cell.lower() in _ALSO_NOTHING
+    )
+    if found:
+        shown = some([f"{n} × {cell!r} in {name}" for (name, cell), n in found.most_common()], 4)
+        print(f"{path.name}: taken for names, where a cell without a value is to be empty: {shown}")
 
 
 def _decoded(path: Path, argument: str) -> str:
@@ -51,7 +66,10 @@ def _decoded(path: Path, argument: str) -> str:
     encodings = ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252")
     for encoding in encodings:
         try:
-            return content.decode(encoding)
+            text = content.decode(encoding)
         except UnicodeDecodeError:
             continue
+        if encoding == "cp1252":
+            print(f"{path.name} is not in UTF-8: read in Windows' Latin letters (cp1252)")
+        return text
     raise UserError(f"{path}: no text in UTF-8; save it so, or see {argument}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import ClassVar
 from xml.etree import ElementTree
@@ -12,7 +13,14 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from datasets.left_out import main_fault
-from datasets.sources.annotated import Photograph, groups_of_images, held_against_files, rows_of_images, table_of_boxes
+from datasets.sources.annotated import (
+    Photograph,
+    groups_of_images,
+    held_against_files,
+    may_be_shares,
+    rows_of_images,
+    table_of_boxes,
+)
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN
 from datasets.sources.listing import names_in, number_classes
 from datasets.sources.named_folders import beside, filled, folders, photographs
@@ -112,7 +120,7 @@ class Voc(Source):
                 annotated.append(photograph)
                 objects.append([each for each in content[1] if not each.marks & {*self.leave_out}])
                 n_marked += len(content[1]) - len(objects[-1])
-                starts += [(start, photograph.cell) for each in content[1] if (start := min(each.sides[:2])) > -inf]
+                starts += [(min(each.sides[:2]), photograph.cell) for each in content[1] if _tells_start(each.sides)]
         if n_marked:
             print(f"left out {counted(n_marked, 'object')} marked as {' or '.join(self.leave_out)}; see --leave_out")
         return annotated, objects, starts
@@ -120,7 +128,7 @@ class Voc(Source):
     def _listed(self, faults: list[str]) -> list[tuple[str, Photograph]]:
         """The cells of annotations, with the photograph of each: those of the lists, or all that are there."""
         found: dict[tuple[str, str], Photograph] = {}
-        for each in photographs(self.data_path, self.image_folder):
+        for each in photographs(self.data_path, self.image_folder, others=()):
             key = filled(self.label_folder, each.words), each.stem
             photograph = Photograph(each.cell, each.part, words=each.words)
             if (first := found.setdefault(key, photograph)) is not photograph:
@@ -190,7 +198,7 @@ class Voc(Source):
             faults.append(f"{cell}: there is no such annotation")
             return None
         try:
-            root = ElementTree.parse(path).getroot()
+            root = _root(path)
             width, height = (float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
         except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
             faults.append(f"{cell}: not an annotation in Pascal VOC's XML ({error})")
@@ -204,17 +212,39 @@ class Voc(Source):
         return ((width, height) if width > 0 and height > 0 else None), objects
 
 
+def _root(path: Path) -> ElementTree.Element:
+    """The `annotation` of an XML file, without namespaces; ValueError where it is none, or has objects elsewhere."""
+    root = ElementTree.parse(path).getroot()
+    tags = Counter[str]()
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        tags[element.tag.lower()] += 1
+    if root.tag.lower() != "annotation":
+        raise ValueError(f"it is of <{root.tag}>, not of <annotation>")
+    if n := tags["object"] - len(root.findall("object")):
+        raise ValueError(f"{counted(n, 'object')} elsewhere than in <annotation>, or called otherwise")
+    return root
+
+
 def _object(element: ElementTree.Element) -> _Object:
-    """An object of an annotation; ValueError where it has no name, or no box of four numbers."""
+    """An object of an annotation; ValueError unless it has one name, and one box of four numbers."""
     name = " ".join((element.findtext("name") or "").split())
     if not name:
         raise ValueError("it has no name")
+    for tag in ("name", "bndbox"):
+        if (n := len(element.findall(tag))) > 1:
+            raise ValueError(f"it has {n} of <{tag}>, where an object has one")
     try:
         left, top, right, bottom = (float(element.findtext(f"bndbox/{side}") or "") for side in _SIDES)
     except ValueError as error:
         raise ValueError(f"no bndbox of four numbers ({', '.join(_SIDES)})") from error
     marks = frozenset(mark for mark in MARKS if (element.findtext(mark) or "").strip().lower() in ("1", "true"))
     return _Object(name, marks, (left, top, right, bottom))
+
+
+def _tells_start(sides: Sequence[float]) -> bool:
+    """Whether a box can tell where pixels begin: it is of numbers, and its sides are not shares of the image's."""
+    return all(map(isfinite, sides)) and not may_be_shares(sides)
 
 
 def _first(entry: tuple[tuple[str, str], Photograph]) -> tuple[str, str]:

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from datasets.sources.annotated import SHARES, Drawn, Photograph
 
+_TRACKED = 6  # numbers behind the id of a row: a box, its score and the number of its track
+_MANY = 10  # rows
 _LEAST_ALIKE = 10  # numbers of rows that are all as long, so that they are hardly polygons: four corners are common
 _SLACK = 0.02  # by which key points lie beside their box
+
+
+def paired(photographs: Mapping[str, Path], texts: Sequence[Path]) -> tuple[dict[str, Path], dict[str, list[Path]]]:
+    """The label file of each photograph that has one, and those that may be its own where that is not clear.
+
+    `photographs` are the cells with their paths in their folder, `texts` paths in that of the labels. A label file lies
+    there in the same place as its photograph, as Ultralytics wants it, or else has the name of one photograph alone.
+    """
+    of_place = {text.with_suffix(""): text for text in texts}
+    found = {cell: of_place.get(path.with_suffix(""), of_place.get(path)) for cell, path in photographs.items()}
+    labels = {cell: text for cell, text in found.items() if text is not None}
+    of_name: dict[str, list[Path]] = defaultdict(list)
+    for text in set(texts) - {*labels.values()}:
+        of_name[text.stem].append(text)
+    named = {
+        cell: sorted(of_name.get(path.stem, []) + of_name.get(path.name, []))
+        for cell, path in photographs.items() if cell not in labels
+    }  # fmt: skip
+    claims = Counter(text for several in named.values() for text in several)
+    unclear = {cell: several for cell, several in named.items() if sum(claims[text] for text in several) > 1}
+    labels |= {cell: several[0] for cell, several in named.items() if several and cell not in unclear}
+    return labels, unclear
 
 
 def read_labels(path: Path, name: str, photograph: Photograph, n_key_points: int | None = None) -> list[str]:
@@ -59,6 +84,22 @@ def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
         if (is_inside | is_absent).all() and (n == 2 or np.isin(points[..., 2], (0, 1, 2)).all()):
             return points.shape[1], n
     return None
+
+
+def are_tracks(photographs: Sequence[Photograph]) -> bool:
+    """Whether all polygons of label files are instead boxes with a score and the number of a track, as trackers write.
+
+    That is where all rows have six numbers, begin with a box within the photograph, and go on with a share and a whole
+    number, above 1 somewhere if there are few.
+    """
+    rows = [drawn.outline[0] for each in photographs if each.size == SHARES for drawn in each.outlines if drawn.outline]
+    if not rows or {*map(len, rows)} != {_TRACKED}:
+        return False
+    numbers = np.array(rows)
+    centre, sides, (score, track) = numbers[:, :2], numbers[:, 2:4], numbers[:, 4:].T
+    is_inside = (np.abs(centre - 0.5) + sides / 2 <= 0.5 + _SLACK).all()
+    is_numbered = (track == np.rint(track)).all() and (track.max() > 1 or len(rows) >= _MANY)
+    return bool(is_inside and is_numbered and ((score >= 0) & (score <= 1)).all())
 
 
 def _read_line(line: str, n_key_points: int | None) -> Drawn:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from datasets.classes import ClassSet
 from datasets.sources import select_images
@@ -36,6 +37,13 @@ def select_views(
     }  # fmt: skip
     select_images(**args | more)
     return read_table(data_path)
+
+
+def rows_with(**columns: object) -> pd.DataFrame:
+    """So many rows as the columns have, without a part unless it is given."""
+    n = len(next(iter(columns.values())))
+    plain = {"rgb": [f"{i}.png" for i in range(n)], CLASS: [-1] * n}
+    return pd.DataFrame({**plain, **columns})
 
 
 def table_of(data_path: Path, n: int = 4, domains: Sequence[str] = ("rgb",), **about: object) -> Table:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,18 +84,6 @@ def test_invalid_values_are_as_exact_as_the_file(tmp_path: Path, dtype: type) ->
 def test_three_equal_channels_with_nan_are_one(tmp_path: Path) -> None:
     stored = np.repeat(np.array([[np.nan, 2.0], [3.0, 4.0]], np.float32)[..., None], 3, axis=2)
     assert read(write(tmp_path / "depth.npy", stored), scale=Scale()).tolist() == [[[NOTHING, 2.0], [3.0, 4.0]]]
-
-
-def test_a_colour_png_of_16_bits_is_refused_as_pillow_reads_8(tmp_path: Path) -> None:
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    rows = zlib.compress(np.full((2, 1 + 2 * 6), 9, np.uint8).tobytes())
-    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
-    path = tmp_path / "normals.png"
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
-    with pytest.raises(ValueError, match=r"a colour PNG of 16 bits, of which 8 would be read; save it as \.npy"):
-        read(path, "normals", Scale())
 
 
 @pytest.mark.parametrize("dtype, most", [(np.uint8, 255), (np.uint16, 65535), (np.float32, None)])

@@ -376,10 +376,27 @@ def test_a_mask_in_which_no_id_is_known_is_refused(ids: np.ndarray) -> None:
     assert (class_numbers(np.full((1, 4, 4), 255, np.uint8), ClassSet(("a", "b"), (3, 7), (255,))) == VOID).all()
 
 
-@pytest.mark.parametrize("ids", [np.full((1, 2, 2), -1), np.full((1, 2, 2), 0.0)])
-def test_a_mask_of_other_numbers_is_refused(ids: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="where a mask has ids"):
-        class_numbers(ids, ClassSet(("a",)))
+def test_negative_ids_count_nowhere() -> None:
+    ids = np.array([[[-1, 0, -100, 1]]], np.int16)
+    assert class_numbers(ids, ClassSet(("a", "b"))).ravel().tolist() == [VOID, 0, VOID, 1]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float32, np.float64, np.int8, ">u4", np.uint64])
+def test_ids_in_arrays_of_any_type_are_whole_numbers(tmp_path: Path, dtype: type) -> None:
+    ids = np.random.default_rng(0).integers(0, 2, (8, 8)).astype(dtype)
+    np.save(tmp_path / "mask.npy", np.asfortranarray(ids))
+    read = read_image(tmp_path, "mask.npy", SEGMENTS)
+    assert read.dtype.kind in "ui" and np.array_equal(read[0], ids.astype(int))
+
+
+@pytest.mark.parametrize(
+    "values", [np.full((4, 4), 0.5), np.full((4, 4), np.nan), np.full((4, 4), "1"), np.zeros((4, 4), [("id", "u1")]),
+               np.zeros((4, 4), complex)],
+)  # fmt: skip
+def test_what_is_no_whole_number_is_no_id(tmp_path: Path, values: np.ndarray) -> None:
+    np.save(tmp_path / "mask.npy", values)
+    with pytest.raises(ValueError, match="values where segment_semantic has ids, which are whole numbers"):
+        read_image(tmp_path, "mask.npy", SEGMENTS)
 
 
 def test_void_pixels_of_a_mask_do_not_count(tmp_path: Path) -> None:

@@ -140,6 +140,20 @@ def test_shares_in_place_of_pixels_are_refused(coco: Path) -> None:
         select("coco", coco)
 
 
+def test_shares_beside_pixels_are_named_and_left_out(coco: Path) -> None:
+    write_instances(coco, "val2017", [image(7)], [box(7, 1, [0.1, 0.2, 0.3, 0.8]), box(7, 13, [0, 0, 8, 8])])
+    table = select("coco", coco)
+    assert (read_boxes(table)["image"] == table.image_ids[3]).sum() == 1
+    fault = f"{table.image_ids[3]}: box 0.1 0.2 0.4 1 lies within the first pixel: in shares of the image's sides?\n"
+    assert (coco / "missing_files.txt").read_text() == fault
+
+
+def test_an_object_may_be_the_first_pixel(coco: Path) -> None:
+    write_instances(coco, "val2017", [image(7)], [box(7, 13, [0, 0, 1, 1])])
+    boxes = read_boxes(select("coco", coco))
+    np.testing.assert_allclose(boxes.iloc[-1, 2:].to_numpy(float), [0, 0, 1 / 80, 1 / 40])
+
+
 def test_crowds_alone_are_the_reason_of_the_error(coco: Path) -> None:
     for part in ("train2017", "val2017"):
         write_instances(coco, part, [image(1)], [box(1, 1, [0, 0, 8, 8], iscrowd=1)] * 3)
@@ -469,7 +483,7 @@ def test_label_files_of_no_photograph_are_counted(yolo: Path, capsys: pytest.Cap
     save_image(yolo / "images" / "train" / "a.png")
     select("coco", yolo, categories="names.yaml")
     out = capsys.readouterr().out
-    assert "left out 1 label file of no photograph in images/train: frame_7.txt" in out
+    assert "left out 1 label file of no photograph: labels/train/frame_7.txt" in out
     assert "1 label file for several photographs: labels/train/a.txt" in out
 
 

@@ -108,6 +108,31 @@ def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_words_that_may_stand_for_nothing_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "image,class,site\n0.jpg,a,NULL\n1.jpg,None,NULL\n2.jpg,b,x\n3.jpg,nan,y\n", *FOUR)
+    assert rows_of(find("csv", tmp_path), "site") == {
+        ("0.jpg", "a", "NULL"),
+        ("1.jpg", "None", "NULL"),
+        ("2.jpg", "b", "x"),
+    }
+    line = "taken for names, where a cell without a value is to be empty: 2 × 'NULL' in site, 1 × 'None' in class\n"
+    assert f"images.csv: {line}" in capsys.readouterr().out
+
+
+def test_letters_that_are_guessed_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "images.csv is not in UTF-8: read in Windows' Latin letters (cp1252)"
+    for encoding, says in (("gbk", True), ("utf-8", False), ("utf-16", False)):
+        write(tmp_path, "image,class\n0.jpg,狗\n1.jpg,b\n".encode(encoding), *FOUR)
+        find("csv", tmp_path)
+        assert (line in capsys.readouterr().out) == says
+
+
+def test_numbers_that_are_written_in_two_ways_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "image,class\n0.jpg,01\n1.jpg,1\n2.jpg,10\n3.jpg,2\n", *FOUR)
+    assert find("csv", tmp_path).about.classes["class"].names == ("01", "1", "2", "10")
+    assert "'01' and '1' are taken for different classes" in capsys.readouterr().out
+
+
 def test_nan_is_an_empty_cell(tmp_path: Path) -> None:
     write(tmp_path, "image,class,site\n0.jpg,1.0,nan\n1.jpg,nan,x\n2.jpg,NaN,x\n3.jpg,0.0,<NA>\n", *FOUR)
     found = find("csv", tmp_path)

@@ -253,3 +253,32 @@ def test_targets_are_those_of_the_taskonomy_source(tmp_path: Path) -> None:
             assert torch.equal(first.images, second.images) and torch.equal(first.valid, second.valid)
             tolerance = 0.0 if size == 112 else 0.5 / 512 * 1.01 * (4 if variant == "log" else 1)
             torch.testing.assert_close(first.target, second.target, rtol=0, atol=tolerance)
+
+
+def test_a_camera_of_another_size_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(4):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 12, 16, 3))
+        save_depth(tmp_path / "depth" / f"{number}.png", number)
+    for cx, says in ((8.0, False), (16.0, False), (80.0, True)):
+        find("maps", tmp_path, **DEPTH | {"distance": "ray", "intrinsics": [20.0, 20.0, cx, 6.0]})
+        line = f"cx {cx:g} and cy 6 lie outside of maps of 16 x 12 pixels: are they those of a picture of another size?"
+        assert (line in capsys.readouterr().out) == says
+
+
+def test_maps_without_a_photograph_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(5):
+        save_depth(tmp_path / "depth" / f"{number}.png", number)
+        if number:
+            save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 12, 16, 3))
+    assert len(find("maps", tmp_path, **DEPTH).rows) == 4
+    assert "left out 1 file of depth without a photograph: depth/0.png\n" in capsys.readouterr().out
+
+
+def test_edges_may_have_one_bit(tmp_path: Path) -> None:
+    edge = noise(0, 12, 16) > 128
+    for number in range(4):
+        save_image(tmp_path / "rgb" / f"{number}.png", noise(number, 12, 16, 3))
+        save_image(tmp_path / "edges" / f"{number}.png", edge)
+    table = select("maps", tmp_path, fit="stretch", target=["edges"], target_folder=["edges"])
+    packed, _ = load_packed(table, MAPS["edges"], 4)
+    np.testing.assert_allclose(packed[0, 0].mean(), edge.mean(), atol=0.1)

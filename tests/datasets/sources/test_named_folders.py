@@ -17,6 +17,7 @@ from datasets.sources.named_folders import (
     of_part,
     photographs,
     rows_of,
+    say_alone,
 )
 from tests.datasets.sources.finding import find, noise, save_image, select
 from utils.errors import UserError
@@ -58,6 +59,25 @@ def test_folders_of_no_part_and_other_endings_are_said(tmp_path: Path, capsys: p
         "left out files of {part}/rgb whose endings are not read as photographs: 2 .heic, 1 .avif",
     ]
     list(photographs(tmp_path, "{split}/rgb", suffix=".jpg"))
+    assert capsys.readouterr().out == ""
+
+
+def test_sub_folders_with_pictures_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(tmp_path, "rgb/x.jpg", "rgb/day/y.jpg", "rgb/night/deep/z.png", "rgb/notes/a.txt", "rgb/.git/b.jpg")
+    assert [each.cell for each in photographs(tmp_path, "rgb", others=())] == ["rgb/x.jpg"]
+    line = "left out sub-folders of rgb with pictures, which a word in braces reads: rgb/day, rgb/night\n"
+    assert capsys.readouterr().out == line
+    touch(tmp_path, "x.jpg", "masks/x.png", "objects/x.png", "depth/low/x.png", "depth/high/x.png")
+    list(photographs(tmp_path, ".", others=["masks", "depth/{which}", None, "rgb"]))
+    assert capsys.readouterr().out == ""
+
+
+def test_files_without_a_photograph_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    touch(tmp_path, "a/m_1.png", "a/m_2.png", "b/m_1.png", "b/x_1.png", "b/m_1.txt", "b/.m_3.png")
+    say_alone(tmp_path, "{scene}", "m_", [".png"], ["a/m_1.png"])
+    assert capsys.readouterr().out == "left out 2 files of {scene} without a photograph: a/m_2.png, b/m_1.png\n"
+    say_alone(tmp_path, "{scene}", "m_", [".png"], ["a/m_1.png", "a/m_2.png", "b/m_1.png"])
+    say_alone(tmp_path, "none", "", [".png"], [])
     assert capsys.readouterr().out == ""
 
 

@@ -140,6 +140,10 @@ GOOD, STRAY = [2, 2, 6, 2, 6, 6, 2, 6], [8, 1, 9, 1]
         ({"segmentation": [GOOD], "bbox": None}, "square", "", ""),
         ({"segmentation": {"size": [8, 16], "counts": "~"}, "iscrowd": 1, "bbox": []}, "", "all", "run lengths"),
         ({"segmentation": [GOOD], "category_id": None}, "", "square", "without a category"),
+        ({"segmentation": [[x / 16 for x in GOOD]], "bbox": None}, "", "all", "lies within the first pixel"),
+        ({"bbox": [0.2, 0.2, 0.4, 0.4]}, "", "all", "box 0.2 0.2 0.6 0.6 lies within the first pixel: in shares of"),
+        ({"segmentation": [GOOD], "bbox": [0.2, 0.2, 0.4, 0.4]}, "square", "", "lies within the first pixel"),
+        ({"segmentation": [GOOD], "bbox": [0, 0, 0, 0]}, "square", "", "has no area"),
     ],
 )
 def test_what_cannot_be_read_of_an_object_counts_nowhere(

@@ -81,6 +81,15 @@ def test_what_is_no_panoptic_file_is_one_line(tmp_path: Path, content: dict[str,
         find("panoptic", tmp_path, **ARGUMENTS | {"annotations": "none.json"})
 
 
+def test_ids_may_be_text_here_and_numbers_there(tmp_path: Path, content: dict[str, Any]) -> None:
+    write(tmp_path, content)
+    expected = find("panoptic", tmp_path, **ARGUMENTS).boxes
+    for change in (str, float, lambda identity: f" {identity} "):
+        changed = [each | {"image_id": change(each["image_id"])} for each in content["annotations"]]
+        write(tmp_path, content | {"annotations": changed})
+        assert find("panoptic", tmp_path, **ARGUMENTS).boxes.equals(expected)
+
+
 def test_parts_in_folders_of_other_names(tmp_path: Path, content: dict[str, Any]) -> None:
     for part, folder, numbers in (("train", "training", (0, 1, 2)), ("val", "validation", (3,))):
         of_part = {name: [each for each in content[name] if each.get("image_id", each.get("id")) in numbers]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from datasets.sources.ranges import lines_of, lines_of_levels, sample_of
 from datasets.stored import read_photograph
 from datasets.tasks import MAPS, Scale
 from tests.datasets.sources.finding import find, noise, save_image, select
+from tests.datasets.test_as_saved import save_png
 from utils.errors import UserError
 
 DEPTH = {"image_folder": "rgb", "target": ["depth"], "target_folder": ["depth"], "unit": [0.001], "invalid": [0.0]}
@@ -177,13 +176,7 @@ def test_what_cannot_be_read_or_is_no_direction_in_columns(tmp_path: Path, capsy
 
 
 def test_colour_png_of_16_bits_has_no_levels(tmp_path: Path) -> None:
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    rows = zlib.compress(np.concatenate([np.zeros((2, 1), ">u1"), np.full((2, 12), 9, ">u1")], axis=1).tobytes())
-    header = struct.pack(">IIBBBBB", 2, 2, 16, 2, 0, 0, 0)
-    content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    (tmp_path / "a.png").write_bytes(content)
+    save_png(tmp_path / "a.png", np.full((2, 2, 3), 9 * 257), 16, 2)
     [line] = lines_of_levels(tmp_path, ["a.png"], None)
     assert "with values from 2304 to 2304" in line and line.endswith(
         "no more can be read: save with 8 bits, and bright"

@@ -38,6 +38,9 @@ def write(data_path: Path, name: str, *things: Thing, size: tuple[int, int] = (8
     return path
 
 
+CAT = "<object><name>cat</name><bndbox><xmin>9</xmin><ymin>5</ymin><xmax>48</xmax><ymax>24</ymax></bndbox></object>"
+
+
 def lists(data_path: Path, **parts: str) -> None:
     folder = data_path / "ImageSets" / "Main"
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +92,22 @@ def test_the_number_of_the_first_pixel_is_told_by_all_files(
     np.testing.assert_allclose(boxes.iloc[1:].to_numpy(float), expected)
     out = capsys.readouterr().out
     assert (words in out) if words else "first_pixel" not in out
+
+
+def test_boxes_in_shares_do_not_tell_where_pixels_begin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "a", ("dog", (0.1, 0.1, 0.4, 0.4)))
+    for name in "bcd":
+        write(tmp_path, name, ("cat", (1, 20, 60, 30)))
+    select("voc", tmp_path)
+    assert "counted from 1, as in VOC: 3 of 3 objects begin there" in capsys.readouterr().out
+    assert "lies within the first pixel" in (tmp_path / "missing_files.txt").read_text()
+
+
+def test_elements_may_be_in_a_namespace(voc: Path) -> None:
+    before = read_boxes(select("voc", voc))
+    for path in (voc / "Annotations").iterdir():
+        path.write_text(path.read_text().replace("<annotation>", '<annotation xmlns="http://example.org/voc">'))
+    assert read_boxes(select("voc", voc)).equals(before)
 
 
 def test_marks_may_be_words_and_a_side_no_number(tmp_path: Path) -> None:
@@ -169,23 +188,44 @@ def test_a_photograph_on_its_side_has_its_boxes_turned(voc: Path) -> None:
     [
         ("", "Annotations/a.xml: not an annotation in Pascal VOC's XML"),
         ("<annotation><object>", "Annotations/a.xml: not an annotation"),
-        ("<a><size><width>x</width></size></a>", "Annotations/a.xml: not an annotation"),
+        ("<annotation><size><width>x</width></size></annotation>", "Annotations/a.xml: not an annotation"),
         ('<?xml version="1.0" encoding="no-such"?><a/>', "Annotations/a.xml: not an annotation"),
         (
             "<!DOCTYPE a [<!ENTITY b 'bbbbbbbbbb'>"
             + "".join(f"<!ENTITY {y} '{f'&{x};' * 99}'>" for x, y in ("bc", "cd", "de", "ef", "fg"))
-            + "]><a>&g;</a>",
+            + "]><annotation>&g;</annotation>",
             "Annotations/a.xml: not an annotation",
         ),
-        ("<a><object><name> </name></object></a>", "Annotations/a.xml, object 1: it has no name"),
-        ("<a><object><name>dog</name></object></a>", "Annotations/a.xml, object 1: no bndbox of four numbers"),
+        ("<html>404</html>", "Annotations/a.xml: not an annotation in Pascal VOC's XML (it is of <html>, not of"),
         (
-            "<a><object><name>dog</name><bndbox><xmin>9</xmin><xmax>3</xmax><ymin>1</ymin><ymax>2</ymax></bndbox>"
-            "</object></a>",
+            f"<annotations><annotation>{CAT}</annotation></annotations>",
+            "Annotations/a.xml: not an annotation in Pascal VOC's XML (it is of <annotations>",
+        ),
+        (
+            f"<annotation><objects>{CAT}{CAT}</objects></annotation>",
+            "Annotations/a.xml: not an annotation in Pascal VOC's XML (2 objects elsewhere than in <annotation>",
+        ),
+        ("<annotation><Object/></annotation>", "Annotations/a.xml: not an annotation in Pascal VOC's XML (1 object"),
+        (
+            f"<annotation>{CAT.replace('</name>', '</name><name>dog</name>')}</annotation>",
+            "Annotations/a.xml, object 1: it has 2 of <name>, where an object has one",
+        ),
+        (
+            f"<annotation>{CAT.replace('</object>', '<bndbox/></object>')}</annotation>",
+            "Annotations/a.xml, object 1: it has 2 of <bndbox>, where an object has one",
+        ),
+        ("<annotation><object><name> </name></object></annotation>", "Annotations/a.xml, object 1: it has no name"),
+        (
+            "<annotation><object><name>dog</name></object></annotation>",
+            "Annotations/a.xml, object 1: no bndbox of four numbers",
+        ),
+        (
+            "<annotation><object><name>dog</name><bndbox><xmin>9</xmin><xmax>3</xmax><ymin>1</ymin><ymax>2</ymax></bndbox>"
+            "</object></annotation>",
             "JPEGImages/a.jpg: box 0.100 0.000 0.037 0.050 has no area",
         ),
         (
-            "<a><size><width>40</width><height>80</height></size></a>",
+            "<annotation><size><width>40</width><height>80</height></size></annotation>",
             "JPEGImages/a.jpg: it is 80 x 40 pixels, and 40 x 80 in its annotations",
         ),
     ],
@@ -221,7 +261,7 @@ def test_nothing_to_learn_is_one_line(tmp_path: Path, voc: Path) -> None:
     with pytest.raises(UserError, match=r"train\.txt|test\.txt: a is in the list of another part, too"):
         select("voc", voc)
     for path in (voc / "Annotations").iterdir():
-        path.write_text("<a></a>")
+        path.write_text("<annotation></annotation>")
     lists(voc, test="d")
     with pytest.raises(UserError, match=r"4 photographs in .* and no object that is not left out"):
         select("voc", voc)
