@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
+from utils.command import command_line
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
 from utils.versions import CodePolicy, warn
@@ -291,7 +292,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "commit": _commit(),
-        "command": sys.argv,
+        "command": command_line(),
         "cpu_threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
