@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.files import files_below, json_in
-from utils.runs import ASIDE
+from utils.runs import key
 from utils.versions import declared
 from utils.words import some
 
@@ -41,7 +41,7 @@ class Finished(NamedTuple):
     @property
     def said(self) -> dict[str, Any]:
         """The arguments that say what was computed, without where files are and how the run was carried out."""
-        return {name: value for name, value in self.args.items() if name not in ASIDE}
+        return key(self.args)
 
     def versions(self) -> Iterator[tuple[str, str, str]]:
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.

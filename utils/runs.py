@@ -30,18 +30,24 @@ MEASURED_ON = {
     "train": "clients' own", "local_test": "clients' held out", "test": "held out",
     "unseen_train": "unseen clients' own", "unseen_test": "unseen clients' held out",
 }  # fmt: skip
-# Arguments that say where files are or how a run is carried out, and not what it computes.
-ASIDE = {
-    "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
-    "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track", "accept_code", "refuse_code", "patience", "allow_unassigned",
-}  # fmt: skip
-_MAY_CHANGE = {
+# Arguments that do not say what a run computes, but how it is carried out, which may change when it is resumed, or
+# where the files are that it reads, which may not.
+_CARRIED_OUT = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "accept_code", "refuse_code", "patience", "on_missing", "allow_unassigned",
+    "accept_code", "refuse_code", "patience", "allow_unassigned",
 }  # fmt: skip
+ASIDE = _CARRIED_OUT | {
+    "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir", "assignment_files_path",
+    "partition_file",
+}  # fmt: skip
+_MAY_CHANGE = _CARRIED_OUT | {"on_missing"}
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
+
+
+def key(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, as plain values, that say what a run computes: runs that agree in these are the same run."""
+    return {name: _plain(value) for name, value in args.items() if name not in ASIDE}
 
 
 class Run:
