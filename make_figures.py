@@ -1,17 +1,12 @@
 """Stage 5: figures of a sweep: loss or a metric by round, what clients have at each alpha, and what that costs."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from utils.args import Parser, add_result_path
 from utils.errors import run_script
-
-if TYPE_CHECKING:
-    from reports.finished import Results
 
 
 def parse_args() -> Namespace:
@@ -41,68 +36,68 @@ def main() -> None:
     from reports.finished import Results, check_versions
 
     config["figure_path"] = config["figure_path"] or config["result_path"] / "figures"
-    results = Results(config["result_path"])
-    for line in check_versions(results, config["mixed_versions"]):
+    config["results"] = Results(config["result_path"])
+    for line in check_versions(config["results"], config["mixed_versions"]):
         print(wrapped(line))
-    for path in FIGURES[config["figure"]](results, config):
+    for path in FIGURES[config["figure"]](config):
         print(path)
 
 
-def rounds(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def rounds(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss by round, a figure per method."""
     from reports.curves import read_rounds
     from reports.figures import sweeps
 
-    table = read_rounds(results, config["data"], config["methods"])
+    table = read_rounds(config["results"], config["data"], config["methods"])
     for method in config["methods"] or dict.fromkeys(table["method"]):
         yield sweeps.rounds(
             table, config["data"], method, config["figure_path"] / f"rounds_{method}_{config['data']}.png"
         )
 
 
-def sensitivity(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def sensitivity(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss after the last round by the values of an argument."""
     from reports.curves import read_last
     from reports.figures import sweeps
 
-    table = read_last(results, config["data"], config["argument"])
+    table = read_last(config["results"], config["data"], config["argument"])
     path = config["figure_path"] / f"sensitivity_{config['argument']}_{config['data']}.png"
     yield sweeps.sensitivity(table, config["data"], config["argument"], path)
 
 
-def distributions(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def distributions(config: Mapping[str, Any]) -> Iterator[Path]:
     """What clients have, a figure per task."""
     from reports.curves import read_dealings
     from reports.figures import sweeps
 
-    for task, dealt in read_dealings(results).items():
+    for task, dealt in read_dealings(config["results"]).items():
         yield sweeps.distributions(dealt, task, config["figure_path"] / f"distributions_{task}.png")
 
 
-def progress(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def progress(config: Mapping[str, Any]) -> Iterator[Path]:
     """A metric by round and by batch."""
     from reports.budgets import read_progress
     from reports.figures.budgets import learning_curves
 
-    table = read_progress(results, config["metric"])
+    table = read_progress(config["results"], config["metric"])
     yield learning_curves(table, config["metric"], config["figure_path"] / f"progress_{config['metric']}.png")
 
 
-def emd(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def emd(config: Mapping[str, Any]) -> Iterator[Path]:
     """A metric after the last round against the split's earth mover's distance."""
     from reports.budgets import read_progress, relative
     from reports.figures.budgets import against_emd
 
-    last = relative(read_progress(results, config["metric"]))
+    last = relative(read_progress(config["results"], config["metric"]))
     yield against_emd(last, config["metric"], config["figure_path"] / f"emd_{config['metric']}.png")
 
 
-def privacy(results: Results, config: Mapping[str, Any]) -> Iterator[Path]:
+def privacy(config: Mapping[str, Any]) -> Iterator[Path]:
     """The loss after the last round by epsilon."""
     from reports.curves import read_private
     from reports.figures import sweeps
 
-    table = read_private(results, config["data"])
+    table = read_private(config["results"], config["data"])
     yield sweeps.privacy(table, config["data"], config["figure_path"] / f"privacy_{config['data']}.png")
 
 
