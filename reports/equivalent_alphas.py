@@ -8,12 +8,13 @@ takes the finished runs of one result folder, with the IID run of each seed, and
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from datasets.table import Table, read_table
+from datasets.table import read_table
 from network.partition.assignments import read_assignments
 from network.partition.dealing import read_partition
 from network.partition.equivalent_alpha import equivalent_alpha
@@ -52,17 +53,10 @@ def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
     """
     runs = results["test_federated"]
     column = f"{cost}_mean" if cost == OWN else cost
-    tables: dict[str, Table] = {}
     iid = {_pair(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
-    rows = []
-    for run in runs:
-        if run.args["type"] == IID or _pair(run) not in iid:
-            continue
-        path = run.args["data_path"]
-        if path not in tables:
-            tables[path] = read_table(Path(path))
-        table = tables[path]
-        clusters = read_assignments(run.args["task"], table, assignments)
+    read, rows = cache(read_table), []
+    for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
+        table = read(Path(run.args["data_path"]))
         client_of = read_partition(run.path).participants.client_of
         rows.append(
             {
@@ -71,7 +65,7 @@ def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
                 "rand_seed": run.args["rand_seed"],
                 "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
                 "class": _alpha(client_of, table.labels),
-                "cluster": _alpha(client_of, clusters),
+                "cluster": _alpha(client_of, read_assignments(run.args["task"], table, assignments)),
                 "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
             }
         )

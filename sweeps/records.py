@@ -169,12 +169,10 @@ def _data_now(data_path: Path, said: Mapping[str, Any]) -> str | None:
     try:
         if "guidance_path" in said and "task" not in said:  # a teacher sees the photographs alone
             return read_table(data_path).fingerprint
-        return _data_version(data_path, *(said[name] for name in _DATA_ARGUMENTS))
+        arguments = "task", "depth_target", "published_quirks", "image_size"
+        return _data_version(data_path, *(said[name] for name in arguments))
     except (KeyError, UserError):
         return None
-
-
-_DATA_ARGUMENTS = ("task", "depth_target", "published_quirks", "image_size")
 
 
 @cache
