@@ -79,7 +79,7 @@ def finished_runs(folder: Path) -> list[Finished]:
     newest: dict[str, Finished] = {}
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
-            args, noted = _by_what_was_dealt(_read(path.with_name("args.json"))), path.with_name("environment.json")
+            args, noted = _by_what_was_assigned(_read(path.with_name("args.json"))), path.with_name("environment.json")
             run = Finished(path.parent, args, _Summary(path), _read(noted) if noted.is_file() else {})
         except (OSError, ValueError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); {_REMEDY}") from error
@@ -98,8 +98,8 @@ def _rank(value: Any) -> tuple[bool, float, str]:
     return not as_number and value is not None, value if as_number else -math.inf, json.dumps(value)
 
 
-def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a federated run, with the features in its type if it dealt clusters of other features.
+def _by_what_was_assigned(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a federated run, with the features in its type if it assigned clusters of other features.
 
     So "embedding_based" always means clusters of the model's embeddings, as in the paper.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from network.partition.groups import RANDOM
 from reports.finished import Results
 
-_ALIKE = 0.98  # of the IID runs' images: dealing in equal numbers leaves a remainder
+_ALIKE = 0.98  # of the IID runs' images: assigning in equal numbers leaves a remainder
 
 
 def fewer_images(results: Results) -> Iterator[str]:

@@ -18,7 +18,7 @@ from models.networks.task_model import init_file, made_as, versions_of
 from network.choices import READERS, UNSAID
 from network.config import FederationConfig
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import DealSettings
+from network.partition.settings import AssignSettings
 from network.provenance import code_of
 from network.settings import AdaptSettings, PrivacySettings
 from sweeps.grid import Command
@@ -62,11 +62,11 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     for state in (State.DONE, State.CUT_OFF):
         if differences := found.get((state, True)):
             if difference := min(differences):  # "" where a run is of the present code
-                remedy = "" if policy.accept_code else "; --refuse_code True makes them again"
+                remedy = "" if policy.accept_code else "; --reuse same_source makes them again"
                 warn(f"runs made with {difference} count{remedy}")
             return state
     for difference in sorted(found.get((State.DONE, False), ())):
-        warn(f"finished runs made with {difference} are made again; --accept_code True keeps them")
+        warn(f"finished runs made with {difference} are made again; --reuse any keeps them")
     return State.NEW
 
 
@@ -89,7 +89,7 @@ def _has_initial_model(config: Mapping[str, Any], policy: CodePolicy) -> bool:
         return True
     counts, difference = policy.judge({"code_version": noted}, {"code_version": versions_of(model)})
     if difference:
-        becomes = "counts" if counts else "is made again; --accept_code True keeps it"
+        becomes = "counts" if counts else "is made again; --reuse any keeps it"
         warn(f"the initial model {path}, made with {difference}, {becomes}")
     return counts
 
@@ -136,7 +136,7 @@ def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
 
 # What runs leave out that do not use it: one that has it is another run.
 _LEFT_OUT = {"within", "features_mean", "features_std", *UNSAID}.union(
-    *map(arguments_in, (PrivacySettings, AdaptSettings, DealSettings)),
+    *map(arguments_in, (PrivacySettings, AdaptSettings, AssignSettings)),
     *(entry.arguments for entries in (*READERS.values(), PARTITIONERS, TRAINS) for entry in entries.values()),
 )
 

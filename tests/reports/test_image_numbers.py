@@ -11,8 +11,8 @@ from tests.reports.finish import finish
 
 
 def write(folder: Path, name: str, images: int | None, **args: Any) -> None:
-    dealt = {} if images is None else {"images_dealt": images}
-    finish(folder, {"task": "normal", "method": "fedavg", "name": name, **args}, {"heterogeneity": dealt})
+    assigned = {} if images is None else {"images_dealt": images}
+    finish(folder, {"task": "normal", "method": "fedavg", "name": name, **args}, {"heterogeneity": assigned})
 
 
 def test_a_rule_that_leaves_images_out_is_named_with_what_makes_runs_alike(tmp_path: Path) -> None:
