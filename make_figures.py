@@ -33,10 +33,11 @@ def main() -> None:
     """Draw the figures and print their files."""
     config = vars(parse_args())
     from reports.console import wrapped
-    from reports.finished import check_versions
+    from reports.finished import Results, check_versions
 
     config["figure_path"] = config["figure_path"] or config["result_path"] / "figures"
-    for line in check_versions(config["result_path"], config["mixed_versions"]):
+    config["results"] = Results(config["result_path"])
+    for line in check_versions(config["results"], config["mixed_versions"]):
         print(wrapped(line))
     for path in FIGURES[config["figure"]](config):
         print(path)
@@ -47,7 +48,7 @@ def rounds(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.curves import read_rounds
     from reports.figures import sweeps
 
-    table = read_rounds(config["result_path"], config["data"], config["methods"])
+    table = read_rounds(config["results"], config["data"], config["methods"])
     for method in config["methods"] or dict.fromkeys(table["method"]):
         yield sweeps.rounds(
             table, config["data"], method, config["figure_path"] / f"rounds_{method}_{config['data']}.png"
@@ -59,7 +60,7 @@ def sensitivity(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.curves import read_last
     from reports.figures import sweeps
 
-    table = read_last(config["result_path"], config["data"], config["argument"])
+    table = read_last(config["results"], config["data"], config["argument"])
     path = config["figure_path"] / f"sensitivity_{config['argument']}_{config['data']}.png"
     yield sweeps.sensitivity(table, config["data"], config["argument"], path)
 
@@ -69,7 +70,7 @@ def distributions(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.curves import read_assigned
     from reports.figures import sweeps
 
-    for task, assigned in read_assigned(config["result_path"]).items():
+    for task, assigned in read_assigned(config["results"]).items():
         yield sweeps.distributions(assigned, task, config["figure_path"] / f"distributions_{task}.png")
 
 
@@ -78,7 +79,7 @@ def progress(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.budgets import read_progress
     from reports.figures.budgets import learning_curves
 
-    table = read_progress(config["result_path"], config["metric"])
+    table = read_progress(config["results"], config["metric"])
     yield learning_curves(table, config["metric"], config["figure_path"] / f"progress_{config['metric']}.png")
 
 
@@ -87,7 +88,7 @@ def emd(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.budgets import read_progress, relative
     from reports.figures.budgets import against_emd
 
-    last = relative(read_progress(config["result_path"], config["metric"]))
+    last = relative(read_progress(config["results"], config["metric"]))
     yield against_emd(last, config["metric"], config["figure_path"] / f"emd_{config['metric']}.png")
 
 
@@ -96,7 +97,7 @@ def privacy(config: Mapping[str, Any]) -> Iterator[Path]:
     from reports.curves import read_private
     from reports.figures import sweeps
 
-    table = read_private(config["result_path"], config["data"])
+    table = read_private(config["results"], config["data"])
     yield sweeps.privacy(table, config["data"], config["figure_path"] / f"privacy_{config['data']}.png")
 
 

@@ -40,7 +40,7 @@ def main() -> None:
     from reports.console import narrow, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
-    from reports.finished import check_versions
+    from reports.finished import Results, check_versions
     from reports.image_numbers import fewer_images
     from reports.metric_tables import write_metrics
     from reports.stages.tables import report_learnt, report_runs
@@ -49,18 +49,19 @@ def main() -> None:
     from utils.runs import data_path_or_default
 
     folder = args.table_path or args.result_path / "tables"
-    notes = [*check_versions(args.result_path, args.mixed_versions), *fewer_images(args.result_path)]
-    central, runs = read_central(args.result_path), read_runs(args.result_path)
+    results = Results(args.result_path)
+    notes = [*check_versions(results, args.mixed_versions), *fewer_images(results)]
+    central, runs = read_central(results), read_runs(results)
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     report_learnt(central, runs, folder)
     if not central.empty:
         write_table(central, folder / "central")
         print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
-    if not (clusters := read_clusters(args.result_path)).empty:
+    if not (clusters := read_clusters(results)).empty:
         write_table(clusters, folder / "clusters")
         print(f"share of the target's variance that groups explain\n{narrow(clusters, ['task', 'features'])}\n")
-    write_metrics(args.result_path, folder)
+    write_metrics(results, folder)
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
         clusterings, of_others = read_clusterings(args.assignment_files_path, images)
@@ -68,14 +69,14 @@ def main() -> None:
             print(f"{args.assignment_files_path}: passed over clusters of other images ({', '.join(of_others)})\n")
         if figure := report_similarity(clusterings, folder):
             print(f"how similar the tasks' clusters are: {figure}")
-    spent = read_costs(args.result_path)
+    spent = read_costs(results)
     if not spent.empty:
         write_table(costs_table(spent), folder / "costs")
         memory_by_batch(spent, folder / "memory.png")
-    for name, table in budget_tables(args.result_path, args.metric, args.at_round, args.at_batch).items():
+    for name, table in budget_tables(results, args.metric, args.at_round, args.at_batch).items():
         write_table(table, folder / name)
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
-    for name, table in group_tables(args.result_path, args.metric).items():
+    for name, table in group_tables(results, args.metric).items():
         write_table(table, folder / name)
         print(f"held-out images of the clients of each {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")

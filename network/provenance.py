@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
 from network.batch_norm import CHANGES
 from network.partition.rules import PARTITIONERS, rule_of
+from utils.command import command_line
 from utils.versions import ENGINE, digests, source_hash
 
 # By the argument that chooses an entry.
@@ -60,4 +60,4 @@ def provenance(
     """
     weights = config.get("weights")
     origin = {"data_version": data_version, "inputs": digests(reads, config["result_path"])}
-    return code_of(sys.argv[0], config) | origin | ({"encoder_weights": weights} if weights else {})
+    return code_of(command_line()[0], config) | origin | ({"encoder_weights": weights} if weights else {})

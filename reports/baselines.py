@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from reports.console import wrapped
 from reports.files import write_table
 from reports.learnt import beats_trivial
-from reports.statistics import MARGIN, finite, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.statistics import MARGIN, finite, increase, judged_rows, mean_text, with_interval, with_spread
 from reports.tables import as_text, assigned_by_alpha, by_seed, differing, varying_arguments
 from utils.files import as_file_name
 from utils.runs import MEASURED_ON
@@ -39,7 +40,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         *differing(runs, others, [*assigned, name]),
         *differing(runs, rates, [*assigned, name, *others]),
     ]
-    rows, changes, withheld = [], [], []
+    rows: list[tuple[dict[str, Any], Any, bool]] = []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in compared.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
@@ -54,12 +55,10 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
                 about = {"model": loss[f"{images}_model"].iloc[0], "data": data, "seeds": seeds}
                 about |= {"trivial": mean_text(loss[f"{images}_trivial"], 4)}
                 about |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
-                rows.append(said | about | {f"over {value}, %": with_interval(change, 1, "+")})
-                changes.append(change)
+                about |= {f"over {value}, %": with_interval(change, 1, "+")}
                 learnt = {beats_trivial(of[column], of[f"{images}_trivial"]) for of in (loss, reference)}
-                withheld.append(False in learnt and True not in learnt)
-    text = pd.DataFrame(rows).rename(columns={"type": "split"})
-    return text.assign(**judged_changes(_verdict(value), changes, withheld=withheld)) if rows else text
+                rows.append((said | about, change, False in learnt and True not in learnt))
+    return judged_rows(_verdict(value), rows).rename(columns={"type": "split"})
 
 
 def _partners(baseline: pd.DataFrame, said: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:

@@ -8,7 +8,6 @@ split.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import pandas as pd
 
 from network.partition.groups import split_label
 from network.partition.rules import uses_alpha
-from reports.finished import Finished, finished_runs
+from reports.finished import Finished, Results
 from reports.labels import in_order, method_label
 from reports.statistics import with_spread
 from reports.tables import NOT_IID, differing
@@ -29,7 +28,7 @@ _SETTING = ["task", "setting", "alpha"]
 _RUN = [*_SETTING, "rand_seed"]
 
 
-def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
+def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
     Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
@@ -43,17 +42,13 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
 
     Raises `UserError` if no run has the metric.
     """
-    runs = [
-        run
-        for run in finished_runs(result_path / "test_federated", "last", "heterogeneity")
-        if f"test_{metric}" in run.summary["last"]
-    ]
+    runs = [run for run in results["test_federated"] if f"test_{metric}" in run.summary["last"]]
     federated = [run for run in runs if run.args["method"] != CENTRAL]
     if not federated:
-        raise UserError(f"no finished federated run in {result_path} has test_{metric} of a global model")
+        raise UserError(f"no finished federated run in {results.path} has test_{metric} of a global model")
     found = {(run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
              for run in runs if run.args["method"] == CENTRAL}  # fmt: skip
-    for run in finished_runs(result_path / "train_centralized", "test"):
+    for run in results["train_centralized"]:
         if metric in run.summary["test"]:
             found.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
     central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
@@ -72,11 +67,11 @@ def read_progress(result_path: Path, metric: str = "accuracy") -> pd.DataFrame:
 
 
 def budget_tables(
-    result_path: Path, metric: str, at_rounds: Sequence[int], at_batches: Sequence[int]
+    results: Results, metric: str, at_rounds: Sequence[int], at_batches: Sequence[int]
 ) -> dict[str, pd.DataFrame]:
     """The tables `acc_at_round`, `acc_at_batch` and `rounds_to`, without empty ones; none if no run has the metric."""
     try:
-        progress = read_progress(result_path, metric)
+        progress = read_progress(results, metric)
     except UserError:
         return {}
     tables = {

@@ -5,13 +5,12 @@ FedBN (Li et al. 2021, arXiv 2102.07623, table 1) and those after it have a colu
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reports.clients import CLIENTS_FILE
-from reports.finished import Finished, finished_runs
+from reports.finished import Finished, Results
 from reports.labels import is_share
 from reports.statistics import level_with_interval
 from reports.tables import by_setting
@@ -19,7 +18,7 @@ from reports.tables import by_setting
 _MOST = 20  # groups that find room beside each other
 
 
-def group_tables(result_path: Path, metric: str) -> dict[str, pd.DataFrame]:
+def group_tables(results: Results, metric: str) -> dict[str, pd.DataFrame]:
     """By the column of the groups, a table as text: a row per task, method and setting, a column per group.
 
     It has the runs in which each client's images are of one group, and clients are of 2 to 20 groups. Values are those
@@ -28,7 +27,7 @@ def group_tables(result_path: Path, metric: str) -> dict[str, pd.DataFrame]:
     95 % interval over seeds, which of a share stays between 0 and 1. Empty without such runs.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for run in finished_runs(result_path / "test_federated", "last"):
+    for run in results["test_federated"]:
         measured = _by_group(run, metric)
         if measured:
             name, of_groups = measured

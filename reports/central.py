@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from reports.finished import finished_runs
+from reports.finished import Finished, Results
 from reports.learnt import NO, YES, beats_trivial
 from reports.statistics import increase, with_spread
 from reports.tables import by_setting
 
 
-def read_central(result_path: Path) -> pd.DataFrame:
+def read_central(results: Results) -> pd.DataFrame:
     """The central models' held-out loss and last metric beside the constant baseline's, as text.
 
     A row per task or, if a task's runs differ in more than their seed, per setting, with mean ± standard deviation over
@@ -22,7 +22,7 @@ def read_central(result_path: Path) -> pd.DataFrame:
     """
     rows = []
     measured = "test", "trivial"
-    for setting, part in by_setting(_of_stage(result_path / "train_centralized", *measured), ["task"], *measured):
+    for setting, part in by_setting(_measured(results["train_centralized"], *measured), ["task"], *measured):
         model, trivial = part["test"].tolist(), part["trivial"].tolist()
         last = list(model[0])[-1]
         loss, reference = (np.array([value["loss"] for value in of]) for of in (model, trivial))
@@ -42,14 +42,14 @@ def read_central(result_path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def read_clusters(result_path: Path) -> pd.DataFrame:
+def read_clusters(results: Results) -> pd.DataFrame:
     """Shares of the target's variance that clusters, the table's classes and K-means on the target explain, as text.
 
     They come from runs of `extract_embeddings.py`. A row per task and features or, if such runs differ in more than
     their seed, per setting, with mean ± standard deviation over seeds. Empty without runs.
     """
     rows = []
-    runs = _of_stage(result_path / "extract_embeddings", "target_explained")
+    runs = _measured(results["extract_embeddings"], "target_explained")
     for setting, part in by_setting(runs, ["task", "features"], "target_explained"):
         found = pd.DataFrame(part["target_explained"].tolist())
         shares = {name: with_spread(found[name], 2) for name in found}
@@ -58,6 +58,6 @@ def read_clusters(result_path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _of_stage(folder: Path, *parts: str) -> list[dict[str, Any]]:
-    """The arguments and the summaries of a stage's finished runs, those whose summaries have these parts."""
-    return [run.said | run.summary for run in finished_runs(folder, *parts)]
+def _measured(runs: Sequence[Finished], *parts: str) -> list[dict[str, Any]]:
+    """The runs' arguments, and these parts of their summaries."""
+    return [run.said | {part: run.summary[part] for part in parts} for run in runs]

@@ -9,10 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from reports.figures.style import save
-from reports.finished import finished_runs
+from reports.finished import Results
 from reports.labels import method_label, task_label
 from reports.tables import NOT_IID, as_text, differing
-from utils.files import read_json
 from utils.runs import ASIDE
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
@@ -32,22 +31,19 @@ _COLUMNS = {
 }
 
 
-def read_costs(result_path: Path) -> pd.DataFrame:
+def read_costs(results: Results) -> pd.DataFrame:
     """The costs of all finished runs that recorded them, a row per run: its setting, and the values of `_COLUMNS`.
 
     Columns that begin with "argument." hold its other arguments, but for the seed and those that say which images a
     client has. nan where a run does not have a cost: central training sends nothing. Empty without runs.
     """
     rows: list[dict[str, Any]] = []
-    for stage in ("train_centralized", "test_federated"):
-        for run in finished_runs(result_path / stage):
-            costs = read_json(run.path / "summary.json", stage).get("costs")
-            if costs:
-                about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
-                values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
-                others = {name: as_text(value) for name, value in run.args.items() if name not in _UNSAID}
-                setting = {name: about.get(name, "") for name in _SETTING}
-                rows.append(setting | {f"{_ARGUMENT}{name}": value for name, value in others.items()} | values)
+    for run in (*results["train_centralized"], *results["test_federated"]):
+        if costs := run.summary.get("costs"):
+            about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
+            values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
+            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.args.items() if name not in _UNSAID}
+            rows.append({name: about.get(name, "") for name in _SETTING} | others | values)
     return pd.DataFrame(rows)
 
 

@@ -10,11 +10,10 @@ import pandas as pd
 
 from network.partition.rules import uses_alpha
 from reports.figures.style import IMAGES
-from reports.finished import Finished, finished_runs
+from reports.finished import Finished, Results
 from reports.labels import loss_label
 from reports.tables import LOSS_COLUMNS, differing
 from utils.errors import UserError
-from utils.runs import ASIDE
 
 # By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
 # the target share.
@@ -24,7 +23,7 @@ _GRID = ["task", "method", "type", "alpha", "rand_seed"]
 _MEASURED = ["loss", "trivial", "measure"]
 
 
-def read_rounds(result_path: Path, images: str, methods: Collection[str] = ()) -> pd.DataFrame:
+def read_rounds(results: Results, images: str, methods: Collection[str] = ()) -> pd.DataFrame:
     """The loss by round of the finished runs of some methods, or of all: a row per run and evaluated round.
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `images` of the data (see
@@ -32,37 +31,37 @@ def read_rounds(result_path: Path, images: str, methods: Collection[str] = ()) -
     constant baseline's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
     differ in other arguments.
     """
-    runs = _runs(result_path, methods)
+    runs = _runs(results, methods)
     _settings(runs, ())
     return _with_losses(pd.concat([_rounds(run, images) for run in runs], ignore_index=True), images)
 
 
-def read_last(result_path: Path, images: str, argument: str) -> pd.DataFrame:
+def read_last(results: Results, images: str, argument: str) -> pd.DataFrame:
     """The loss after the last round of all finished runs, a row each.
 
     The columns are those of `read_rounds` without the round, and the argument, with its values as they were given,
     numbers or text. UserError if there are no runs, if none has such a loss, or if they differ in other arguments
     than this one.
     """
-    return _with_losses(_last(_runs(result_path, ()), result_path, images, argument), images)
+    return _with_losses(_last(_runs(results, ()), results.path, images, argument), images)
 
 
-def read_private(result_path: Path, images: str) -> pd.DataFrame:
+def read_private(results: Results, images: str) -> pd.DataFrame:
     """The loss after the last round of all finished runs with differential privacy, as `read_last` by their noise.
 
     `epsilon` and `delta` are added. UserError if there are no runs, or if they differ in more than their noise.
     """
-    runs = [run for run in _runs(result_path, ()) if "clip_norm" in run.args]
+    runs = [run for run in _runs(results, ()) if "clip_norm" in run.args]
     if not runs:
-        raise UserError(f"no finished run in {result_path} has --clip_norm")
+        raise UserError(f"no finished run in {results.path} has --clip_norm")
     last = [pd.read_csv(run.path / "metrics.csv").iloc[-1] for run in runs]
     spent = {name: [row[name] for row in last] for name in ("epsilon", "delta")}
-    return _with_losses(_last(runs, result_path, images, "noise_multiplier").assign(**spent), images)
+    return _with_losses(_last(runs, results.path, images, "noise_multiplier").assign(**spent), images)
 
 
-def _last(runs: list[Finished], result_path: Path, images: str, argument: str) -> pd.DataFrame:
-    if argument in ASIDE or any(argument not in run.args for run in runs):
-        raise UserError(f"--argument {argument}: the runs in {result_path} have no such argument that affects the loss")
+def _last(runs: list[Finished], path: Path, images: str, argument: str) -> pd.DataFrame:
+    if any(argument not in run.said for run in runs):
+        raise UserError(f"--argument {argument}: the runs in {path} have no such argument that affects the loss")
     settings = _settings(runs, (argument,))
     last = [_rounds(run, images).iloc[-1] for run in runs]
     values = pd.Series([run.args[argument] for run in runs], dtype=object)  # keeps None beside numbers
@@ -82,13 +81,13 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     return table[has].reset_index(drop=True)
 
 
-def read_assigned(result_path: Path) -> dict[str, Assigned]:
+def read_assigned(results: Results) -> dict[str, Assigned]:
     """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
     found: dict[str, Assigned] = {}
-    uneven = [run for run in _runs(result_path, ()) if run.args["type"] != "iid"]
+    uneven = [run for run in _runs(results, ()) if run.args["type"] != "iid"]
     if not uneven:
         raise UserError(
-            f"all runs in {result_path} are of --type iid; run run_sweep.py or test_fed.py with another one"
+            f"all runs in {results.path} are of --type iid; run run_sweep.py or test_fed.py with another one"
         )
     for run in sorted(uneven, key=lambda run: run.args["rand_seed"]):
         split = run.args["type"]
@@ -103,19 +102,19 @@ def read_assigned(result_path: Path) -> dict[str, Assigned]:
     return found
 
 
-def _runs(result_path: Path, methods: Collection[str]) -> list[Finished]:
-    runs = finished_runs(result_path / "test_federated", "heterogeneity", "trivial")
+def _runs(results: Results, methods: Collection[str]) -> list[Finished]:
+    runs = results["test_federated"]
     chosen = [run for run in runs if not methods or run.args["method"] in methods]
     lacking = set(methods).difference(run.args["method"] for run in chosen)
     if lacking or not chosen:
         of = f" of {', '.join(sorted(lacking))}" if lacking else ""
-        raise UserError(f"no finished run{of} in {result_path}; run run_sweep.py or test_fed.py")
+        raise UserError(f"no finished run{of} in {results.path}; run run_sweep.py or test_fed.py")
     return chosen
 
 
 def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
     """The runs' values of the grid's arguments and of those in `varied`; UserError if other arguments differ."""
-    said = pd.DataFrame([{name: value for name, value in run.args.items() if name not in ASIDE} for run in runs])
+    said = pd.DataFrame([run.said for run in runs])
     others = differing(said, [name for name in said if name not in {*_GRID, *varied}], ["task", "method"])
     if others:
         raise UserError(f"the runs differ in --{', --'.join(others)} as well; give a --result_path with one setting")

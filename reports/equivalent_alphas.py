@@ -8,12 +8,13 @@ takes the finished runs of one result folder, with the IID run of each seed, and
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from datasets.table import Table, read_table
+from datasets.table import read_table
 from network.partition.assigning import read_partition
 from network.partition.assignments import read_assignments
 from network.partition.equivalent_alpha import equivalent_alpha
@@ -21,7 +22,7 @@ from network.partition.heterogeneity import sparse_counts
 from network.partition.rules import uses_alpha
 from reports.console import narrow
 from reports.files import write_table
-from reports.finished import Finished, finished_runs
+from reports.finished import Finished, Results
 from reports.predictors import OWN, measured_on, permuted, rank_correlation
 from reports.statistics import increase
 from utils.args import Parser, add_assignments
@@ -36,33 +37,26 @@ BY = {
 IID = "iid"
 
 
-def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
+def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
     """What each run of a split costs over the IID run of its seed, in percent, beside the measures of its partition.
 
     Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, `increase`, and those of
     `BY`; α is infinity where the counts do not tell clients from IID ones.
 
     Args:
-        folder: of results.
+        results: the finished runs.
         assignments: folder of each task's clusters.
         cost: train_loss (the clients' own images) or test_loss (held-out ones).
 
     Raises:
         UserError: where there are no runs of splits with an IID run.
     """
-    runs = finished_runs(folder / "test_federated", "last", "heterogeneity")
+    runs = results["test_federated"]
     column = f"{cost}_mean" if cost == OWN else cost
-    tables: dict[str, Table] = {}
     iid = {_pair(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
-    rows = []
-    for run in runs:
-        if run.args["type"] == IID or _pair(run) not in iid:
-            continue
-        path = run.args["data_path"]
-        if path not in tables:
-            tables[path] = read_table(Path(path))
-        table = tables[path]
-        clusters = read_assignments(run.args["task"], table, assignments)
+    read, rows = cache(read_table), []
+    for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
+        table = read(Path(run.args["data_path"]))
         client_of = read_partition(run.path).participants.client_of
         rows.append(
             {
@@ -71,12 +65,12 @@ def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
                 "rand_seed": run.args["rand_seed"],
                 "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
                 "class": _alpha(client_of, table.labels),
-                "cluster": _alpha(client_of, clusters),
+                "cluster": _alpha(client_of, read_assignments(run.args["task"], table, assignments)),
                 "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
             }
         )
     if not rows:
-        raise UserError(f"{folder} has no finished run of a split with an IID run of its seed")
+        raise UserError(f"{results.path} has no finished run of a split with an IID run of its seed")
     return pd.DataFrame(rows)
 
 
@@ -119,7 +113,7 @@ def main() -> None:
     args = parse_args()
     from reports.figures.own_clients import costs_by_alpha
 
-    table = costs(args.result_path, args.assignment_files_path, args.cost)
+    table = costs(Results(args.result_path), args.assignment_files_path, args.cost)
     folder = args.result_path / "tables"
     write_table(table, folder / "equivalent_alphas")
     print(narrow(ranking(table), ["measure"]))

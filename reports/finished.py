@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from utils.errors import UserError
 from utils.files import files_below, json_in
 from utils.renamed import with_present_names
-from utils.runs import ASIDE
+from utils.runs import key
 from utils.versions import declared
 from utils.words import some
 
 _UNKNOWN = "unknown"  # for runs from before versions were declared
+_REMEDY = "remove it or run it again"
 _NAMED = 3  # rows with the same version that a line names
+
+
+class _Summary(dict[str, Any]):
+    """What a run's `summary.json` has; a part that is missing is a `UserError`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(_read(path))
+        self.run = path.parent
+
+    def __missing__(self, part: str) -> Any:
+        raise UserError(f"{self.run}: not a readable run ({part!r}); {_REMEDY}")
 
 
 class Finished(NamedTuple):
@@ -24,13 +36,13 @@ class Finished(NamedTuple):
 
     path: Path
     args: dict[str, Any]
-    summary: dict[str, Any]
+    summary: _Summary
     environment: dict[str, Any]
 
     @property
     def said(self) -> dict[str, Any]:
         """The arguments that say what was computed, without where files are and how the run was carried out."""
-        return {name: value for name, value in self.args.items() if name not in ASIDE}
+        return key(self.args)
 
     def versions(self) -> Iterator[tuple[str, str, str]]:
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
@@ -47,25 +59,33 @@ class Finished(NamedTuple):
         yield data, task, self.environment.get("data_version") or _UNKNOWN
 
 
-def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> list[Finished]:
-    """The finished runs under `folder`; their summaries must have these parts (UserError otherwise).
+class Results(dict[str, list[Finished]]):
+    """The finished runs in a results folder, by stage: what all tables are made of. Each stage's are read once."""
 
-    They have the `optional` parts as well, where a run wrote them. Of runs with the same arguments, only the newest
-    counts. They come in the order of task, method and the other arguments' values, since which run ended first depends
-    on how many were made at once. `check_versions` says whether their versions differ.
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def __missing__(self, stage: str) -> list[Finished]:
+        return self.setdefault(stage, finished_runs(self.path / stage))
+
+
+def finished_runs(folder: Path) -> list[Finished]:
+    """The finished runs under `folder`; UserError where one cannot be read.
+
+    Of runs with the same arguments, only the newest counts. They come in the order of task, method and the other
+    arguments' values, since which run ended first depends on how many were made at once. `check_versions` says whether
+    their versions differ.
     """
     newest: dict[str, Finished] = {}
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
-            args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
-            args = _by_what_was_assigned(with_present_names(args))
-            summary = {part: summary[part] for part in (*parts, *(name for name in optional if name in summary))}
+            args = _by_what_was_assigned(with_present_names(_read(path.with_name("args.json"))))
             noted = path.with_name("environment.json")
-            run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path.parent}: not a readable run ({error}); remove it or run it again") from error
-        said = json.dumps(run.said, sort_keys=True)
-        newest[said] = run
+            run = Finished(path.parent, args, _Summary(path), _read(noted) if noted.is_file() else {})
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path.parent}: not a readable run ({error}); {_REMEDY}") from error
+        newest[json.dumps(run.said, sort_keys=True)] = run
     return sorted(newest.values(), key=_place)
 
 
@@ -93,17 +113,14 @@ def _by_what_was_assigned(args: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if name != "features"}
 
 
-def check_versions(result_path: Path, mixed_versions: bool) -> list[str]:
-    """Sentences about versions of code and data that differ between the finished runs in a results folder.
+def check_versions(results: Results, mixed_versions: bool) -> list[str]:
+    """Sentences about versions of code and data that differ between finished runs.
 
     Raises `UserError` if runs within a row of a table differ or, with `mixed_versions`, warns of them in a sentence.
     Differences between rows are only named: runs within a row are comparable, those of different rows are not.
     """
-    return [
-        line
-        for stage in ("train_centralized", "test_federated")
-        for line in _mixtures(finished_runs(result_path / stage), mixed_versions)
-    ]
+    stages = "train_centralized", "test_federated"
+    return [line for stage in stages for line in _mixtures(results[stage], mixed_versions)]
 
 
 def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
-from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
 from reports.tables import assigned_by_alpha, between_methods, by_seed, differing, in_words, random_settings, settings
 from utils.words import counted
 
@@ -42,7 +41,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
-    apart), `model` (of the participants: global or personal), seeds, and arrays over seeds: `trivial`, the trivial
+    apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the trivial
     predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
     clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the constant baseline's
     participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
@@ -82,10 +81,10 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     return {
         "model": runs["local_test_model"].iloc[0],
         "seeds": list(runs.index),
-        "trivial": runs["unseen_test_trivial"].to_numpy(),
-        "train": runs[_OUT[0]].to_numpy(),
-        "new": runs["local_test_loss"].to_numpy(),
-        "unseen": runs["unseen_test_loss"].to_numpy(),
+        "trivial": runs["unseen_test_trivial"],
+        "train": runs[_OUT[0]],
+        "new": runs["local_test_loss"],
+        "unseen": runs["unseen_test_loss"],
         "out-of-sample": _gap(runs, *_OUT),
         "participation": _gap(runs, *_PART),
         "by_itself": _gap(runs, "local_test_trivial", "unseen_test_trivial"),
@@ -95,8 +94,8 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _gap(runs: pd.DataFrame, before: str, after: str) -> np.ndarray:
-    return increase(runs[after].to_numpy(float), runs[before].to_numpy(float))
+def _gap(runs: pd.DataFrame, before: str, after: str) -> pd.Series:
+    return pd.Series(increase(runs[after].to_numpy(float), runs[before].to_numpy(float)), runs.index)
 
 
 def gap_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -104,9 +103,9 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
 
     The verdict is on the increase of 1 + gap over that of the IID split of the same seeds, p being adjusted over rows.
     """
-    rows, over_iid = [], []
+    rows = []
     for row in table.to_dict("records"):
-        over_iid.append(increase(100 + row["participation"], 100 + row["of_iid"]))
+        over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
         said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
         said |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
         losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
@@ -114,12 +113,8 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
         said |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
         said |= {"constant baseline's gap, %": with_interval(row["by_itself"], 1, "+")}
-        rows.append(said | {"over IID's, %": with_interval(over_iid[-1], 1, "+")})
-    text = (
-        pd.DataFrame(rows)
-        .fillna("–")
-        .assign(**judged_changes(_OF_SPLIT, over_iid, withheld=[word == NO for word in table["learnt"]]))
-    )
+        rows.append((said | {"over IID's, %": with_interval(over_iid, 1, "+")}, over_iid, row["learnt"] == NO))
+    text = judged_rows(_OF_SPLIT, rows).fillna("–")
     text.loc[text["split"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
     return text.drop(columns=empty)
@@ -131,28 +126,20 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     A row for each setting with both, before and after each number of steps; runs are paired by seed, and what is judged
     is the increase of 1 + gap, with p adjusted over all rows. Empty if no setting has both splits.
     """
-    rows, changes, withheld = [], [], []
+    rows = []
     for embedding, of_class in _pairs(table):
-        points = {0: (embedding["participation"], of_class["participation"])}
-        both = embedding["after"].keys() & of_class["after"].keys()
-        points |= {n: (embedding["after"][n], of_class["after"][n]) for n in sorted(both)}
-        for n, gaps_of in points.items():
-            theirs, its = (_values_by_seed(of, row) for of, row in zip(gaps_of, (embedding, of_class), strict=True))
-            seeds = [seed for seed in theirs if seed in its]
-            theirs, its = ({seed: of[seed] for seed in seeds} for of in (theirs, its))
-            withheld.append(embedding["learnt"] == NO)  # the IID runs are the same
-            changes.append(increase(100 + np.array([*theirs.values()]), 100 + np.array([*its.values()])))
+        theirs, its = ({0: row["participation"]} | row["after"] for row in (embedding, of_class))
+        for n in sorted(theirs.keys() & its.keys()):
+            of_embedding, of_classes = theirs[n].align(its[n], join="inner")
+            change = increase(100 + of_embedding.to_numpy(), 100 + of_classes.to_numpy())
             said = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
-            said |= {"steps": n, "seeds": len(finite(changes[-1]))}
-            said |= {"class, %": with_interval([*its.values()], 1, "+")}
-            said |= {"embedding, %": with_interval([*theirs.values()], 1, "+")}
-            rows.append(said | {_OVER: with_interval(changes[-1], 1, "+")})
-    text = pd.DataFrame(rows)
-    if text.empty:
-        return text
-    return text.drop(columns=[n for n in ("alpha", "more") if (text[n] == "").all()]).assign(
-        **judged_changes(_VERDICT, changes, withheld=withheld)
-    )
+            said |= {"steps": n, "seeds": len(finite(change))}
+            said |= {"class, %": with_interval(of_classes, 1, "+")}
+            said |= {"embedding, %": with_interval(of_embedding, 1, "+")}
+            # The IID runs of both are the same.
+            rows.append((said | {_OVER: with_interval(change, 1, "+")}, change, embedding["learnt"] == NO))
+    text = judged_rows(_VERDICT, rows)
+    return text.drop(columns=[name for name in ("alpha", "more") if name in text and (text[name] == "").all()])
 
 
 def gap_sentences(said: pd.DataFrame) -> list[str]:
@@ -193,7 +180,3 @@ def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]
             alike = all(row[name] == other[name] for name in ("task", "method", "alpha", "more"))
             if alike and (row["split"], other["split"]) == ("embedding", "class"):
                 yield row, other
-
-
-def _values_by_seed(values: np.ndarray, row: dict[str, Any]) -> dict[int, float]:
-    return dict(zip(row["seeds"], values, strict=True))

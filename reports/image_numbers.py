@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 from network.partition.groups import RANDOM
-from reports.finished import finished_runs
+from reports.finished import Results
 
 _ALIKE = 0.98  # of the IID runs' images: assigning in equal numbers leaves a remainder
 
 
-def fewer_images(result_path: Path) -> Iterator[str]:
+def fewer_images(results: Results) -> Iterator[str]:
     """A sentence for each task and rule whose federated runs have fewer images than the task's IID runs.
 
     What their split costs over IID is then partly what fewer images cost. Runs that kept no number of images, or none
@@ -20,7 +19,7 @@ def fewer_images(result_path: Path) -> Iterator[str]:
     """
     iid: dict[str, list[int]] = defaultdict(list)
     others: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for run in finished_runs(result_path / "test_federated", "heterogeneity"):
+    for run in results["test_federated"]:
         if "images_dealt" in run.summary["heterogeneity"]:
             number, task = int(run.summary["heterogeneity"]["images_dealt"]), run.args["task"]
             of_iid = run.args["type"] == RANDOM

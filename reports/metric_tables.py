@@ -13,7 +13,7 @@ from network.attacks import ATTACKS
 from network.partition.rules import uses_alpha
 from network.partition.settings import AssignSettings, SplitSettings
 from reports.files import write_table
-from reports.finished import finished_runs
+from reports.finished import Results
 from reports.statistics import with_spread
 from reports.tables import NOT_IID, as_text, between_methods, differing
 from utils.runs import ASIDE, MEASURED_ON
@@ -43,7 +43,7 @@ _OF_CLIENTS = _OF_IMAGES.union(
 )
 
 
-def read_metrics(result_path: Path) -> pd.DataFrame:
+def read_metrics(results: Results) -> pd.DataFrame:
     """The loss and the metrics of all finished runs, one row per run, model and part of the data.
 
     Columns `task`, `data`, `model`, `split`, `alpha` (nan where it is not used) and `seed` say what is measured.
@@ -51,12 +51,12 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
     other tasks. Empty without runs.
     """
     rows = []
-    for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
+    for _, args, summary, _ in results["train_centralized"]:
         of_all = args.get("train_clients", "all") == "all"
         said_of = _OF_IMAGES if of_all else _OF_PARTICIPANTS
         rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=said_of))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
-    for _, args, summary, _ in finished_runs(result_path / "test_federated", "last", "trivial"):
+    for _, args, summary, _ in results["test_federated"]:
         rows.extend(_federated_rows(args, summary["last"], summary["trivial"]))
     table = pd.DataFrame(rows)
     if table.empty:
@@ -65,9 +65,9 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
     return table.drop_duplicates(keys, keep="last").reset_index(drop=True)
 
 
-def write_metrics(result_path: Path, folder: Path) -> None:
-    """Write each task's `metric_table` of the runs in a results folder."""
-    metrics = read_metrics(result_path)
+def write_metrics(results: Results, folder: Path) -> None:
+    """Write each task's `metric_table`."""
+    metrics = read_metrics(results)
     for task in dict.fromkeys(metrics.get("task", [])):
         write_table(metric_table(metrics, task), folder / f"metrics_{task}")
 

@@ -16,7 +16,7 @@ from jinja2 import Environment
 from PIL import Image
 
 from reports import learnt
-from reports.finished import check_versions
+from reports.finished import Results, check_versions
 from reports.trivial import central_not_learnt, not_learnt
 from reports.verdicts import WORDS, headlines
 from utils.errors import UserError
@@ -151,7 +151,7 @@ def report_page(result_path: Path) -> str:
         sections=sections,
         warnings=_not_learnt(result_path),
         headlines=_headlines(result_path),
-        versions=check_versions(result_path, mixed_versions=True),
+        versions=check_versions(Results(result_path), mixed_versions=True),
         about=f"{len(runs)} runs and {len(tables)} tables, put together on {datetime.now():%Y-%m-%d at %H:%M}.",
     )
 

@@ -22,6 +22,7 @@ from scipy.stats import permutation_test, rankdata
 
 from reports.console import narrow
 from reports.files import write_table
+from reports.finished import Results
 from reports.statistics import increase
 from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs, settings
 from utils.args import Parser
@@ -175,7 +176,7 @@ def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
     """
     parts = []
     for folder, name in zip(folders, _names(folders), strict=True):
-        runs = read_runs(folder)
+        runs = read_runs(Results(folder))
         if runs.empty:
             raise UserError(f"no finished run of test_fed.py in {folder}")
         if cost not in runs or runs[cost].isna().all():

@@ -36,32 +36,18 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         is_iid = (private[[*shared]] == [*shared.values()]).all(axis=1) & (private["type"] == "iid")
         without = by_seed(part[part[_NOISE] == 0])
         for noise, noisy in part.groupby(_NOISE):
-            iid = by_seed(private[is_iid & (private[_NOISE] == noise)])
-            rows += _rows(_named(fixed), noise, by_seed(noisy), without, iid)
+            of, iid = by_seed(noisy), by_seed(private[is_iid & (private[_NOISE] == noise)])
+            about = _named(fixed) | {"noise": f"{noise:g}", "ε": f"{of['epsilon'].mean():.3g}"}
+            about |= {"δ": f"{of['at_delta'].mean():.2g}"}
+            for images in (each for each in MEASURED_ON if of[f"{each}_loss"].notna().any()):
+                loss, trivial = of[f"{images}_loss"], of[f"{images}_trivial"]
+                said = {"data": MEASURED_ON[images], "seeds": len(of), "trivial": mean_text(trivial, 4)}
+                said |= {"loss": with_spread(loss, 4)}
+                for name, others in (("over no noise, %", without), ("over IID, %", iid)):
+                    reference = others[loss.name].reindex(loss.index)
+                    said[name] = with_interval(increase(loss.to_numpy(), reference.to_numpy()), 1, "+")
+                rows.append(about | said)
     return pd.DataFrame(rows)
-
-
-def _rows(
-    named: dict[str, Any], noise: float, noisy: pd.DataFrame, without: pd.DataFrame, iid: pd.DataFrame
-) -> list[dict[str, Any]]:
-    """The rows of one noise multiplier: one for each part of the data that has losses."""
-    rows = []
-    for data, shown in MEASURED_ON.items():
-        loss, trivial = noisy[f"{data}_loss"], noisy[f"{data}_trivial"]
-        if loss.notna().any():
-            references = {"over no noise, %": without, "over IID, %": iid}
-            changes = {}
-            for name, of in references.items():
-                reference = of[f"{data}_loss"].reindex(loss.index)
-                changes[name] = with_interval(increase(loss.to_numpy(), reference.to_numpy()), 1, "+")
-            rows.append(
-                named
-                | {"noise": f"{noise:g}", "ε": f"{noisy['epsilon'].mean():.3g}", "δ": f"{noisy['at_delta'].mean():.2g}"}
-                | {"data": shown, "seeds": len(noisy), "trivial": mean_text(trivial, 4)}
-                | {"loss": with_spread(loss.to_numpy(), 4)}
-                | changes
-            )
-    return rows
 
 
 def _named(fixed: dict[str, Any]) -> dict[str, Any]:

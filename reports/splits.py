@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from reports.learnt import NO, learnt
-from reports.statistics import MARGIN, increase, judged_changes, mean_text, with_interval, with_spread
+from reports.statistics import MARGIN, increase, judged_rows, mean_text, with_interval, with_spread
 from reports.tables import BETWEEN_CLIENTS, SKEW, assigned_by_alpha, between_methods, by_seed, settings, trivial_text
 from utils.runs import MEASURED_ON
 
@@ -68,26 +68,25 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
     The increase over IID has its 95 % interval and a verdict, whose p is adjusted over all rows; there is none where
     the IID runs have not learnt the task.
     """
-    rows, changes = [], []
+    rows = []
     for row in table.to_dict("records"):
-        changes.append(increase(row["loss"], row["iid"]))
-        rows.append(
+        change = increase(row["loss"], row["iid"])
+        cells = (
             _named(row)
             | {
                 "seeds": len(row["seeds"]),
                 "trivial": trivial_text(4, row["iid_trivial"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "loss": with_spread(row["loss"], 4),
-                "over IID, %": with_interval(changes[-1], 1, "+"),
+                "over IID, %": with_interval(change, 1, "+"),
                 "metric": row["metric"],
                 "metric, IID": f"{row['of_iid']:.3g}",
                 "metric, split": f"{row['of_split']:.3g}",
             }
             | {label: f"{value:.2f}" for label, value in row["skew"].items()}
         )
-    withheld = [row["learnt"] == NO for row in rows]
-    text = pd.DataFrame(rows).fillna("").replace("nan", "–")
-    return text.assign(**judged_changes(OVER_IID, changes, withheld=withheld)) if rows else text
+        rows.append((cells, change, row["learnt"] == NO))
+    return judged_rows(OVER_IID, rows).fillna("").replace("nan", "–")
 
 
 def increases(table: pd.DataFrame) -> pd.DataFrame:

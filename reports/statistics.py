@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import expit, logit
@@ -174,13 +175,14 @@ def judged(
     }
 
 
-def judged_changes(
-    name: str, changes: Sequence[ArrayLike], *sides: str, withheld: Sequence[bool] = ()
-) -> dict[str, list[str]]:
-    """`judged` by the seeds' changes in percent of each row."""
-    seeds = [len(finite(values)) for values in changes]
-    p_values = [p_value(of) for of in changes]
-    return judged(name, [change_interval(of) for of in changes], seeds, p_values, *sides, withheld=withheld)
+def judged_rows(name: str, rows: Sequence[tuple[Mapping[str, Any], ArrayLike, bool]], *sides: str) -> pd.DataFrame:
+    """A table of rows, each given as its cells, its seeds' changes in percent, and whether its verdict is withheld."""
+    if not rows:
+        return pd.DataFrame()
+    cells, changes, withheld = zip(*rows, strict=True)
+    intervals, seeds = [change_interval(of) for of in changes], [len(finite(of)) for of in changes]
+    words = judged(name, intervals, seeds, [p_value(of) for of in changes], *sides, withheld=withheld)
+    return pd.DataFrame(cells).assign(**words)
 
 
 def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:

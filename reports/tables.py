@@ -15,7 +15,7 @@ import pandas as pd
 from network.attacks import NO_ATTACK
 from network.choices import UNSAID
 from network.partition.rules import PARTITIONERS, uses_alpha
-from reports.finished import finished_runs
+from reports.finished import Results
 from reports.labels import headline_metric
 from reports.learnt import NO, learnt
 from reports.statistics import increase, mean_text, with_interval, with_spread
@@ -68,14 +68,13 @@ def by_setting(
         yield dict(zip([*keys, *varying], values, strict=True)), part
 
 
-def read_runs(result_path: Path) -> pd.DataFrame:
+def read_runs(results: Results) -> pd.DataFrame:
     """All finished federated runs, one row each: arguments, losses of the last round, trivial losses and skew.
 
     Private runs also have `epsilon` and `at_delta`. Empty if there is no finished run.
     """
     rows = []
-    parts = "last", "trivial", "heterogeneity"
-    for run in finished_runs(result_path / "test_federated", *parts, optional=["adaptation"]):
+    for run in results["test_federated"]:
         row, summary = run.said, run.summary
         name = row["metric"] = headline_metric(run.args["task"], [*summary["trivial"].get("test", ())])
         for images, columns in LOSS_COLUMNS.items():

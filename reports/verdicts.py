@@ -18,7 +18,7 @@ from reports.statistics import (
     bounds,
     finite,
     increase,
-    judged_changes,
+    judged_rows,
     mean_change,
     mean_text,
     with_interval,
@@ -60,20 +60,12 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
         said |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
         rows.append((said, increase(row["embedding"], row["class"])))
     rows += _together(table, dense)
-    result = pd.DataFrame(
-        [
-            said
-            | {
-                "seeds": len(finite(values)),
-                "embedding over class, %": with_interval(values, 1, "+"),
-                "bootstrap, %": bounds(bootstrap(values), 1, "+"),
-                "seeds higher": int((finite(values) > 0).sum()),
-            }
-            for said, values in rows
-        ]
-    ).fillna("")
-    withheld = [said["learnt"] == NO for said, _ in rows]
-    return result.assign(**judged_changes(_VERDICT, [values for _, values in rows], withheld=withheld))
+    judged = []
+    for said, values in rows:
+        said |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
+        said |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
+        judged.append((said, values, said["learnt"] == NO))
+    return judged_rows(_VERDICT, judged).fillna("")
 
 
 def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
@@ -161,22 +153,17 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     left out; there is no row for fewer than two alphas, and no verdict where the task has not been learnt. A loss that
     falls as data become more even has a negative slope.
     """
-    rows, differences, withheld = [], [], []
+    rows = []
     for said, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
-        withheld.append((group["learnt"] == NO).any())
-        differences.append(increase(100 + slopes["embedding"], 100 + slopes["class"]))
-        rows.append(
-            said
-            | {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"]))}
-            | {"seeds": len(finite(differences[-1]))}
-            | {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
-            | {"difference": with_interval(differences[-1], 1, "+")}
-        )
-    name = f"falls with α under the embedding split (margin ±{MARGIN:g} %)"
-    return pd.DataFrame(rows).assign(**judged_changes(name, differences, "less", "more", withheld=withheld))
+        difference = increase(100 + slopes["embedding"], 100 + slopes["class"])
+        said |= {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])), "seeds": len(finite(difference))}
+        said |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
+        said |= {"difference": with_interval(difference, 1, "+")}
+        rows.append((said, difference, (group["learnt"] == NO).any()))
+    return judged_rows(f"falls with α under the embedding split (margin ±{MARGIN:g} %)", rows, "less", "more")
 
 
 def _slopes(group: pd.DataFrame, split: str) -> np.ndarray:

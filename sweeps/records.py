@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -14,17 +13,21 @@ from datasets.task_data import data_version
 from datasets.tasks import get_task
 from models.central.training import checkpoint_file
 from models.networks.conventions import Scaling
+from models.networks.parts import TRAINS
 from models.networks.task_model import init_file, made_as, versions_of
-from network.choices import UNSAID
+from network.choices import READERS, UNSAID
 from network.config import FederationConfig
+from network.partition.rules import PARTITIONERS
+from network.partition.settings import AssignSettings
 from network.provenance import code_of
-from network.settings import PrivacySettings
+from network.settings import AdaptSettings, PrivacySettings
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
 from utils.files import json_in
 from utils.renamed import with_present_names
-from utils.runs import ASIDE, Run, checkpoints
+from utils.runs import Run, checkpoints, key
+from utils.settings import arguments_in
 from utils.versions import ANY, DECLARED, CodePolicy, file_digest, unchanged, warn
 
 
@@ -55,7 +58,7 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     for folder in _runs(command, config):
         if _is_of(folder, config) and (state := _state_in(folder, config)) is not State.NEW:
             said, noted = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
-            counts, difference = policy.judge(noted, code_of(command[0], _of_numbers(said)))
+            counts, difference = policy.judge(noted, code_of(command[0], key(said)))
             found.setdefault((state, counts), set()).add(difference)
     for state in (State.DONE, State.CUT_OFF):
         if differences := found.get((state, True)):
@@ -100,7 +103,7 @@ def made_with(command: Command) -> dict[str, Any]:
     """The present code and data of a command: declared versions, sources, table and, where they are packed, images."""
     config = parsed(command)
     data = {"table": read_table(config["data_path"]).fingerprint, "packed": _data_now(config["data_path"], config)}
-    return code_of(command[0], _of_numbers(config)) | data
+    return code_of(command[0], key(config)) | data
 
 
 def check_unchanged(command: Command, policy: CodePolicy, submitted: Mapping[str, Any]) -> None:
@@ -132,24 +135,20 @@ def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
         yield path.parent
 
 
-# What a run without attackers, a robust sum or bounds leaves out: one that says it is another run.
-_SAID_IF_USED = {
-    "adapt_rank",
-    "features_mean",
-    "features_std",
-    *UNSAID,
-    *(each.name for each in fields(PrivacySettings)),
-}
+# What runs leave out that do not use it: one that has it is another run.
+_LEFT_OUT = {"within", "features_mean", "features_std", *UNSAID}.union(
+    *map(arguments_in, (PrivacySettings, AdaptSettings, AssignSettings)),
+    *(entry.arguments for entries in (*READERS.values(), PARTITIONERS, TRAINS) for entry in entries.values()),
+)
 
 
 def _is_of(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a run had these arguments and the present data and inputs."""
     said, made_with = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
-    wanted = _of_numbers(config)
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in wanted.items()}
+    wanted = key(config)
     return (
-        all(name in said and said[name] == value for name, value in plain.items())
-        and _SAID_IF_USED.isdisjoint(said.keys() - plain.keys())
+        all(name in said and said[name] == value for name, value in wanted.items())
+        and _LEFT_OUT.isdisjoint(key(said).keys() - wanted.keys())
         and made_with.get("data_version") == _data_now(config["data_path"], said) is not None
         and unchanged(made_with.get("inputs", {}), config["result_path"])
     )
@@ -167,22 +166,15 @@ def _can_resume(folder: Path, config: Mapping[str, Any]) -> bool:
     return any(each.stat().st_mtime >= begun for each in checkpoints(path))
 
 
-def _of_numbers(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that bear on numbers."""
-    return {name: value for name, value in arguments.items() if name not in ASIDE}
-
-
 def _data_now(data_path: Path, said: Mapping[str, Any]) -> str | None:
     """The present version of the data that a run with these arguments used."""
     try:
         if "guidance_path" in said and "task" not in said:  # a teacher sees the photographs alone
             return read_table(data_path).fingerprint
-        return _data_version(data_path, *(said[name] for name in _DATA_ARGUMENTS))
+        arguments = "task", "depth_target", "published_quirks", "image_size"
+        return _data_version(data_path, *(said[name] for name in arguments))
     except (KeyError, UserError):
         return None
-
-
-_DATA_ARGUMENTS = ("task", "depth_target", "published_quirks", "image_size")
 
 
 @cache

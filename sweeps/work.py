@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.served import served as tasks_of
+from utils.command import in_place_of_own
 from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def call(command: Command) -> None:
     """Run a script with these arguments."""
     from sweeps.preload import MODULES
 
-    sys.argv = list(command)
-    # The module as it was loaded: the file may have changed since.
-    MODULES[command[0]].main()
+    with in_place_of_own(command):
+        MODULES[command[0]].main()  # of the module as it was loaded: the file may have changed since
 
 
 def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
@@ -61,12 +61,12 @@ def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
 
     source, folder = source_of(buildings.parent), buildings.parent
     if source is None or (source == "taskonomy" and buildings.is_file()):
-        sys.argv = list(command)
         stage = MODULES[command[0]]
-        config = vars(stage.parse_args())
-        found = stage.find(config)
-        check_tasks(tasks, found.about, folder)
-        stage.keep(config, found)
+        with in_place_of_own(command):
+            config = vars(stage.parse_args())
+            found = stage.find(config)
+            check_tasks(tasks, found.about, folder)
+            stage.keep(config, found)
     else:
         check_tasks(tasks, read_table(folder).about, folder)
         print(f"{folder}: using the images that {STAGE} --source {source} has found")

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from utils.command import command_line
 from utils.errors import UserError
 from utils.renamed import NAMES
 from utils.versions import ANY, REUSE, SAME_SOURCE, SAME_VERSION
@@ -117,7 +118,7 @@ class Parser(_Flags, argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As argparse's, but a misspelt argument is named first, before a required one that it leaves missing."""
-        words = self._present(sys.argv[1:] if args is None else args)
+        words = self._present(command_line()[1:] if args is None else args)
         known = self._option_string_actions
         for name in (word.partition("=")[0] for word in words if word.startswith("--")):
             if name not in known and (similar := difflib.get_close_matches(name, known, n=1, cutoff=0.75)):
@@ -128,7 +129,7 @@ class Parser(_Flags, argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """As argparse's, with the arguments of each `@file` in its place."""
-        self._words = self._present(sys.argv[1:] if args is None else args)
+        self._words = self._present(command_line()[1:] if args is None else args)
         return super().parse_known_args(self._words, namespace)
 
     def _present(self, args: Sequence[str]) -> list[str]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
+
+from utils.command import command_line
 
 INTERRUPTED = 130  # the exit code
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -81,8 +82,8 @@ def resume_command() -> str:
     several = ["accelerate", "launch", "--multi_gpu", "--num_processes", str(processes)]
     launcher = several if processes > 1 else ["python"]
     flag = ["--resume_training", "True"]
-    given = sys.argv if sys.argv[-2:] == flag else [*sys.argv, *flag]
-    return shlex.join([*launcher, *given])
+    given = command_line()
+    return shlex.join([*launcher, *given, *(flag if given[-2:] != flag else ())])
 
 
 def _handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> dict[int, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
+from utils.command import command_line
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
 from utils.renamed import with_present_names
@@ -30,18 +31,24 @@ MEASURED_ON = {
     "train": "clients' own", "local_test": "clients' held out", "test": "held out",
     "unseen_train": "unseen clients' own", "unseen_test": "unseen clients' held out",
 }  # fmt: skip
-# Arguments that say where files are or how a run is carried out, and not what it computes.
-ASIDE = {
-    "data_path", "result_path", "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir",
-    "assignment_files_path", "use_accelerator", "plot_distribution", "resume_training", "partition_file",
-    "checkpoint_every", "track", "reuse", "timeout", "allow_unassigned",
-}  # fmt: skip
-_MAY_CHANGE = {
+# Arguments that do not say what a run computes, but how it is carried out, which may change when it is resumed, or
+# where the files are that it reads, which may not.
+_CARRIED_OUT = {
     "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "reuse", "timeout", "on_missing", "allow_unassigned",
+    "reuse", "timeout", "allow_unassigned",
 }  # fmt: skip
+ASIDE = _CARRIED_OUT | {
+    "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir", "assignment_files_path",
+    "partition_file",
+}  # fmt: skip
+_MAY_CHANGE = _CARRIED_OUT | {"on_missing"}
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
+
+
+def key(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, as plain values, that say what a run computes: runs that agree in these are the same run."""
+    return {name: _plain(value) for name, value in args.items() if name not in ASIDE}
 
 
 class Run:
@@ -293,7 +300,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "commit": _commit(),
-        "command": sys.argv,
+        "command": command_line(),
         "cpu_threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processes": int(os.environ.get("WORLD_SIZE", "1")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
 from datasets.table import MEAN, Found, write_table
 from datasets.tasks import RGB
+from utils.command import command_line
 from utils.errors import UserError
 
 SOURCES: dict[str, type[Source]] = {
@@ -66,7 +66,9 @@ def find_images(config: Mapping[str, Any]) -> Found:
         for line in lines_of_levels(config["data_path"], cells, levels):
             print(line)
     rows = make_table(found, config["test_fraction"], config["rand_seed"])
-    about = replace(found.about, made_by=shlex.join(["python", *sys.argv]), resize=config["resize"], levels=levels)
+    about = replace(
+        found.about, made_by=shlex.join(["python", *command_line()]), resize=config["resize"], levels=levels
+    )
     return replace(found, rows=rows, about=about)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -19,6 +18,7 @@ from reports.console import WIDTH, narrow, wrapped
 from reports.stages.central import print_values
 from reports.stages.clusters import report_clusters
 from reports.stages.federated import _COLUMNS, of_gaps
+from tests.reports.finish import finish
 from utils.runs import MEASURED_ON
 
 
@@ -56,12 +56,6 @@ def test_sentences_are_wrapped_and_paths_are_not() -> None:
     assert len(lines) == 3 and lines[-1].strip() == path and all(len(line) <= WIDTH for line in lines[:-1])
 
 
-def write(folder: Path, args: dict, summary: dict, engine: int = 1) -> None:
-    folder.mkdir(parents=True)
-    for name, content in (("args", args), ("summary", summary), ("environment", {"code_version": {"engine": engine}})):
-        (folder / f"{name}.json").write_text(json.dumps(content))
-
-
 def write_sweep(folder: Path) -> None:
     """Runs of three tasks, methods and seeds, and two alphas; and central models of two settings."""
     rng = np.random.default_rng(0)
@@ -71,7 +65,7 @@ def write_sweep(folder: Path) -> None:
         for size in (32, 64):
             central = {"task": task, "rand_seed": seed, "image_size": size}
             results = {"test": values["test"], "trivial": values["train"]}
-            write(folder / f"train_centralized/{task}/{size}_{seed}", central, results)
+            finish(folder, central, results, stage="train_centralized", environment={"code_version": {"engine": 1}})
         for method, kind, alpha in product(
             ("fedavg", "scaffold", "fedrep"), ("iid", "class_based", "embedding_based"), (0.1, 100)
         ):
@@ -82,9 +76,9 @@ def write_sweep(folder: Path) -> None:
             last |= {} if prefix else {"test_loss": rng.random()}
             args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed}
             uneven = {"emd": 0.5, "gradient_dispersion": 12.0}
-            run = folder / f"test_federated/{method}/{task}/{kind}/{alpha}_{seed}"
             trivial = {split: dict.fromkeys(names, 100.0) for split in MEASURED_ON}
-            write(run, args, {"last": last, "trivial": trivial, "heterogeneity": uneven}, 1 if prefix else 2)
+            made_with = {"code_version": {"engine": 1 if prefix else 2}}
+            finish(folder, args, {"last": last, "trivial": trivial, "heterogeneity": uneven}, environment=made_with)
 
 
 def test_all_that_make_tables_prints(

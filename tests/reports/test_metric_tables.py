@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from reports.finished import Results
 from reports.metric_tables import metric_table, read_metrics
+from tests.reports.finish import finish
 
 Write = Callable[..., None]
 
@@ -17,16 +17,9 @@ Write = Callable[..., None]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     """Write a finished run, each newer than the one before: `write(stage, args, summary)`."""
-    number = 0
 
     def write_run(stage: str, args: dict, summary: dict) -> None:
-        nonlocal number
-        number += 1
-        path = tmp_path / stage / f"run{number}"
-        path.mkdir(parents=True)
-        (path / "args.json").write_text(json.dumps({"task": "normal", "rand_seed": 0} | args))
-        (path / "summary.json").write_text(json.dumps(summary))
-        os.utime(path / "summary.json", (1000 + number, 1000 + number))
+        finish(tmp_path, {"task": "normal", "rand_seed": 0} | args, summary, stage=stage)
 
     return write_run
 
@@ -57,7 +50,7 @@ def federated(
 
 
 def rows_of(tmp_path: Path, *columns: str) -> list[list]:
-    return metric_table(read_metrics(tmp_path), "normal")[list(columns)].values.tolist()
+    return metric_table(read_metrics(Results(tmp_path)), "normal")[list(columns)].values.tolist()
 
 
 def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write) -> None:
@@ -144,7 +137,7 @@ def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Wri
         for kind in ("class_based", "embedding_based"):
             federated(write, kind, 1.0, unseen_clients=unseen, n_clients=10, partition="equal_size", n_rounds=3)
         write("train_centralized", {"n_epochs": 3}, {"test": {"loss": 1.0}, "trivial": {"loss": 8.0}})
-        columns = [*metric_table(read_metrics(tmp_path), "normal")]
+        columns = [*metric_table(read_metrics(Results(tmp_path)), "normal")]
         measured = ["seeds", "loss", "mae"]
         more = [] if unseen else ["unseen_clients"]
         assert columns == ["data", "model", "split", "alpha", *more, *measured]
@@ -153,7 +146,7 @@ def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Wri
 def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:
     for method, rate in (("fedavg", 0.1), ("fedprox", 0.01)):
         federated(write, "class_based", 1.0, method=method, init_lr=rate, batch_size=8, mu=rate)
-    rows = metric_table(read_metrics(tmp_path), "normal").query('data == "held out"')
+    rows = metric_table(read_metrics(Results(tmp_path)), "normal").query('data == "held out"')
     assert rows[["model", "init_lr"]].values.tolist() == [
         ["constant baseline", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
     ]  # fmt: skip
@@ -200,11 +193,11 @@ def test_alpha_stands_where_the_rule_uses_it(tmp_path: Path, write: Write, kind:
 
 
 def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, write: Write) -> None:
-    assert read_metrics(tmp_path).empty
+    assert read_metrics(Results(tmp_path)).empty
     federated(write, "iid", 1.0)
     other = {"test": {"loss": 1.0, "miou": 0.5}, "trivial": {"loss": 2.0, "miou": 0.1}}
     write("train_centralized", {"task": "segment_semantic"}, other)
-    metrics = read_metrics(tmp_path)
+    metrics = read_metrics(Results(tmp_path))
     assert "miou" not in metric_table(metrics, "normal")
     assert metric_table(metrics, "segment_semantic")[["model", "miou"]].values.tolist() == [
         ["constant baseline", "0.1000"],

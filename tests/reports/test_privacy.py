@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -14,10 +13,12 @@ from scipy import stats
 
 from reports.curves import read_private
 from reports.figures import sweeps
+from reports.finished import Results
 from reports.privacy import noise_costs
 from reports.splits import splits_over_iid, splits_table
 from reports.tables import read_runs
 from tests.reports.figures.pictures import check_figure, words
+from tests.reports.finish import finish
 from utils.errors import UserError
 
 EPSILON = {0.0: math.inf, 0.1: 500.0, 1.0: 20.0}
@@ -31,13 +32,9 @@ def write(folder: Path, kind: str, noise: float | None, loss: float, seed: int =
     if noise is not None:
         args |= {"clip_norm": 1.0, "noise_multiplier": noise}
         last |= {"epsilon": EPSILON[noise], "delta": 1e-3}
-    path = folder / "test_federated" / "-".join(map(str, args.values()))
-    path.mkdir(parents=True)
-    (path / "args.json").write_text(json.dumps(args))
     trivial = {split: {"loss": 3.0} for split in ("train", "local_test", "test")}
     summary = {"last": last, "heterogeneity": {}, "trivial": trivial}
-    (path / "summary.json").write_text(json.dumps(summary))
-    pd.DataFrame([{"round": 0} | last, {"round": 2} | last]).to_csv(path / "metrics.csv", index=False)
+    finish(folder, args, summary, metrics=[{"round": 0} | last, {"round": 2} | last])
 
 
 @pytest.fixture
@@ -51,7 +48,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_noise_costs_are_over_the_same_seeds_without_noise_and_over_iid_with_it(runs: Path) -> None:
-    table = noise_costs(read_runs(runs))
+    table = noise_costs(read_runs(Results(runs)))
     own = table[table["data"] == "clients' own"].set_index(["split", "noise"])
     assert list(own.loc["embedding"].index) == ["0", "0.1", "1"] and set(own["seeds"]) == {2}
     assert own.loc[("embedding", "1"), ["ε", "δ", "α"]].tolist() == ["20", "0.001", "0.1"]
@@ -68,29 +65,29 @@ def test_noise_costs_are_over_the_same_seeds_without_noise_and_over_iid_with_it(
 
 def test_runs_without_privacy_have_no_such_table_and_are_not_mixed_in(tmp_path: Path, runs: Path) -> None:
     write(tmp_path / "plain", "iid", None, 1.0)
-    assert noise_costs(read_runs(tmp_path / "plain")).empty and noise_costs(pd.DataFrame()).empty
-    before = noise_costs(read_runs(runs))
+    assert noise_costs(read_runs(Results(tmp_path / "plain"))).empty and noise_costs(pd.DataFrame()).empty
+    before = noise_costs(read_runs(Results(runs)))
     write(runs, "iid", None, 9.0)
-    assert noise_costs(read_runs(runs)).equals(before)
+    assert noise_costs(read_runs(Results(runs))).equals(before)
 
 
 def test_other_arguments_are_columns(runs: Path) -> None:
     for noise in (0.0, 1.0):
         write(runs, "iid", noise, 5.0 + noise, seed=0, clip_quantile=0.5)
-    table = noise_costs(read_runs(runs))
+    table = noise_costs(read_runs(Results(runs)))
     adapted = table[(table["clip_quantile"] == "0.5") & (table["data"] == "held out")]
     assert adapted["over no noise, %"].tolist() == ["+0.0", "+20.0"]
 
 
 def test_tables_of_splits_tell_noises_apart(runs: Path) -> None:
-    table = splits_table(splits_over_iid(read_runs(runs)))
+    table = splits_table(splits_over_iid(read_runs(Results(runs))))
     assert set(table["noise_multiplier"]) == {"0", "0.1", "1"} and "epsilon" not in table
 
 
 def test_the_figure_has_losses_by_epsilon_and_those_without_noise_at_infinity(
     runs: Path, drawn: list[Figure], tmp_path: Path
 ) -> None:
-    sweeps.privacy(read_private(runs, "train"), "train", tmp_path / "figure.png")
+    sweeps.privacy(read_private(Results(runs), "train"), "train", tmp_path / "figure.png")
     [axis] = drawn[0].axes
     lines = {each.get_label(): each for each in axis.containers}
     x, y = lines["embedding-based split"][0].get_data()
@@ -104,13 +101,13 @@ def test_the_figure_has_losses_by_epsilon_and_those_without_noise_at_infinity(
 
 def test_the_figure_is_drawn(runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "figures" / "figure.png"
-    check_figure(path, sweeps.privacy(read_private(runs, "test"), "test", path))
+    check_figure(path, sweeps.privacy(read_private(Results(runs), "test"), "test", path))
 
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
     write(tmp_path, "iid", None, 1.0)
     with pytest.raises(UserError, match=r"no finished run in .* has --clip_norm"):
-        read_private(tmp_path, "train")
+        read_private(Results(tmp_path), "train")
     write(tmp_path, "iid", 0.0, 1.0)
     with pytest.raises(UserError, match="give --noise_multiplier to some"):
-        sweeps.privacy(read_private(tmp_path, "train"), "train", tmp_path / "figure.png")
+        sweeps.privacy(read_private(Results(tmp_path), "train"), "train", tmp_path / "figure.png")

@@ -15,7 +15,7 @@ from reports.statistics import (
     bounds,
     change_interval,
     interval,
-    judged_changes,
+    judged_rows,
     level_with_interval,
     mean_change,
     p_text,
@@ -135,7 +135,7 @@ def test_of_twelve_rows_without_a_difference_the_adjusted_words_are_rarely_false
         if alike is not None:
             logs = np.sqrt(alike) * rng.normal(0, 3, (1, 4, 5)) + np.sqrt(1 - alike) * logs
             logs[:, 3] = logs[:, :2].mean(axis=1)
-        columns = judged_changes("word", list(100 * np.expm1(logs.reshape(12, 5) / 100)))
+        columns = judged_rows("word", [({}, 100 * np.expm1(of / 100), False) for of in logs.reshape(12, 5)])
         for name in false:
             false[name] += bool({"higher", "lower"} & set(columns[name]))
     # By three standard errors; of independent rows 1 - 0.95^12 and, adjusted, 0.05.

@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 
 import make_tables
+from reports.finished import Results
 from reports.splits import increases, methods, splits_over_iid, splits_table
 from reports.statistics import increase, with_interval
 from reports.tables import by_seed, compare, in_short, read_runs, readable
 from reports.verdicts import headlines, verdicts
+from tests.reports.finish import finish
 from utils.errors import UserError
 from utils.runs import MEASURED_ON
 
@@ -28,26 +30,18 @@ Write = Callable[..., Path]
 @pytest.fixture
 def write_run(tmp_path: Path) -> Write:
     """Write a finished run: `write_run("iid", 1.5, seed=0, …)`; each is newer than the one before."""
-    number = 0
 
     def write(
         kind: str, own: float, held_out: float = 2.0, *, seed: int = 0, task: str = "normal", method: str = "fedavg",
-        alpha: float = 0.1, emd: float = 0.5, trivial: float = 4.0, name: str = "", **others: object,
+        alpha: float = 0.1, emd: float = 0.5, trivial: float = 4.0, **others: object,
     ) -> Path:  # fmt: skip
-        nonlocal number
-        number += 1
-        path = tmp_path / "test_federated" / method / task / kind / (name or f"run{number}")
-        path.mkdir(parents=True)
         args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed, **others}
         summary = {
             "last": {"round": 20, "train_loss_mean": own, "test_loss": held_out},
             "trivial": {"train": {"loss": trivial}, "test": {"loss": trivial + 1}},
             "heterogeneity": {"emd": emd},
         }
-        (path / "args.json").write_text(json.dumps(args))
-        (path / "summary.json").write_text(json.dumps(summary))
-        os.utime(path / "summary.json", (1000 + number, 1000 + number))
-        return path
+        return finish(tmp_path, args, summary)
 
     return write
 
@@ -59,7 +53,7 @@ def write_three(write_run: Write, seed: int, losses: tuple[float, float, float],
 
 
 def table_of(tmp_path: Path) -> pd.DataFrame:
-    return readable(compare(read_runs(tmp_path)))
+    return readable(compare(read_runs(Results(tmp_path))))
 
 
 def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> None:
@@ -85,7 +79,7 @@ def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> N
 def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run: Write) -> None:
     for seed in range(2):  # which clients have which images, and so their mean loss, is drawn by the seed
         write_three(write_run, seed, (1.0, 1.1, 1.5), trivial=4.0 + seed)
-    runs = read_runs(tmp_path)
+    runs = read_runs(Results(tmp_path))
     own, held_out = readable(compare(runs)).to_dict("records")
     assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
     assert increases(splits_over_iid(runs))["trivial"].tolist() == ["4.500", "5.500"] * 2
@@ -96,7 +90,7 @@ def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path
     """A client's images of few classes are guessed otherwise than an even mixture."""
     for kind, loss, trivial in (("iid", 1.0, 4.0), ("class_based", 1.1, 5.0), ("embedding_based", 1.5, 6.0)):
         write_run(kind, loss, trivial=trivial)
-    runs = read_runs(tmp_path)
+    runs = read_runs(Results(tmp_path))
     table = compare(runs)
     assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
     assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
@@ -106,11 +100,11 @@ def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path
 
 def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_run: Write) -> None:
     write_three(write_run, 0, (1.0, 1.1, 1.5))
-    assert methods(splits_over_iid(read_runs(tmp_path))).empty
+    assert methods(splits_over_iid(read_runs(Results(tmp_path)))).empty
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="fedprox")
     write_three(write_run, 0, (3.0, 3.3, 3.9), method="fedprox", task="reshading")
-    table = compare(read_runs(tmp_path))
-    said = methods(splits_over_iid(read_runs(tmp_path)))
+    table = compare(read_runs(Results(tmp_path)))
+    said = methods(splits_over_iid(read_runs(Results(tmp_path))))
     keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
     assert list(keys) == [*product(("clients' own", "held out"), ("fedavg", "fedprox"), ("class", "embedding"))]
     of_class, embedding = said.iloc[2], said.iloc[3]
@@ -122,7 +116,7 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     # As many tasks as methods: the console has a table for each method; with one method more, for each task.
     assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, held out images"
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="scaffold")
-    heading, part = next(in_short(compare(read_runs(tmp_path))))
+    heading, part = next(in_short(compare(read_runs(Results(tmp_path)))))
     assert heading == "normal, global model, clients' own images"
     assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
 
@@ -132,7 +126,7 @@ def test_without_an_iid_run_the_console_has_a_dash(tmp_path: Path, write_run: Wr
         write_run(kind, loss)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parts = [part for _, part in in_short(compare(read_runs(tmp_path)))]
+        parts = [part for _, part in in_short(compare(read_runs(Results(tmp_path))))]
     assert [part["IID"].tolist() for part in parts] == [["–"], ["–"]]
 
 
@@ -140,7 +134,7 @@ def test_folders_are_told_apart_by_what_they_do_not_have_in_common(tmp_path: Pat
     for teacher in ("lite0", "random/lite0"):
         write_three(write_run, 0, (1.0, 1.1, 1.5), method="feddifrc", guidance_path=f"results/guidance/{teacher}")
     write_three(write_run, 0, (1.0, 1.1, 1.5))
-    table = compare(read_runs(tmp_path))
+    table = compare(read_runs(Results(tmp_path)))
     assert set(table["guidance_path"]) == {"", "lite0", "random/lite0"}
 
 
@@ -148,7 +142,7 @@ def test_folders_without_a_common_place_stay_as_they_were_given(tmp_path: Path, 
     given = ["/guidance/lite0", "guidance/lite0"]
     for folder in given:
         write_run("iid", 1.0, method="feddifrc", guidance_path=folder)
-    assert sorted(read_runs(tmp_path)["guidance_path"]) == given
+    assert sorted(read_runs(Results(tmp_path))["guidance_path"]) == given
 
 
 def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
@@ -160,17 +154,17 @@ def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
     }.items():
         for seed, loss in losses.items():
             write_run(kind, loss, seed=seed)
-    row = compare(read_runs(tmp_path)).iloc[0]
+    row = compare(read_runs(Results(tmp_path))).iloc[0]
     assert row["seeds"] == [1, 3]
     assert [row[kind].tolist() for kind in ("iid", "class", "embedding")] == [[2, 1], [2.2, 1.5], [3, 2]]
 
 
 def test_newest_of_equal_runs_counts(tmp_path: Path, write_run: Write) -> None:
     write_three(write_run, 0, (1.0, 1.1, 1.5))
-    write_run("embedding_based", 3.0, name="a")
-    old = write_run("embedding_based", 9.0, name="z")
+    write_run("embedding_based", 3.0)
+    old = write_run("embedding_based", 9.0)
     os.utime(old / "summary.json", (10, 10))
-    row = compare(read_runs(tmp_path)).iloc[0]
+    row = compare(read_runs(Results(tmp_path))).iloc[0]
     assert row["embedding"].tolist() == [3.0]
 
 
@@ -182,13 +176,13 @@ def test_of_two_runs_of_a_seed_the_last_counts_and_seeds_are_in_order() -> None:
 def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) -> None:
     for folder, loss in (("a", 1.0), ("b", 2.0)):
         write_run("iid", loss, data_path=folder, result_path=folder, plot_distribution=folder == "a")
-    assert read_runs(tmp_path)["train_loss"].tolist() == [2.0]
+    assert read_runs(Results(tmp_path))["train_loss"].tolist() == [2.0]
 
 
 def test_runs_with_another_least_client_size_stay_apart(tmp_path: Path, write_run: Write) -> None:
     for least, loss in ((10, 1.0), (50, 2.0)):
-        write_run("class_based", loss, min_client_ds_len=least, name=str(least))
-    assert sorted(read_runs(tmp_path)["train_loss"]) == [1.0, 2.0]
+        write_run("class_based", loss, min_client_ds_len=least)
+    assert sorted(read_runs(Results(tmp_path))["train_loss"]) == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +196,7 @@ def test_runs_with_another_least_client_size_stay_apart(tmp_path: Path, write_ru
 def test_argument_that_differs_becomes_a_column(tmp_path: Path, write_run: Write, values: tuple) -> None:
     for factor, value in enumerate(values, start=1):
         write_three(write_run, 0, (1.0 * factor, 1.1 * factor, 1.5 * factor), setting=value, same=7, nothing=None)
-    rows = compare(read_runs(tmp_path))
+    rows = compare(read_runs(Results(tmp_path)))
     own = rows[rows["images"] == "train"]
     assert len(own) == 2 and "setting" in own and not {"same", "nothing"} & set(own)
     assert own["setting"].nunique(dropna=False) == 2
@@ -216,10 +210,10 @@ def test_what_makes_a_loss_another_one_is_said_wherever_it_does(
     argument: str, value: object, tmp_path: Path, write_run: Write
 ) -> None:
     write_three(write_run, 0, (1.0, 1.1, 1.5), **{argument: None})
-    assert argument not in compare(read_runs(tmp_path))
+    assert argument not in compare(read_runs(Results(tmp_path)))
     for path in tmp_path.rglob("args.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {argument: value}))
-    assert set(compare(read_runs(tmp_path))[argument]) == {str(value)}
+    assert set(compare(read_runs(Results(tmp_path)))[argument]) == {str(value)}
 
 
 def test_argument_that_differs_between_methods_only_is_no_column(tmp_path: Path, write_run: Write) -> None:
@@ -241,7 +235,7 @@ def write_rates(write_run: Write) -> None:
 
 def test_rates_that_tell_methods_apart_are_in_their_tables(tmp_path: Path, write_run: Write) -> None:
     write_rates(write_run)
-    runs = read_runs(tmp_path)
+    runs = read_runs(Results(tmp_path))
     splits = splits_over_iid(runs)
     expected = {("fedadam", "0.01", "0.3"), ("fedavg", "0.1", ""), ("scaffold", "0.1", "1")}
     _, in_console = next(in_short(compare(runs)))
@@ -258,14 +252,14 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     write_rates(write_run)
     for method, rate in (("fedavg", 0.5), ("fedadam", 0.25)):
         write_three(write_run, 0, (1.0, 1.1, 1.5), method=method, task="reshading", init_lr=rate)
-    table = methods(splits_over_iid(read_runs(tmp_path))).query('data == "held out" and split == "class"')
+    table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "held out" and split == "class"')
     rates = ["normal, init_lr", "normal, server_lr", "reshading, init_lr"]
     assert table.set_index("method")[rates].T.to_dict("list") == {
         "fedadam": ["0.01", "0.3", "0.25"], "fedavg": ["0.1", "", "0.5"], "scaffold": ["0.1", "1", ""],
     }  # fmt: skip
     assert not {"init_lr", "reshading, server_lr", "normal, mu"} & {*table}
     # Dense tasks are judged together, each at its own rate.
-    together = verdicts(compare(read_runs(tmp_path)), ["normal", "reshading"]).query('task == "2 dense tasks"')
+    together = verdicts(compare(read_runs(Results(tmp_path))), ["normal", "reshading"]).query('task == "2 dense tasks"')
     assert together[["method", "data", "init_lr"]].values.tolist() == [
         [method, "clients' own", ""] for method in ("fedadam", "fedavg")
     ]  # fmt: skip
@@ -275,7 +269,7 @@ def test_a_rate_of_one_method_alone_or_of_one_value_is_no_column(tmp_path: Path,
     write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", init_lr=0.1)
     write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedadam", init_lr=0.1, server_lr=0.3)
     write_three(write_run, 0, (1.0, 1.1, 1.5), method="fedavg", init_lr=0.2, task="reshading")  # of tasks, not methods
-    assert not {"init_lr", "server_lr"} & {*increases(splits_over_iid(read_runs(tmp_path)))}
+    assert not {"init_lr", "server_lr"} & {*increases(splits_over_iid(read_runs(Results(tmp_path))))}
 
 
 def test_iid_run_of_any_alpha_serves_all(tmp_path: Path, write_run: Write) -> None:
@@ -283,7 +277,7 @@ def test_iid_run_of_any_alpha_serves_all(tmp_path: Path, write_run: Write) -> No
     for alpha, loss in ((0.1, 1.5), (10.0, 1.2)):
         write_run("class_based", 1.1, alpha=alpha)
         write_run("embedding_based", loss, alpha=alpha)
-    rows = compare(read_runs(tmp_path))
+    rows = compare(read_runs(Results(tmp_path)))
     own = rows[rows["images"] == "train"]
     assert own["alpha"].tolist() == [0.1, 10.0]
     assert [increase(row["embedding"], row["iid"])[0] for row in own.to_dict("records")] == pytest.approx([50, 20])
@@ -355,7 +349,7 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
         write_run("domain_based", 1.2 * loss, 20 * loss, seed=seed, partition="natural", n_clients=4, emd=0.25)
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=4, alpha=10.0)
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=8, alpha=10.0)
-    rows = splits_table(splits_over_iid(read_runs(tmp_path))).to_dict("records")
+    rows = splits_table(splits_over_iid(read_runs(Results(tmp_path)))).to_dict("records")
     assert [(row["split"], row["n_clients"], row["data"]) for row in rows] == [
         ("class", "4", "clients' own"), ("class", "4", "held out"), ("class", "8", "clients' own"),
         ("class", "8", "held out"), ("domain", "4", "clients' own"), ("domain", "4", "held out"),
@@ -378,7 +372,7 @@ def test_an_argument_of_one_rule_is_blank_in_rows_of_another(
     for loss, rule in ((2.0, {"partition": "paper", **absent}), (3.0, {"partition": "shards", "shards_per_client": 2})):
         for kind in ("class_based", "embedding_based"):
             write_run(kind, loss, **rule)
-    runs = read_runs(tmp_path)
+    runs = read_runs(Results(tmp_path))
     costs = splits_table(splits_over_iid(runs)).drop_duplicates(["split", "partition"])
     assert costs[["partition", "shards_per_client"]].to_numpy().tolist() == [["paper", ""], ["shards", "2"]] * 2
     own = table_of(tmp_path).drop_duplicates("partition")
@@ -404,7 +398,7 @@ def test_tables_need_no_class_split(
 
 def test_no_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "test_federated" / "fedavg").mkdir(parents=True)
-    assert read_runs(tmp_path).empty
+    assert read_runs(Results(tmp_path)).empty
     monkeypatch.setattr(sys, "argv", ["make_tables.py", "--result_path", str(tmp_path)])
     with pytest.raises(UserError, match=r"no finished run in .*run train_centralized_task_model\.py or test_fed\.py"):
         make_tables.main()
@@ -414,13 +408,13 @@ def test_no_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_kind_of_split_is_nothing_to_compare(tmp_path: Path, write_run: Write, kinds: list[str]) -> None:
     for kind in kinds:
         write_run(kind, 1.0)
-    assert compare(read_runs(tmp_path)).empty
+    assert compare(read_runs(Results(tmp_path))).empty
 
 
 def test_run_that_is_not_finished_does_not_count(tmp_path: Path, write_run: Write) -> None:
     write_run("iid", 1.0)
     (write_run("iid", 2.0, seed=1) / "summary.json").unlink()
-    assert read_runs(tmp_path)["rand_seed"].tolist() == [0]
+    assert read_runs(Results(tmp_path))["rand_seed"].tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -436,7 +430,7 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
     if content is not None:
         (path / name).write_text(content)
     with pytest.raises(UserError, match=f"{path}: not a readable run.*remove it or run it again"):
-        read_runs(tmp_path)
+        read_runs(Results(tmp_path))
 
 
 # Numbers as text
@@ -474,7 +468,7 @@ def test_splits_by_clusters_of_other_features_stand_apart(write_run: Write, tmp_
     write_run("iid", 1.0)
     write_run("embedding_based", 1.5, features="model")
     write_run("embedding_based", 2.0, features="target")
-    found = splits_table(splits_over_iid(read_runs(tmp_path)))
+    found = splits_table(splits_over_iid(read_runs(Results(tmp_path))))
     assert found[found["data"] == MEASURED_ON["train"]].set_index("split")["over IID, %"].to_dict() == {
         "embedding": "+50.0",
         "target": "+100.0",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,21 +10,19 @@ import pytest
 
 import make_tables
 from reports.central import read_central
+from reports.finished import Results
 from reports.page import report_page
 from reports.tables import read_runs
 from reports.trivial import central_not_learnt, learnt_table, not_learnt
+from tests.reports.finish import finish
 
 
 def write(folder: Path, kind: str, own: float, held_out: float, seed: int, **more: object) -> None:
     """A federated run, and the constant baseline's losses: 1 on clients' own images, 1.618 on held-out ones."""
     args = {"task": "classification", "method": "fedavg", "type": kind, "alpha": 0.1, "rand_seed": seed, **more}
-    path = folder / "test_federated" / "-".join(map(str, args.values()))
-    path.mkdir(parents=True)
     last = {"round": 0, "train_loss_mean": own, "test_loss": held_out, "test_accuracy": 0.25, "test_macro_f1": 0.125}
     trivial = {"train": {"loss": 1.0}, "test": {"loss": 1.618, "accuracy": 0.2, "macro_f1": 0.1}}
-    pd.DataFrame([last]).to_csv(path / "metrics.csv", index=False)
-    (path / "args.json").write_text(json.dumps(args))
-    (path / "summary.json").write_text(json.dumps({"last": last, "trivial": trivial, "heterogeneity": {}}))
+    finish(folder, args, {"last": last, "trivial": trivial, "heterogeneity": {}}, metrics=[last])
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_what_is_not_learnt_comes_first_and_is_named(runs: Path) -> None:
-    table = learnt_table(read_runs(runs))
+    table = learnt_table(read_runs(Results(runs)))
     assert table[["data", "learnt"]].to_numpy().tolist() == [["held out", "no"], ["clients' own", "by heart"]]
     assert table["IID"].tolist() == ["2.6170 [2.5922, 2.6418]", "0.5100 [0.4852, 0.5348]"]  # ± 4.303 * 0.01 / √3
     [line] = not_learnt(table)
@@ -50,15 +47,14 @@ def test_what_is_not_learnt_comes_first_and_is_named(runs: Path) -> None:
     )
     for path in runs.rglob("summary.json"):
         path.write_text(path.read_text().replace("2.6", "0.6"))
-    assert (
-        not_learnt(learnt_table(read_runs(runs))) == [] and learnt_table(read_runs(runs).query("type != 'iid'")).empty
-    )
+    table = read_runs(Results(runs))
+    assert not_learnt(learnt_table(table)) == [] and learnt_table(table.query("type != 'iid'")).empty
 
 
 def test_settings_that_differ_have_lines_of_their_own(runs: Path) -> None:
     for seed in range(3):
         write(runs, "iid", 1.5, 0.5, seed, init_lr=0.1)
-    first, second = not_learnt(learnt_table(read_runs(runs)))
+    first, second = not_learnt(learnt_table(read_runs(Results(runs))))
     assert first.startswith("classification, fedavg: ") and "held out" in first
     assert second.startswith("classification, fedavg, init_lr 0.1: under IID") and "held out" not in second
 
@@ -66,12 +62,9 @@ def test_settings_that_differ_have_lines_of_their_own(runs: Path) -> None:
 def test_console_and_report_open_with_it_and_withhold_the_verdict(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    central = runs / "train_centralized/classification/seed0"
-    central.mkdir(parents=True)
-    (central / "args.json").write_text(json.dumps({"task": "classification", "rand_seed": 0}))
     values = {name: {"loss": loss, "accuracy": 0.2} for name, loss in (("test", 1.7), ("trivial", 1.618))}
-    (central / "summary.json").write_text(json.dumps(values))
-    [named] = central_not_learnt(read_central(runs))
+    finish(runs, {"task": "classification", "rand_seed": 0}, values, stage="train_centralized")
+    [named] = central_not_learnt(read_central(Results(runs)))
     assert named.startswith("classification: the central model's held-out loss, 1.7000, is not clearly below")
     arguments = ["--result_path", str(runs), "--assignment_files_path", str(runs / "none")]
     monkeypatch.setattr(sys, "argv", ["make_tables.py", *arguments])

@@ -312,6 +312,29 @@ def test_scripts_understand_the_settings_of_every_scale(scale: str, sweep_type: 
             assert parsed(command)["task"] in command
 
 
+@pytest.mark.parametrize(
+    "more",
+    [{"n_images": 40}, {"within": "building"}, {"balanced": False}, {"adapt_rank": 4}, {"lora_rank": 4}, {"mu": 0.1},
+     {"trim_share": 0.1}, {"attackers": 2.0}, {"clip_norm": 1.0}, {"attack": "ipm"}],
+    ids=lambda more: "".join(more),
+)  # fmt: skip
+def test_what_a_run_has_and_a_command_leaves_out_makes_another_run(
+    more: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(records, "_data_now", lambda *_: "the same")
+    command = ("test_fed.py", "--task", "normal", "--data_path", "photos")
+    config = {name: value for name, value in parsed(command).items() if name not in ASIDE}
+    config["encoder"] = "tiny"  # the model's file says that
+    folder = Path("results/test_federated/fedavg/normal/embedding_based/run")
+    write_json(folder / "environment.json", records.code_of(command[0], config) | {"data_version": "the same"})
+    write_json(folder / "summary.json", {})
+    write_json(folder / "args.json", config)
+    assert state_of(command) is State.DONE
+    write_json(folder / "args.json", config | more)
+    assert state_of(command) is State.NEW
+
+
 @pytest.mark.parametrize("before", BEFORE, ids=lambda before: before["folder"])
 def test_runs_of_an_earlier_version_stay_finished_and_cut_off_ones_are_resumed(
     before: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from datasets.table import About
+from network.provenance import provenance
 from sweeps import work
 from sweeps.grid import Job
 from sweeps.preload import MODULES
 from tests.datasets.sources.finding import save_image, select
+from utils.command import command_line, in_place_of_own
 from utils.errors import UserError
+from utils.interrupt import resume_command
+from utils.runs import Run
 
 
 def save_photographs(folder: Path) -> None:
@@ -67,6 +73,30 @@ def test_jobs_need_what_stays_where_another_says_the_same() -> None:
     runs = [Job(f"run{n}", ((*fed, "--n_rounds", n),), (job.name,)) for n, job in (("1", first), ("2", again))]
     found = work.checked([first, again, *runs])
     assert [(job.name, job.needs) for job in found] == [("first", ()), ("run1", ("first",)), ("run2", ("first",))]
+
+
+def test_a_job_reads_and_records_its_own_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = (
+        "train_centralized_task_model.py",
+        "--task",
+        "normal",
+        "--result_path",
+        str(tmp_path),
+        "--rand_seed",
+        "7",
+    )
+    stage = MODULES[command[0]]
+    begin = SimpleNamespace(
+        main=lambda: Run.create(vars(stage.parse_args()) | provenance(vars(stage.parse_args())), "run")
+    )
+    monkeypatch.setitem(MODULES, command[0], begin)
+    before = [*sys.argv]
+    work.call(command)
+    args, made_with = (json.loads((tmp_path / f"run/{name}.json").read_text()) for name in ("args", "environment"))
+    assert args["rand_seed"] == 7 and "engine" in args["code_version"] and made_with["command"] == [*command]
+    with in_place_of_own(command):
+        assert resume_command() == f"python {' '.join(command)} --resume_training True"
+    assert sys.argv == before and command_line() == before
 
 
 def test_images_without_the_targets_are_not_selected(own_copy: Path, tmp_path: Path) -> None:

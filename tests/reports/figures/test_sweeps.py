@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -19,6 +18,7 @@ from network.algorithms import ALGORITHMS
 from reports.curves import read_assigned, read_last, read_rounds
 from reports.figures import sweeps
 from reports.figures.style import COLOURS
+from reports.finished import Results
 from tests.reports.figures.pictures import (
     band_at,
     bars_of,
@@ -26,6 +26,7 @@ from tests.reports.figures.pictures import (
     legend_of,
     line_of,
 )
+from tests.reports.finish import finish
 from utils.errors import UserError
 
 Write = Callable[..., Path]
@@ -37,19 +38,14 @@ def write(tmp_path: Path) -> Write:
 
     def write_run(kind: str, loss: float, *, personal: bool = False, **args: object) -> Path:
         given = {"task": "normal", "method": "fedavg", "alpha": 0.1, "rand_seed": 0, "init_lr": 0.1} | args
-        path = tmp_path / "test_federated" / "-".join(map(str, [kind, *given.values()]))
-        path.mkdir(parents=True)
         rounds = pd.DataFrame({"round": range(3), "test_loss": 9.0})
         for prefix, start in {"": loss, **({"personal_": loss - 1} if personal else {})}.items():
             rounds[f"{prefix}train_loss_mean"] = start - 0.1 * rounds["round"]
             rounds[f"{prefix}train_loss_std"] = 0.5
-        rounds.to_csv(path / "metrics.csv", index=False)
+        summary = {"heterogeneity": {"target_variance_share": 0.75}, "trivial": {"train": {"loss": 3.0}}}
+        path = finish(tmp_path, given | {"type": kind}, summary, metrics=rounds)
         np.save(path / "partition.npy", np.array([1, 0, 1, -1, 1]))
         np.save(path / "groups.npy", np.array([2, 0, 2, 1, 0]))
-        (path / "args.json").write_text(json.dumps(given | {"type": kind}))
-        (path / "summary.json").write_text(
-            json.dumps({"heterogeneity": {"target_variance_share": 0.75}, "trivial": {"train": {"loss": 3.0}}})
-        )
         return path
 
     return write_run
@@ -57,29 +53,29 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.mark.parametrize("read", [read_rounds, lambda *given: read_last(*given, "alpha")])
 def test_tasks_whose_models_are_not_held_against_all_held_out_images_are_left_out(
-    read: Callable[[Path, str], pd.DataFrame], write: Write, tmp_path: Path
+    read: Callable[[Results, str], pd.DataFrame], write: Write, tmp_path: Path
 ) -> None:
     write("class_based", 5)
     without_global = write("class_based", 5, task="edge_texture", personal=True) / "metrics.csv"
     pd.read_csv(without_global).drop(columns="test_loss").to_csv(without_global, index=False)
-    assert set(read(tmp_path, "train")["task"]) == {"normal", "edge_texture"}
-    assert set(read(tmp_path, "test")["task"]) == {"normal"}
+    assert set(read(Results(tmp_path), "train")["task"]) == {"normal", "edge_texture"}
+    assert set(read(Results(tmp_path), "test")["task"]) == {"normal"}
     with pytest.raises(UserError, match=r"no run has a loss on clients' held-out images.*--data"):
-        read(tmp_path, "local_test")
+        read(Results(tmp_path), "local_test")
 
 
 def test_rounds_of_the_models_that_a_method_offers(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0)
     write("iid", 2.0, method="ditto", personal=True)
-    table = read_rounds(tmp_path, "train")
+    table = read_rounds(Results(tmp_path), "train")
     losses = {method: part["loss"].tolist() for method, part in table.groupby("method")}
     assert losses == {"fedavg": pytest.approx([2, 1.9, 1.8]), "ditto": pytest.approx([1, 0.9, 0.8])}
     assert set(table["measure"]) == {"L1 loss"} and set(table["trivial"]) == {3.0}
-    held_out = read_rounds(tmp_path, "test", ["fedavg"])
+    held_out = read_rounds(Results(tmp_path), "test", ["fedavg"])
     assert held_out["loss"].tolist() == [9.0] * 3
     for methods in (["moon"], ["fedavg", "moon"]):
         with pytest.raises(UserError, match="no finished run of moon in"):
-            read_rounds(tmp_path, "train", methods)
+            read_rounds(Results(tmp_path), "train", methods)
 
 
 def test_rounds_without_an_evaluation_are_left_out(tmp_path: Path, write: Write) -> None:
@@ -87,7 +83,7 @@ def test_rounds_without_an_evaluation_are_left_out(tmp_path: Path, write: Write)
     rows = pd.read_csv(path)
     rows.loc[1, [name for name in rows if name != "round"]] = np.nan
     rows.to_csv(path, index=False)
-    table = read_rounds(tmp_path, "train")
+    table = read_rounds(Results(tmp_path), "train")
     assert table["round"].tolist() == [0, 2] and table["loss"].tolist() == pytest.approx([2, 1.8])
 
 
@@ -95,34 +91,34 @@ def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, writ
     for rate in (0.1, 0.2):
         write("iid", 2.0, init_lr=rate)
     with pytest.raises(UserError, match="differ in --init_lr as well"):
-        read_rounds(tmp_path, "train")
-    table = read_last(tmp_path, "train", "init_lr")
+        read_rounds(Results(tmp_path), "train")
+    table = read_last(Results(tmp_path), "train", "init_lr")
     columns = table[["init_lr", "loss", "trivial"]].sort_values("init_lr")
     assert columns.to_numpy().tolist() == [[0.1, 1.8, 3.0], [0.2, 1.8, 3.0]]
     with pytest.raises(UserError, match="no such argument"):
-        read_last(tmp_path, "train", "momentum")
+        read_last(Results(tmp_path), "train", "momentum")
 
 
 def test_what_clients_have(tmp_path: Path, write: Write) -> None:
     write("class_based", 2.0)
     write("iid", 2.0)
-    counts, share = read_assigned(tmp_path)["normal"]["class_based"][0.1]
+    counts, share = read_assigned(Results(tmp_path))["normal"]["class_based"][0.1]
     # Client 0 has an image of group 0; client 1 one of group 0 and two of group 2; one image of group 1 is nobody's.
     assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and share == 0.75
-    assert [*read_assigned(tmp_path)["normal"]] == ["class_based"]
+    assert [*read_assigned(Results(tmp_path))["normal"]] == ["class_based"]
 
 
 def test_random_splits_alone_have_no_distributions(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0)
     with pytest.raises(UserError, match="are of --type iid; run"):
-        read_assigned(tmp_path)
+        read_assigned(Results(tmp_path))
 
 
 def test_distributions_of_any_split(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
     write("class_based", 2.0, alpha=1.0)
     write("target_based", 2.0)
     write("user_id_based", 2.0, partition="natural")
-    sweeps.distributions(read_assigned(tmp_path)["normal"], "normal", Path())
+    sweeps.distributions(read_assigned(Results(tmp_path))["normal"], "normal", Path())
     panels = np.array(drawn[0].axes).reshape(3, 3)
     labels = ["class-based split", "target-based split", "user-id-based split"]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{label}\nimages" for label in labels]
@@ -148,7 +144,7 @@ KINDS = ("iid", "class_based", "embedding_based")
 @pytest.mark.parametrize("seeds, kinds", [(1, ("iid",)), (3, KINDS), (2, KINDS[1:])])
 def test_figure_of_rounds(tmp_path: Path, write: Write, seeds: int, kinds: tuple[str, ...]) -> None:
     write_grid(write, seeds, kinds=kinds)
-    path = sweeps.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
+    path = sweeps.rounds(read_rounds(Results(tmp_path), "train"), "train", "fedavg", tmp_path / "figure.png")
     check(path)
 
 
@@ -156,7 +152,7 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
     tmp_path: Path, write: Write, drawn: list[Figure]
 ) -> None:
     write_grid(write, 2, kinds=KINDS)
-    table = read_rounds(tmp_path, "train")
+    table = read_rounds(Results(tmp_path), "train")
     table.loc[table["round"] == 0, "loss"] = 50.0
     sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
     for axis in drawn[0].axes:
@@ -170,7 +166,7 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
 @pytest.mark.parametrize("seeds, rates", [(1, (0.1,)), (3, (0.001, 0.01, 0.1))])
 def test_figure_of_sensitivity(tmp_path: Path, write: Write, seeds: int, rates: tuple[float, ...]) -> None:
     write_grid(write, seeds, rates, KINDS)
-    table = read_last(tmp_path, "train", "init_lr")
+    table = read_last(Results(tmp_path), "train", "init_lr")
     check(sweeps.sensitivity(table, "train", "init_lr", tmp_path / "figure.png"))
 
 
@@ -188,11 +184,11 @@ def test_error_bars_are_the_t_interval_over_seeds(tmp_path: Path, write: Write, 
     for seed, loss in enumerate(losses):
         write("class_based", loss + 0.2, rand_seed=seed)
     low, high = stats.t.interval(0.95, len(losses) - 1, np.mean(losses), stats.sem(losses))
-    sweeps.sensitivity(read_last(tmp_path, "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", "init_lr"), "train", "init_lr", tmp_path / "figure.png")
     [bars] = [each[2][0] for each in drawn[0].axes[0].containers if each.get_label() == "class-based split"]
     assert bars.get_segments()[0][:, 1].tolist() == pytest.approx([low, high])
     assert lines_of(drawn[0], "class-based split") == [{0.1: round(np.mean(losses), 3)}]
-    sweeps.rounds(read_rounds(tmp_path, "train"), "train", "fedavg", tmp_path / "figure.png")
+    sweeps.rounds(read_rounds(Results(tmp_path), "train"), "train", "fedavg", tmp_path / "figure.png")
     [band] = drawn[1].axes[0].collections
     at_last = band.get_paths()[0].vertices
     assert sorted({round(y, 6) for x, y in at_last if x == 2}) == pytest.approx([low, high])
@@ -211,7 +207,7 @@ def test_sensitivity_to_alpha_has_a_panel_a_method_and_a_level_line_of_iid(
         write("iid", 2.0, method=method, alpha=0.1)
         for alpha, loss in ((0.1, 3.0), (10.0, 4.0)):
             write("class_based", loss, method=method, alpha=alpha)
-    table = read_last(tmp_path, "train", "alpha")
+    table = read_last(Results(tmp_path), "train", "alpha")
     assert sorted(table["alpha"]) == [0.1] * 4 + [10.0] * 2
     sweeps.sensitivity(table, "train", "alpha", tmp_path / "figure.png")
     assert [axis.get_title() for axis in drawn[0].axes] == ["FedAvg", "FedProx"]
@@ -238,7 +234,7 @@ def test_values_without_a_logarithm_have_a_categorical_axis(
     for place, value in reversed([*enumerate(values.values())]):
         for kind in KINDS:
             write(kind, 2.2 + place, **{argument: value})
-    sweeps.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", argument), "train", argument, tmp_path / "figure.png")
     assert ticks_of(drawn[0]) == list(values) and drawn[0].axes[0].get_xscale() == "linear"
     assert lines_of(drawn[0], "class-based split") == [{place: 2.0 + place for place in range(len(values))}]
 
@@ -247,7 +243,7 @@ def test_sensitivity_to_the_method_has_a_panel_an_alpha(tmp_path: Path, write: W
     for method, loss in (("scaffold", 3.0), ("fedavg", 2.0)):
         for kind, alpha in product(KINDS, (0.1, 10.0)):
             write(kind, loss, method=method, alpha=alpha)
-    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", "method"), "train", "method", tmp_path / "figure.png")
     assert [axis.get_title() for axis in drawn[0].axes] == ["α = 0.1", "α = 10"]
     assert ticks_of(drawn[0]) == ["FedAvg", "SCAFFOLD"]
     assert lines_of(drawn[0], "embedding-based split") == [{0.08: 1.8, 1.08: 2.8}] * 2
@@ -259,7 +255,7 @@ def test_tasks_stand_in_columns_and_settings_of_one_task_side_by_side(
     alphas = (0.1, 0.5, 1.0, 2.0, 10.0)
     for task, alpha in product(("normal", "reshading"), alphas):
         write("class_based", 2.0, task=task, alpha=alpha)
-    table = read_last(tmp_path, "train", "init_lr")
+    table = read_last(Results(tmp_path), "train", "init_lr")
     sweeps.sensitivity(table, "train", "init_lr", tmp_path / "figure.png")
     sweeps.sensitivity(table[table["task"] == "normal"], "train", "init_lr", tmp_path / "figure.png")
     both, one = ([*figure.axes] for figure in drawn)
@@ -274,7 +270,7 @@ def test_many_methods_have_room_for_their_names(tmp_path: Path, write: Write, dr
     for method, task in product(ALGORITHMS, ("normal", "reshading")):
         for seed in (0, 1):
             write("iid", 2.0, method=method, task=task, rand_seed=seed)
-    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", "method"), "train", "method", tmp_path / "figure.png")
     [figure] = drawn
     names = figure.axes[0].get_xticklabels()
     apart = np.diff([name.get_window_extent().x1 for name in names])
@@ -285,7 +281,7 @@ def test_many_methods_have_room_for_their_names(tmp_path: Path, write: Write, dr
 def test_legends_lie_within_the_figure(tmp_path: Path, write: Write, drawn: list[Figure], n_tasks: int) -> None:
     for kind, seed, task in product(KINDS, (0, 1), ("normal", "reshading")[:n_tasks]):
         write(kind, 2.0, task=task, rand_seed=seed)
-    sweeps.sensitivity(read_last(tmp_path, "train", "method"), "train", "method", tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", "method"), "train", "method", tmp_path / "figure.png")
     [legend], page = drawn[0].legends, drawn[0].bbox
     extent = legend.get_window_extent()
     assert page.x0 <= extent.x0 and extent.x1 <= page.x1
@@ -297,7 +293,7 @@ def test_every_argument_can_be_drawn(
     tmp_path: Path, write: Write, drawn: list[Figure], argument: str, kinds: tuple[str, ...]
 ) -> None:
     write_grid(write, 2, kinds=kinds)
-    sweeps.sensitivity(read_last(tmp_path, "train", argument), "train", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", argument), "train", argument, tmp_path / "figure.png")
     assert [axis.get_title() for axis in drawn[0].axes[:2]] == ["Surface normals", "Reshading"]
     shown = {name for line in drawn[0].axes[0].containers if len(line[0].get_xdata()) for name in [line.get_label()]}
     assert shown == {sweeps._LOOKS[kind][0] for kind in kinds}
@@ -306,7 +302,7 @@ def test_every_argument_can_be_drawn(
 def test_places_of_files_are_no_argument_to_compare(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0, data_path="here")
     with pytest.raises(UserError, match="--argument data_path: the runs"):
-        read_last(tmp_path, "train", "data_path")
+        read_last(Results(tmp_path), "train", "data_path")
 
 
 @pytest.mark.parametrize("argument", ["init_lr", "no_improvement_tolerance"])
@@ -314,7 +310,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
     for value in (1, 2):
         write("iid", 2.0, **{argument: value})
         write("class_based", 2.0, **{argument: value})
-    sweeps.sensitivity(read_last(tmp_path, "train", argument), "local_test", argument, tmp_path / "figure.png")
+    sweeps.sensitivity(read_last(Results(tmp_path), "train", argument), "local_test", argument, tmp_path / "figure.png")
     FigureCanvasAgg(drawn[0]).draw()
     [title] = drawn[0].texts
     assert title.get_window_extent().x0 >= 0 and title.get_window_extent().x1 <= drawn[0].bbox.x1
@@ -322,7 +318,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
 
 def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
     write_grid(write, 1, kinds=KINDS)
-    check(sweeps.distributions(read_assigned(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
+    check(sweeps.distributions(read_assigned(Results(tmp_path))["normal"], "normal", tmp_path / "figure.png"))
 
 
 def check(path: Path) -> None:
@@ -340,7 +336,7 @@ def test_rounds_have_a_row_a_task_and_a_column_an_alpha(tmp_path: Path, write: W
         write("iid", loss, task=task, rand_seed=seed)
         for alpha, kind in product((0.1, 10.0), KINDS[1:]):
             write(kind, loss + (alpha == 10) / 2 + (kind == KINDS[2]) / 4, task=task, alpha=alpha, rand_seed=seed)
-    table = read_rounds(tmp_path, "train")
+    table = read_rounds(Results(tmp_path), "train")
     sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
     panels = np.array(drawn[0].axes).reshape(2, 2)
     for (row, task), (column, alpha) in product(enumerate(("normal", "reshading")), enumerate((0.1, 10.0))):
