@@ -34,7 +34,7 @@ def method(photograph: np.ndarray, depth: np.ndarray, path: Path) -> Path:
     """
     clusters, classes, points = _made_up(np.random.default_rng(0))
     figure = Figure((11.5, 4.9), layout="constrained")
-    network, right = figure.subfigures(1, 2, width_ratios=(1, 3.6))
+    [[network, right]] = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 3.6))
     _draw_network(network.subplots(3, 1, height_ratios=(1, 0.8, 1)), photograph, depth)
     axes = right.subplots(2, 3, width_ratios=(1, 1.2, 1.2))
     axes[0, 0].set_title("2. Cluster its embeddings", loc="left", fontsize="medium")
