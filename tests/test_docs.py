@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import re
 import shlex
@@ -23,7 +24,9 @@ from tests.conftest import ROOT
 from utils.args import Parser
 from utils.errors import UserError
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), ROOT / "results/README.md"])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), ROOT / "results/README.md"]
+)
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 # Programs of others, whose arguments are theirs.
 FOREIGN = {
@@ -225,6 +228,45 @@ def test_links_lead_somewhere(name: str) -> None:
         target = (page.parent / place).resolve() if place else page
         assert target.is_relative_to(ROOT) and target.exists(), f"{name}: {link}"
         assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
+
+
+RESULTS = sorted((ROOT / "docs/results").glob("*.csv"))
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a Markdown table's row."""
+    return [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", row.strip())[1:-1]]
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_measured_tables_name_the_commands_and_the_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    made = [line.removeprefix("# command: ") for line in head[:-1]]
+    assert made and re.match(r"# commit: [0-9a-f]{7}\b", head[-1])
+    for words in commands("```bash\n" + "\n".join(made) + "\n```"):
+        with monkeypatch.context() as patch:
+            check_command(words, patch)
+    names, *rows = csv.reader(lines[len(head) :])
+    assert rows and len(set(names)) == len(names) and all(len(row) == len(names) for row in rows)
+
+
+def test_pages_quote_measured_tables_as_they_are() -> None:
+    quoted = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for table, link in re.findall(
+            r"((?:^\|.*\n)*)(?:^\n)?\(\[(?:as data|all \d+ rows)\]\((\S+\.csv)\)\)", text, re.MULTILINE
+        ):
+            path = (page.parent / link).resolve()
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+            rows = [*csv.reader(lines)][1:]
+            for row in table.splitlines()[2:]:
+                # A page leaves out a row's first cell where it is that of the row before.
+                assert any(there[not cell[0] :] == cell[not cell[0] :] for there in rows for cell in [cells(row)]), row
+            quoted.add(path)
+    assert quoted == set(RESULTS)
 
 
 def test_the_papers_scripts_are_in_the_table() -> None:
