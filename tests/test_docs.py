@@ -230,6 +230,22 @@ def test_links_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
 
 
+# Words that pages no longer use: docs/glossary.md has what they are called now.
+RETIRED = re.compile(
+    r"\b(deals?|dealt|dealing|robust sums?|secure sums?|newcomers?|knows? of|trivial predictors?|"
+    r"contact sheets?|strangers?|heeds?|stands? in|lies? in|faults?|settled?|settles|kinds|pace|portions?|a lot|told|asked|said)\b", re.IGNORECASE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"CHANGELOG.md", "docs/settings.md"}))  # history; texts of the code
+def test_pages_use_no_retired_word(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name == "docs/glossary.md":  # its second column has the words of earlier versions
+        text = re.sub(r"^(\| \*\*[^|]+\|)[^|]*", r"\1", text, flags=re.MULTILINE)
+    prose = re.sub(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)", " ", text, flags=re.DOTALL)
+    assert not [found[0] for found in RETIRED.finditer(prose)]
+
+
 RESULTS = sorted((ROOT / "docs/results").glob("*.csv"))
 
 
