@@ -232,9 +232,10 @@ def test_links_lead_somewhere(name: str) -> None:
 
 # Words that pages no longer use: docs/glossary.md has what they are called now.
 RETIRED = re.compile(
-    r"\b(deals?|dealt|dealing|robust sums?|secure sums?|newcomers?|knows? of|trivial predictors?|"
-    r"contact sheets?|strangers?|heeds?|stands? in|lies? in|faults?|settled?|settles|kinds|pace|portions?|a lot|told|asked|said)\b", re.IGNORECASE,
-)  # fmt: skip
+    r"\b(deals?|dealt|dealing|robust sums?|secure sums?|newcomers?|knows? of|trivial predictors?|contact sheets?|"
+    r"strangers?|heeds?|stands? in|lies? in|faults?|settled?|settles|kinds|pace|portions?|a lot|told|asked|said)\b",
+    re.IGNORECASE,
+)
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"CHANGELOG.md", "docs/settings.md"}))  # history; texts of the code
