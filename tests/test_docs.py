@@ -230,6 +230,19 @@ def test_links_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
 
 
+LISTS = {"docs/README.md", "docs/glossary.md", "docs/settings.md"}  # of pages, words and fields: nothing to run
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("docs/", "benchmarks/"))])
+def test_pages_are_short_and_begin_with_their_purpose_and_a_command(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert text.count("\n") <= (300 if name == "docs/settings.md" else 250)  # that one is made by a program
+    first, *rest = text.split("\n\n")[1:]
+    assert re.match("[A-Z`]", first)
+    begin = "\n\n".join([first, *rest[:5]])
+    assert name in LISTS or re.search(r"^```(bash|python)\n|`(python|bash) ", begin, re.MULTILINE), begin
+
+
 # Words that pages no longer use: docs/glossary.md has what they are called now.
 RETIRED = re.compile(
     r"\b(deals?|dealt|dealing|robust sums?|secure sums?|newcomers?|knows? of|trivial predictors?|contact sheets?|"
