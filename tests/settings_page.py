@@ -59,7 +59,7 @@ def _of_registries() -> Iterator[str]:
             for argument, about in own.items():
                 yield f"| `{name}` {_row(argument, _shown(about.default), about.text, about)}"
         without = ", ".join(f"`{name}`" for name, entry in registry.items() if not entry.arguments)
-        yield f"\nWithout arguments: {without}.\n"
+        yield f"\nWithout arguments: {without or 'none'}.\n"
 
 
 def _shown(default: Any) -> str:
