@@ -1,5 +1,7 @@
 """Images on disk as tables, targets and batches."""
 
+from typing import Any
+
 # What other packages take from Hugging Face's `datasets`, which this folder hides from programs that start beside it.
 _HUGGING_FACE = frozenset({
     "Audio", "ClassLabel", "Dataset", "DatasetDict", "Features", "Image", "IterableDataset", "IterableDatasetDict",
@@ -8,7 +10,7 @@ _HUGGING_FACE = frozenset({
 })  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Raise ImportError, which says what to do, for what only Hugging Face's package has; AttributeError for others."""
     if name in _HUGGING_FACE:
         raise ImportError(
