@@ -223,7 +223,7 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
 
 
 def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
-    """How far the best central model's loss is below the trivial predictor's, as a share of the latter, by task."""
+    """How far the best central model's loss is below the constant baseline's, as a share of the latter, by task."""
     shares: dict[str, float] = {}
     for run in runs:
         summary = _json(run.path / "summary.json")
