@@ -12,7 +12,7 @@ McMahan et al. 2018 (arXiv 1710.06963), and adaptive norms by Andrew et al. 2021
    the mean, from a stream of its own by seed and round.
 
 It is a bound on a running sum: no upload is kept. The server does all this, so it is trusted, and so is whoever sees
-uploads; that can be nobody where the sum is secure (docs/privacy_and_robustness.md). `network/accounting.py` says what
+uploads; that can be nobody where the sum is secure (docs/privacy.md). `network/accounting.py` says what
 the noise is worth. In a simulation losses, metrics and the share of clipped clients are printed as they are, without
 noise, and no epsilon holds for them.
 

@@ -15,48 +15,24 @@ import pandas as pd
 from jinja2 import Environment
 from PIL import Image
 
-from reports import learnt
 from reports.finished import Results, check_versions
+from reports.labels import in_order, task_label
+from reports.page_words import STAGES, TABLES, glossary, meaning_of, table_of, title_of
 from reports.trivial import central_not_learnt, not_learnt
-from reports.verdicts import WORDS, headlines
+from reports.verdicts import headlines
 from utils.errors import UserError
 from utils.files import files_below, json_in
 from utils.runs import ASIDE
 from utils.versions import declared
 
-_TABLES = {
-    "learnt": f"The loss under IID beside the constant baseline's, with its 95 % interval over seeds ({learnt.WORDS}). "
-    "Where it is not learnt, there is no verdict on splits.",
-    "methods": "The loss of each method: mean ± standard deviation over seeds. The constant baseline's under "
-    "IID, class and embedding, where these differ.",
-    "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
-    "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
-    f"bootstrap interval, the verdict ({WORDS}), p adjusted to the false discovery rate over all rows, and the verdict "
-    "that the interval alone would give.",
-    "over": "Each setting's loss over the baseline's that the table is named by, of the same split and seeds: mean "
-    "increase with its 95 % interval, and verdicts as in verdicts.",
-    "alpha_slopes": "Change of the loss when α grows tenfold, in percent: mean over seeds with its 95 % t interval, "
-    "and verdicts on the difference, as in verdicts.",
-    "splits": "Every kind of split, including natural groups: its loss, mean ± standard deviation over seeds, the mean "
-    "increase over the IID split's of the same seeds with its 95 % interval, and how skewed it is. The trivial "
-    "predictor's loss under IID and under the split, where these differ.",
-    "gaps": "New images and unseen clients: participants' loss on their training images and on their held-out ones, "
-    "the unseen clients' on theirs, mean ± standard deviation over seeds, and the increase from each to the next (the "
-    "out-of-sample and the participation gap) with its 95 % interval, also after steps of adaptation.",
-    "gap_verdicts": "The participation gap under embedding-based and class-based splits of the same seeds, before and "
-    f"after steps of adaptation, with verdicts on their difference ({WORDS}).",
-    "comparison": "Losses under the splits, mean ± standard deviation over seeds, the mean increases with their 95 % "
-    "intervals, and how skewed the splits are. The constant baseline's loss under IID, class and "
-    "embedding, where these differ.",
-    "central": "The central models on the held-out images beside the constant baseline, mean ± standard deviation.",
-    "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
-    "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
-}
-_STAGES = ("extract_datapoints", "train_centralized", "extract_embeddings", "test_federated")
 _VERSIONS = ("data_version", "source_hash", "commit", "gpu")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( .*)?")
 _EMPTY = {"", "–"}
 _LEAD = "tables/comparison"
+_METHOD = Path(__file__).parents[1] / "docs/images/method.png"
+_METHOD_TEXT = (
+    "Top: a Dirichlet partition of class labels, as usual. Bottom: the same of clusters of the task's embeddings."
+)
 _RUN_FIGURE = 1000  # width in pixels of runs' figures; those of tables and sweeps keep their size
 
 
@@ -68,15 +44,21 @@ class Column:
     number: bool
     link: bool = False
 
+    @property
+    def meaning(self) -> str:
+        """What the terms in its name mean, by the glossary."""
+        return meaning_of(self.name)
+
 
 @dataclass(frozen=True)
 class Figure:
-    """An embedded picture: its `data:` address and its size in pixels."""
+    """An embedded picture: its `data:` address, its size in pixels, its caption, and the file that it is of."""
 
     source: str
     width: int
     height: int
     caption: str
+    file: str
 
 
 @dataclass(frozen=True)
@@ -125,7 +107,8 @@ class _Run(NamedTuple):
 def report_page(result_path: Path) -> str:
     """The page: figures of tables and sweeps, every table, figures of the first seed's runs, and all runs.
 
-    What has not been learnt, the figure that compares the splits, and verdicts in words, come first.
+    It begins with the answers in words, the figure that compares partitions, what has not been learnt, how partitions
+    are made, and the settings in which runs differ.
 
     Raises `UserError` if there is no run, or if a run's or table's file cannot be read.
     """
@@ -134,9 +117,9 @@ def report_page(result_path: Path) -> str:
         raise UserError(f"{result_path} has no run; see --result_path")
     tables = [_table_part(path, result_path) for path in _tables(result_path)]
     figures = [*_figure_parts(result_path)]
-    lead = next((part.figures[0] for part in figures if part.title == _LEAD), None)
+    lead = next((part.figures[0] for part in figures if part.figures[0].file == f"{_LEAD}.png"), None)
     parts = {
-        "Figures": ([part for part in figures if part.title != _LEAD], ""),
+        "Figures": ([part for part in figures if part.figures[0] is not lead], ""),
         "Tables": (tables, "Click a column's head to sort by it."),
         "Figures of runs": ([*_run_figures(runs)], "Of the first seed; those of other seeds are in the runs' folders."),
         "Runs": ([*_run_tables(runs)], "Links to runs work while this page is in the results folder."),
@@ -148,6 +131,9 @@ def report_page(result_path: Path) -> str:
     return template.render(
         title=f"Results in {result_path}",
         lead=lead,
+        method=_figure(_METHOD, _METHOD_TEXT, "", _RUN_FIGURE),
+        settings=_settings(runs),
+        words=glossary(),
         sections=sections,
         warnings=_not_learnt(result_path),
         headlines=_headlines(result_path),
@@ -157,22 +143,19 @@ def report_page(result_path: Path) -> str:
 
 
 def _tables(result_path: Path) -> list[Path]:
-    """The CSV files of `tables/`: first those of `make_tables.py`, in the order of `_TABLES`, then all others."""
-    ranks = list(_TABLES)
+    """The CSV files of `tables/`: first those of `make_tables.py`, in the order of `TABLES`, then all others."""
+    ranks = list(TABLES)
     return sorted(
         (result_path / "tables").glob("*.csv"),
-        key=lambda path: (ranks.index(table) if (table := _table_of(path)) else len(ranks), path.name),
+        key=lambda path: (ranks.index(table) if (table := table_of(path.stem)) else len(ranks), path.name),
     )
 
 
-def _table_of(path: Path) -> str | None:
-    return next((table for table in _TABLES if path.stem == table or path.stem.startswith(f"{table}_")), None)
-
-
 def _table_part(path: Path, result_path: Path) -> Part:
-    table, known = _read(result_path, path.stem), _table_of(path)
-    title = path.relative_to(result_path / "tables").stem
-    return Part(title, _id("table", title), _TABLES[known] if known else "", _columns(table), table.to_numpy().tolist())
+    table, known = _read(result_path, path.stem), table_of(path.stem)
+    about = f"{TABLES[known][1]} " if known else ""
+    file = f"File: tables/{path.name}"
+    return Part(title_of(path.stem), _id("table", path.stem), about + file, _columns(table), table.to_numpy().tolist())
 
 
 def _columns(table: pd.DataFrame, link: str = "") -> list[Column]:
@@ -213,9 +196,10 @@ def _figure_parts(result_path: Path) -> Iterator[Part]:
     for path in files_below(result_path, "*.png"):
         name = path.relative_to(result_path)
         in_place = path.parent.name == "figures" or path.parent == result_path / "tables"
-        if in_place and not set(_STAGES) & set(name.parts):
-            title = name.with_suffix("").as_posix().replace("figures/", "")
-            yield Part(title, _id("figure", title), figures=[_figure(path, name.as_posix(), None)], open=True)
+        if in_place and not STAGES.keys() & set(name.parts):
+            title = title_of(path.stem)
+            anchor = _id("figure", name.with_suffix("").as_posix().replace("figures/", ""))
+            yield Part(title, anchor, figures=[_figure(path, title, name.as_posix(), None)], open=True)
 
 
 def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
@@ -228,14 +212,14 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
     for (stage, task), members in ((group, groups[group]) for group in order):
         first = min(run.args.get("rand_seed", 0) for run in members)
         figures = [
-            _figure(path, f"{run.name}: {path.stem}", _RUN_FIGURE)
+            _figure(path, title_of(path.stem), f"{run.name}/figures/{path.name}", _RUN_FIGURE)
             for run in members
             if run.args.get("rand_seed", 0) == first
             for path in sorted(run.path.glob("figures/*.png"))
         ]
         if figures:
-            title = f"{stage} {task}".strip()
-            yield Part(title, _id("run-figures", title), figures=figures)
+            title = ": ".join(filter(None, (_stage_title(stage), task_label(task))))
+            yield Part(title, _id("run-figures", stage, task), figures=figures)
 
 
 def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
@@ -251,7 +235,27 @@ def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
     return shares
 
 
-def _figure(path: Path, caption: str, width: int | None) -> Figure:
+def _stage_title(stage: str) -> str:
+    """A stage in words, with the folder of the results that it is in, if there is one."""
+    *folder, name = stage.split("/")
+    return STAGES[name] + (f" ({'/'.join(folder)})" if folder else "")
+
+
+def _settings(runs: Sequence[_Run]) -> dict[str, str]:
+    """The arguments in which federated runs differ, and their values in order, without those that name files."""
+    args = [run.args for run in runs if run.stage.endswith("test_federated")]
+    values = {name: {str(each[name]): each[name] for each in args if name in each} for each in args for name in each}
+    several = {name: of for name, of in values.items() if len(of) > 1 and name not in ASIDE and name != "classes"}
+    return {name: ", ".join(in_order(of) if name == "task" else _in_order(of)) for name, of in several.items()}
+
+
+def _in_order(values: Mapping[str, Any]) -> list[str]:
+    """Texts by the numbers that they are of, or else by the alphabet."""
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values.values())
+    return sorted(values, key=(lambda text: values[text]) if numbers else None)
+
+
+def _figure(path: Path, caption: str, file: str, width: int | None) -> Figure:
     """A picture as it is or, since there are many of runs, as WebP of at most this width."""
     try:
         content, form = path.read_bytes(), "png"
@@ -265,7 +269,7 @@ def _figure(path: Path, caption: str, width: int | None) -> Figure:
                 content, form, size = buffer.getvalue(), "webp", small.size
     except OSError as error:
         raise UserError(f"{path}: not a readable picture ({error}); remove it or make it again") from error
-    return Figure(f"data:image/{form};base64,{base64.b64encode(content).decode()}", *size, caption)
+    return Figure(f"data:image/{form};base64,{base64.b64encode(content).decode()}", *size, caption, file)
 
 
 def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
@@ -277,7 +281,7 @@ def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
         table = said.drop(columns=list(common))
         table = table[sorted(table, key=lambda name: name in ASIDE)]  # file locations come last
         yield Part(
-            f"Runs of {stage}",
+            _stage_title(stage),
             _id("runs", stage),
             f"Runs: {len(members)}.",
             _columns(table, "run"),
@@ -289,7 +293,7 @@ def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
 def _said(run: _Run) -> dict[str, str]:
     """The cells of a run's row: its folder, when it finished, its arguments and its versions."""
     summary = run.path / "summary.json"
-    finished = run.stage.endswith(_STAGES[0]) or summary.is_file()
+    finished = run.stage.endswith("extract_datapoints") or summary.is_file()
     when = summary if summary.is_file() else run.path / "args.json"
     code = declared(run.environment) or {}
     versions = {"code_version": ", ".join(f"{part} {number}" for part, number in code.items()) or "unknown"}
@@ -305,7 +309,7 @@ def _runs(result_path: Path) -> Iterator[_Run]:
     """All run directories, sorted by name."""
     for path in files_below(result_path, "args.json"):
         name = path.parent.relative_to(result_path)
-        depth = next((i for i, part in enumerate(name.parts) if part in _STAGES), None)
+        depth = next((i for i, part in enumerate(name.parts) if part in STAGES), None)
         if depth is not None:
             stage = "/".join(name.parts[: depth + 1])
             environment = path.with_name("environment.json")

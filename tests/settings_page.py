@@ -56,11 +56,10 @@ def _of_registries() -> Iterator[str]:
         yield f"## {title}\n\n| name | argument | default | |\n|---|---|---|---|"
         for name, entry in registry.items():
             own: Mapping[str, Argument] = entry.arguments
-            if not own:
-                yield f"| `{name}` | – | | |"
             for argument, about in own.items():
                 yield f"| `{name}` {_row(argument, _shown(about.default), about.text, about)}"
-        yield ""
+        without = ", ".join(f"`{name}`" for name, entry in registry.items() if not entry.arguments)
+        yield f"\nWithout arguments: {without or 'none'}.\n"
 
 
 def _shown(default: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import importlib
 import re
 import shlex
@@ -23,7 +24,9 @@ from tests.conftest import ROOT
 from utils.args import Parser
 from utils.errors import UserError
 
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("[a-z]*/README.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), ROOT / "results/README.md"]
+)
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 # Programs of others, whose arguments are theirs.
 FOREIGN = {
@@ -227,6 +230,75 @@ def test_links_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in anchors(target), f"{name}: {link}: no such heading"
 
 
+LISTS = {"docs/README.md", "docs/glossary.md", "docs/settings.md"}  # of pages, words and fields: nothing to run
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("docs/", "benchmarks/"))])
+def test_pages_are_short_and_begin_with_their_purpose_and_a_command(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert text.count("\n") <= (300 if name == "docs/settings.md" else 250)  # that one is made by a program
+    first, *rest = text.split("\n\n")[1:]
+    assert re.match("[A-Z`]", first)
+    begin = "\n\n".join([first, *rest[:5]])
+    assert name in LISTS or re.search(r"^```(bash|python)\n|`(python|bash) ", begin, re.MULTILINE), begin
+
+
+# Words that pages no longer use: docs/glossary.md has what they are called now.
+RETIRED = re.compile(
+    r"\b(assigns?|assigned|assigning|robust sums?|secure sums?|newcomers?|knows? of|constant baselines?|preview grids?|"
+    r"strangers?|heeds?|stands? in|lies? in|faults?|settled?|settles|kinds|pace|portions?|a lot|told|asked|said)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"CHANGELOG.md", "docs/settings.md"}))  # history; texts of the code
+def test_pages_use_no_retired_word(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name == "docs/glossary.md":  # its second column has the words of earlier versions
+        text = re.sub(r"^(\| \*\*[^|]+\|)[^|]*", r"\1", text, flags=re.MULTILINE)
+    prose = re.sub(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)", " ", text, flags=re.DOTALL)
+    assert not RETIRED.findall(" ".join(prose.split()))
+
+
+RESULTS = sorted((ROOT / "docs/results").glob("*.csv"))
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a Markdown table's row."""
+    return [cell.strip().replace(r"\|", "|") for cell in re.split(r"(?<!\\)\|", row.strip())[1:-1]]
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_measured_tables_name_the_commands_and_the_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    made = [line.removeprefix("# command: ") for line in head[:-1]]
+    assert made and re.match(r"# commit: [0-9a-f]{7}\b", head[-1])
+    for words in commands("```bash\n" + "\n".join(made) + "\n```"):
+        with monkeypatch.context() as patch:
+            check_command(words, patch)
+    names, *rows = csv.reader(lines[len(head) :])
+    assert rows and len(set(names)) == len(names) and all(len(row) == len(names) for row in rows)
+
+
+def test_pages_quote_measured_tables_as_they_are() -> None:
+    quoted = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for table, link in re.findall(
+            r"((?:^\|.*\n)*)(?:^\n)?\(\[(?:as data|all \d+ rows)\]\((\S+\.csv)\)\)", text, re.MULTILINE
+        ):
+            path = (page.parent / link).resolve()
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+            rows = [*csv.reader(lines)][1:]
+            for row in table.splitlines()[2:]:
+                # A page leaves out a row's first cell where it is that of the row before.
+                assert any(there[not cell[0] :] == cell[not cell[0] :] for there in rows for cell in [cells(row)]), row
+            quoted.add(path)
+    assert quoted == set(RESULTS)
+
+
 def test_the_papers_scripts_are_in_the_table() -> None:
     text = (ROOT / "docs/sweeps.md").read_text(encoding="utf-8")
     table = text.split("| `bash scripts/task_perspective/reproduce_….sh` |")[1].split("\n\n")[0]
@@ -237,9 +309,10 @@ def test_the_papers_scripts_are_in_the_table() -> None:
 
 def test_the_front_page_is_short_and_leads_to_every_page() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.count("\n") <= 190
-    linked = set(re.findall(r"\]\(([^)#\s]+\.md)", text))
-    assert {name for name in NAMES if name.startswith("docs/")} <= linked
+    assert text.count("\n") <= 120 and "](docs/README.md)" in text
+    overview = ROOT / "docs/README.md"
+    links = re.findall(r"\]\(([^)#\s]+\.md)", overview.read_text(encoding="utf-8"))
+    assert set(PAGES) - set(ROOT.glob("*.md")) - {overview} <= {(overview.parent / link).resolve() for link in links}
 
 
 def test_options_named_in_pages_exist(monkeypatch: pytest.MonkeyPatch) -> None:

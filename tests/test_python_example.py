@@ -1,4 +1,4 @@
-"""The examples of README's section "From Python" and of docs/python.md run as they stand."""
+"""The examples of README and of docs/python.md run as they stand."""
 
 from __future__ import annotations
 

@@ -93,10 +93,12 @@ def _mark_unseen(axes: Any, first: int, end: int, behind: Any) -> None:
     axes.set_xlabel(f"{axes.get_xlabel()} (the last {end - first}, beyond the line, never train)")
 
 
-def stack(axes: Any, counts: np.ndarray, labels: Sequence[str] | None = None) -> None:
+def stack(
+    axes: Any, counts: np.ndarray, labels: Sequence[str] | None = None, colours: Sequence[Any] | None = None
+) -> None:
     """A stacked bar per client of the images that it has of each group, a colour and label per group, on axes."""
     bottom = np.zeros(len(counts))
-    for group, colour in enumerate(palette(counts.shape[1])):
+    for group, colour in enumerate(colours or palette(counts.shape[1])):
         label = labels[group] if labels else None
         axes.bar(range(len(counts)), counts[:, group], 0.9, bottom=bottom, color=colour, label=label)
         bottom += counts[:, group]

@@ -21,7 +21,7 @@ from utils.errors import UserError
 
 pytest.importorskip("dp_accounting", reason="needs requirements-privacy.txt")
 ORDERS = np.array([1 + x / 10 for x in range(1, 100)] + [*range(11, 64), 128, 256, 512, 1024])
-PAGE = Path(__file__).parents[2] / "docs" / "privacy_and_robustness.md"
+PAGE = Path(__file__).parents[2] / "docs" / "privacy_measured.md"
 ALL = Account("uniform", 100, 100, 2.0, 1e-5)
 POISSON = replace(ALL, sampling="poisson", expected=10)
 FIXED = replace(ALL, expected=10)

@@ -1,7 +1,7 @@
 """What the partitions of real packages give clients: images of each client and class, for `test_peers.py`.
 
 Runs in the environment that `run.sh` makes: `python counts_of_peers.py FILE.npz`. An array for each row of the table
-in docs/options.md, (seeds, clients, classes). Draws that a package refuses are left out.
+in docs/partitions.md, (seeds, clients, classes). Draws that a package refuses are left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds every row of the table of peers in docs/options.md against the real packages, 200 seeds a side: up to half an hour.
+# Holds every row of the table of peers in docs/partitions.md against the real packages, 200 seeds a side: up to half an hour.
 #
 #   bash tests/peers/run.sh [FOLDER]    FOLDER: where the packages' environment is or is to be made; default: a temporary one
 #

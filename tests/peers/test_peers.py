@@ -1,4 +1,4 @@
-"""Every row of the table of peers in docs/options.md: their partitions and the rule here that is theirs, by moments.
+"""Every row of the table of peers in docs/partitions.md: their partitions and the rule here that is theirs, by moments.
 
 Outside the suite: `bash tests/peers/run.sh` installs the packages and counts what they give clients.
 """

@@ -7,7 +7,7 @@ import importlib
 import pytest
 from matplotlib.figure import Figure
 
-_FIGURES = ("budgets", "charts", "comparison", "images", "partitions", "predictors", "sweeps")
+_FIGURES = ("budgets", "charts", "comparison", "images", "method", "partitions", "predictors", "sweeps")
 _MODULES = (*(f"reports.figures.{name}" for name in _FIGURES), "reports.costs")
 
 

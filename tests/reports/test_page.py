@@ -133,8 +133,10 @@ def test_runs_with_what_they_differ_in(results: Path) -> None:
 def test_figures_of_first_seeds_are_made_small(results: Path) -> None:
     text = report_page(results)
     sizes = re.findall(r'alt="([^"]*)" width="(\d+)" height="(\d+)"', text)
-    assert sizes == [("tables/comparison.png", "40", "20"), (sizes[1][0], "1000", sizes[1][2])]
-    assert sizes[1][0].endswith("seed0: loss")
+    comparison, _, loss = sizes  # between them is how partitions are made
+    assert comparison == ("Class-based and embedding-based beside IID", "40", "20")
+    assert loss[:2] == ("Loss", "1000") and len(re.findall("seed[0-9]/figures/loss.png</code>", text)) == 1
+    assert "seed0/figures/loss.png</code>" in text
 
 
 def test_the_comparison_comes_first_and_tables_are_folded(results: Path) -> None:
@@ -165,6 +167,50 @@ def test_a_task_without_anything_to_learn_is_no_share(results: Path) -> None:
     run = results / "train_centralized/normal/seed0"
     (run / "summary.json").write_text(json.dumps({"test": {"loss": 0.0}, "trivial": {"loss": 0.0}}))
     assert 'id="runs-train-centralized"' in report_page(results)
+
+
+def test_it_begins_with_the_answer_and_its_figure(results: Path) -> None:
+    text = report_page(results)
+    order = ['id="answer"', "tables/comparison.png", 'id="method"', 'id="settings"', 'id="tables"', 'id="words"']
+    assert [text.index(mark) for mark in order] == sorted(text.index(mark) for mark in order)
+
+
+def test_titles_are_words_and_headings_explain_their_terms(results: Path) -> None:
+    (results / "tables/metrics_depth_euclidean.csv").write_text("learnt,trivial,mine\nyes,1,2\n")
+    text = report_page(results)
+    titles = re.findall(r"<summary><h3>([^<]*)</h3>", text)
+    assert {"Increase over IID", "Every metric: Depth", "Own", "Federated runs: Surface normals"} <= set(titles)
+    assert not any("_" in title for title in titles)
+    told = dict(re.findall(r'<th scope="col"[^>]*?(?: title="([^"]*)")?>(learnt|trivial|mine)</th>', text))
+    meanings = {name: meaning for meaning, name in told.items()}
+    assert meanings["learnt"].startswith("learnt: whether the loss under IID is clearly below")
+    assert meanings["trivial"].startswith("mean-prediction baseline: predicts the mean") and meanings["mine"] == ""
+
+
+def test_settings_in_which_runs_differ(results: Path) -> None:
+    settings = dict(re.findall(r"<dt><code>([^<]*)</code></dt><dd>([^<]*)</dd>", report_page(results)))
+    assert settings == {"rand_seed": "0, 1, 2"}  # data_path only says where files are
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs the program chromium")
+@pytest.mark.parametrize("width", [1300, 400])
+def test_links_unfold_their_parts_without_an_error(results: Path, tmp_path: Path, width: int) -> None:
+    heard = (
+        "<script>const errors = []; console.error = (...words) => errors.push(words.join(' '));"
+        "for (const name of ['error', 'securitypolicyviolation'])"
+        "  addEventListener(name, event => errors.push(`${name} ${event.message ?? event.violatedDirective}`), true);"
+        "</script><title>"
+    )
+    act = (
+        "(async () => { for (const link of document.querySelectorAll('nav a')) {"
+        "  link.click(); await new Promise(done => setTimeout(done, 20));"
+        "  const there = document.querySelector(link.hash);"
+        "  if (!there || there.tagName === 'DETAILS' && !there.open) errors.push(link.hash); }"
+        "document.title = `checked: ${errors.join('; ')}`; })();"
+    )
+    text = report_page(results).replace("<title>", heard, 1)
+    dom = shown(text, act, tmp_path, f"--window-size={width},900", "--virtual-time-budget=10000")
+    assert "<title>checked: </title>" in dom
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs the program chromium")

@@ -1,4 +1,4 @@
-"""The layouts of real data sets, made small, are read to the pixel with the arguments of docs/data.md."""
+"""The layouts of real data sets, made small, are read to the pixel with the arguments of docs/data_sources.md."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from datasets.tasks import MAPS, TASKS
 from tests.datasets.sources.finding import noise, save_image
 
 SIZE = 8
-PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "data_sources.md").read_text()
 ROWS = re.findall(
     r"^\| ([^|]+) \| [^|]+ \| `(--source [^|]+)` \| [^|]+ \|$",
-    PAGE[PAGE.index("### Layouts of data sets") : PAGE.index("## From the images to a table")], re.MULTILINE,
+    PAGE[PAGE.index("## Layouts of data sets") :], re.MULTILINE,
 )  # fmt: skip
 NOTHING = -np.inf
 Check = Callable[[Table], None]
