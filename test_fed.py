@@ -52,10 +52,12 @@ def main() -> None:
     from network.partition.groups import within
     from network.partition.held_out import assign_held_out
     from network.partition.settings import SplitSettings
+    from network.privacy import privacy_of
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
+    from network.trainer import travelling
     from reports.stages.federated import report_partition, report_run, report_unseen
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
@@ -63,7 +65,8 @@ def main() -> None:
     accelerator = accelerator_of(vars(args))
     model, start = starting_model(vars(args), accelerator.device)
     federation = FederationConfig.from_config(vars(args))
-    federation.check_uploads(model)
+    _, shared = travelling(model, federation)
+    federation.check_uploads(bool(shared))
     data_path = data_path_or_default(args.data_path, args.result_path)
     check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
@@ -72,6 +75,7 @@ def main() -> None:
     partition, split = partition_of(asked, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
     federation.check(model.task, partition.participants.n_clients)
+    privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
     held_out = assign_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)

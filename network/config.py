@@ -20,8 +20,6 @@ from network.settings import LocalSettings, PrivacySettings, SimulationSettings
 from utils.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from datasets.table import Table
     from datasets.tasks import Task
 
@@ -83,21 +81,15 @@ class FederationConfig:
 
     def check(self, task: Task, n_clients: int) -> None:
         """UserError where it does not fit the task or the number of clients."""
-        from network.privacy import privacy_of  # slow to import, and a command line needs none of it
-
         self.algorithm.check_clients(n_clients)
         self.sampling.check(n_clients)
         self.aggregation.check_clients(min(self.sampling.clients_per_round or n_clients, n_clients))
         if self.attack:
             self.attack.check(task, n_clients)
-        privacy_of(self, n_clients)
 
-    def check_uploads(self, model: nn.Module) -> None:
+    def check_uploads(self, travels: bool) -> None:
         """UserError where something is to act on uploads, and nothing of the model that is trained travels."""
-        from network.trainer import travelling
-
-        _, shared = travelling(model, self)
-        if shared or self.algorithm.no_uploads:
+        if travels or self.algorithm.no_uploads:
             return
         acts = {
             "aggregation": not isinstance(self.aggregation, Mean),

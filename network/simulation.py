@@ -100,6 +100,7 @@ class Simulation:
         config.reweighting.prepare(data.known, data.clients)
         self.server |= self.algorithm.server_state(self.model)
         self._trained, self.shared = travelling(self.model, config)
+        config.check_uploads(bool(self.shared))
         self.has_global = len(self.shared) == len(self._trained)
         self.has_personal = self.algorithm.personal or not self.has_global
         own = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]

@@ -23,6 +23,7 @@ from network.config import FederationConfig
 from network.importance import FedIR
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, PrivacySettings
+from network.trainer import travelling
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from utils.args import Parser
@@ -104,15 +105,20 @@ def test_bounded_uploads_are_those_of_the_mean_and_of_who_keeps_to_the_bound() -
 def test_nothing_acts_on_uploads_where_there_are_none() -> None:
     """FedPer on a frozen body sends nothing; what attackers do to their own images they still can do."""
     model = nn.ModuleDict({"encoder": nn.Linear(1, 1), "decoder": nn.ModuleDict({"head": nn.Linear(1, 1)})})
+
+    def checked(config: dict[str, Any]) -> None:
+        federation = FederationConfig.from_config(config)
+        federation.check_uploads(bool(travelling(model, federation)[1]))
+
     for given in ({"clip_norm": 1.0}, {"attack": "ipm"}, {"aggregation": "median"}):
         config = CONFIG | {"method": "fedper", "train": "head", **given}
-        FederationConfig.from_config(config | {"train": "all"}).check_uploads(model)
+        checked(config | {"train": "all"})
         [(name, value)] = given.items()
         with pytest.raises(UserError, match=f"--{name} {value} does not suit --method fedper: .+; omit one of them"):
-            FederationConfig.from_config(config).check_uploads(model)
+            checked(config)
     for given in ({}, {"attack": "label_flip"}):
         config = CONFIG | {"method": "fedper", "train": "head", **given}
-        FederationConfig.from_config(config).check_uploads(model)
+        checked(config)
 
 
 def test_from_python_the_same_combinations_are_refused(tmp_path: Path) -> None:
