@@ -37,7 +37,7 @@ from numpy.lib import format as npy
 from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
-from datasets import exr, hdf5
+from datasets import exr, flow_files, hdf5
 from datasets.frame import SIDEWAYS, Frame
 from utils.errors import UserError
 
@@ -145,12 +145,16 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
 
 
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
-    """Height and width of what `read_values` gives, or of an EXR file, from the header alone where it is a file.
+    """Height and width of what `read_values` gives, or of an EXR file or a file of flow, from the header alone where it is a file.
 
     ValueError as there.
     """
     if cell.lower().endswith(exr.ENDING):
         return exr.exr_size(data_path / cell)
+    if cell.lower().endswith(flow_files.PAIR):
+        cell = flow_files.Pair.read(data_path / cell).depth
+    if cell.lower().endswith(flow_files.FLO):
+        return flow_files.flo_size(data_path / cell)
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(_ARRAYS):
         values = open_array(data_path / cell)

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from datasets.maps import read_map
 from datasets.packed import class_numbers, read_image, surface
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
 from datasets.stored import photograph_frame, read_photograph
@@ -41,7 +42,8 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
         photograph = str(view.path(RGB.domain))
         row[0].imshow(read_photograph(data_path, photograph).transpose(1, 2, 0))
         for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
-            values = read_image(data_path, str(view.path(encoding.domain)), encoding)
+            read = read_image if encoding.maps is None else read_map
+            values = read(data_path, str(view.path(encoding.domain)), encoding)
             frame = photograph_frame(data_path, photograph)
             _draw_target(axis, task, encoding, frame.upright(values, encoding.domain))
     save(figure, data_path / CONTACT_SHEET)
