@@ -15,7 +15,7 @@ import numpy as np
 
 from datasets import exr, flow_files
 from datasets.stored import is_deep_colour, read_values, regular_file
-from datasets.tasks import DIRECTIONS, MAPS, NOTHING, Encoding, Scale
+from datasets.tasks import DEPTH_MAPS, DIRECTIONS, NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
 SHORT, LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
@@ -51,10 +51,11 @@ def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
         values = flow_files.read_kitti_flow(path)
     else:
         values = read_values(data_path, cell, _MODES, encoding.domain in DIRECTIONS)
+    is_coarse = values.dtype.itemsize < 2
     values = _channels(flow_files.with_known(values) if is_flow else values, encoding)
     if values.dtype.kind not in "uif":
         raise ValueError(f"{values.dtype} values where {encoding.domain} has numbers")
-    if (encoding.maps.distances or is_flow) and values.dtype.itemsize < 2:
+    if is_coarse and (encoding.maps.distances or is_flow):
         raise ValueError(f"8 bits where {encoding.domain} has 16 or more: a picture of it?")
     return values
 
@@ -67,7 +68,7 @@ def _flow_of(data_path: Path, cell: str) -> np.ndarray:
 
     def depth(cell: str, unit: float, invalid: tuple[float, ...]) -> np.ndarray:
         """A depth map (H, W), NaN where nothing is known."""
-        values = read_map(data_path, cell, MAPS["depth"], Scale(unit, tuple(invalid)))[0]
+        values = read_map(data_path, cell, DEPTH_MAPS, Scale(unit, tuple(invalid)))[0]
         return np.where(values == NOTHING, np.nan, values)
 
     return flow_files.Pair.read(path).flow(depth)

@@ -6,6 +6,7 @@ Axes of a camera, as of most data sets of videos: x right, y down, z ahead; the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -51,18 +52,19 @@ def flow_by_depth(
 ) -> np.ndarray:
     """The flow (2, H, W) from one map of depth in z (H, W) to the next, by a camera's `motion` (4, 4); see `moved`.
 
-    NaN where nothing is known: no depth, out of the picture, or covered there. A point is seen where one of the four
-    pixels around its place has its depth, to a share of `tolerance`: so what has moved by itself counts as covered.
+    NaN where nothing is known: no depth, out of the picture, or covered there. A point is seen where one of the
+    pixels around its place, four at most, has its depth, to a share of `tolerance`: so what has moved by itself counts
+    as covered.
     """
     points = moved(camera.points(depth), motion)
     there = camera.pixels(points)
     flow = flow_to(there)
     known = np.isfinite(flow[0])
-    x, y = np.floor(there[:, known]).astype(int)
+    across, down = ([f(each).astype(int) for f in (np.floor, np.ceil)] for each in there[:, known].round(6))
     height, width = depth_next.shape
-    seen = np.zeros(x.shape, bool)
-    for dx, dy in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        measured = depth_next[(y + dy).clip(0, height - 1), (x + dx).clip(0, width - 1)]
+    seen = np.zeros(known.sum(), bool)
+    for x, y in product(across, down):
+        measured = depth_next[y.clip(0, height - 1), x.clip(0, width - 1)]
         with np.errstate(invalid="ignore"):
             seen |= np.abs(measured - points[2, known]) <= tolerance * points[2, known]
     known[known] = seen

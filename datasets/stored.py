@@ -145,7 +145,7 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
 
 
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
-    """Height and width of what `read_values` gives, or of an EXR file or a file of flow, from the header alone where it is a file.
+    """Height and width of what `read_values` gives, or of EXR or files of flow, from the header alone of a file.
 
     ValueError as there.
     """

@@ -260,6 +260,8 @@ def map_encoding(domain: str, channels: int, files: MapFiles) -> Encoding:
     return Encoding(domain, "float32", channels, nothing=(NOTHING,) * channels, maps=files)
 
 
+DEPTH_MAPS = map_encoding("depth", 1, MapFiles(distances=True))
+
 # What tasks of the same kind have in common, whatever their files are: how they are drawn, and depth's variants.
 _DEPTH: dict[str, Any] = {
     "activation": "tanh", "colormap": "magma_r", "value_range": None, "unit": "m, given the farthest surface",
@@ -309,7 +311,7 @@ _ENTRIES = (
     ),
     Task(
         "depth", 1, decode_map_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"),
-        map_encoding("depth", 1, MapFiles(distances=True)),
+        DEPTH_MAPS,
         title="Depth maps", physical=scaled_in_units, **_DEPTH,
         variants={"metric": _IN_METRES | {"decode": decode_map}, "log": _LOG_METRES | {"decode": decode_log_map}},
     ),
