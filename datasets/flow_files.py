@@ -44,8 +44,11 @@ class Pair:
     motion: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        if len(self.intrinsics) != 4 or np.shape(self.motion) != (4, 4) or not np.isfinite(self.motion).all():
-            raise ValueError("no four intrinsics, or a motion that is not 4 x 4 finite numbers")
+        numbers = np.array([self.unit, *self.intrinsics, *self.invalid, *np.ravel(self.motion)], float)
+        if len(self.intrinsics) != 4 or np.shape(self.motion) != (4, 4) or not np.isfinite(numbers).all():
+            raise ValueError("no four intrinsics, or a motion that is not 4 x 4, or numbers that are not finite")
+        if numbers[:3].min() <= 0 or not all(isinstance(each, str) for each in (self.depth, self.depth_next)):
+            raise ValueError("its unit and focal lengths are above 0, and its maps are named by texts")
 
     @classmethod
     def read(cls, path: Path) -> Pair:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets import exr, flow_files
-from datasets.stored import is_deep_colour, read_values, regular_file
+from datasets.stored import is_deep_colour, is_inside, read_values, regular_file
 from datasets.tasks import DEPTH_MAPS, DIRECTIONS, NOTHING, Encoding, Scale
 
 _MODES = ("L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
@@ -68,6 +68,8 @@ def _flow_of(data_path: Path, cell: str) -> np.ndarray:
 
     def depth(cell: str, unit: float, invalid: tuple[float, ...]) -> np.ndarray:
         """A depth map (H, W), NaN where nothing is known."""
+        if not is_inside(cell):
+            raise ValueError(f"{cell!r} is not a path within the data folder")
         values = read_map(data_path, cell, DEPTH_MAPS, Scale(unit, tuple(invalid)))[0]
         return np.where(values == NOTHING, np.nan, values)
 

@@ -153,6 +153,8 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
         return exr.exr_size(data_path / cell)
     if cell.lower().endswith(flow_files.PAIR):
         cell = flow_files.Pair.read(data_path / cell).depth
+        if not is_inside(cell):
+            raise ValueError(f"{cell!r} is not a path within the data folder")
     if cell.lower().endswith(flow_files.FLO):
         return flow_files.flo_size(data_path / cell)
     values = _read_row(data_path, cell)
