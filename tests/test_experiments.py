@@ -22,6 +22,7 @@ from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.grid import Command, Job
 from sweeps.sources import ROOMS, Source
 from tests.conftest import ROOT
+from tests.datasets.tables import select_views
 from utils.versions import CodePolicy
 
 OF_DOMAINS = {("feddifrc", "table_4.toml"), ("task_perspective", "own_clients.toml")}  # which rooms have not
@@ -49,6 +50,7 @@ def pairs(folder: Path) -> Path:
     """A folder of rooms in there with second frames, for what sees two."""
     views = {"n_buildings": 2, "views_per_building": 36, "image_size": 32}
     make_sample_rooms(folder / "pairs", **views, seed=3, n_workers=1, frames=2)
+    select_views(folder / "pairs", ["aspen", "birch"], ["motion"], 0.25, 0)
     return Path("pairs")
 
 

@@ -14,7 +14,7 @@ from datasets.maps import read_map
 from datasets.packed import class_numbers, read_image, surface
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
 from datasets.stored import photograph_frame, read_photograph
-from datasets.tasks import RGB, TASKS, Encoding, Task
+from datasets.tasks import COLOUR_WHEEL, RGB, TASKS, Encoding, Task
 from reports.figures.images import draw_target
 from reports.figures.style import save
 
@@ -65,6 +65,8 @@ def _draw_target(axis: Any, task: Task, encoding: Encoding, values: np.ndarray) 
     values = class_numbers(values, task.classes) if task.classes else values
     valid = surface(values, encoding)
     counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
+    if task.colormap == COLOUR_WHEEL and valid.any():
+        counted = np.linalg.norm(counted, axis=0)
     if task.classes:
         values = np.where(valid, values[0], 0)
     draw_target(axis, task, values, valid if task.classes else valid[None], (counted.min(), counted.max()))
