@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from datasets.cameras import Z
 from datasets.flow_files import PAIR, Pair
@@ -108,6 +107,8 @@ class Motion(Maps):
             cell = photograph.beside(self.data_path, self.pose_folder, "", [self.pose_suffix])
             pose = _numbers(self.data_path / cell)
         else:
+            from scipy.spatial.transform import Rotation  # slow to import
+
             assert self.trajectory is not None
             cell = filled(self.trajectory, photograph.words)
             lines = _numbers(self.data_path / cell)
