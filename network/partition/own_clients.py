@@ -60,7 +60,7 @@ def own_clients(
         client_of, groupings = read_flower(partition_file, groups)
         groups = ()
     elif partition_file is not None:
-        from network.partition.dealing import read_partition
+        from network.partition.assigning import read_partition
 
         partition = read_partition(partition_file)
         client_of, groupings[_PARTITION] = partition.client_of, partition.groups

@@ -32,7 +32,7 @@ def report_held_out(
     model: TaskModel, data: TaskData, values: Mapping[str, float], trivial: Mapping[str, float], folder: Path
 ) -> None:
     """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
-    rows = {"model": values, "trivial predictor": trivial} | evaluate_zero(data, data.test)
+    rows = {"model": values, "constant baseline": trivial} | evaluate_zero(data, data.test)
     print_values(f"{data.task.name}, {len(data.test)} held-out images", rows)
     draw_predictions(model, data, folder)
 
