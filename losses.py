@@ -20,6 +20,7 @@ from datasets.tasks import get_task
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 _IGNORED = -100  # no class has this id
 _EPSILON = 1e-7  # torchvision's, in GIoU
+_NO_LENGTH = 1e-6  # pixels squared
 _HEAT_WEIGHT, _WAY_WEIGHT = 200.0, 0.01 * 641  # Panoptic-DeepLab's; the second is per pixel there, and here per side
 
 
@@ -40,6 +41,13 @@ def mse(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Mean squared error; shapes as for `l1`."""
     # Masked before it is squared: 0 times infinity would be NaN in the backward pass.
     return masked_mean(torch.where(valid, output - target, 0.0).square(), valid)
+
+
+def endpoint(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Mean distance between the ends of vectors in pixels; output and target (B, 2, H, W), valid (B, 1, H, W)."""
+    apart = torch.where(valid, output - target, 0.0)
+    # Its gradient at 0 would not be finite without the small number, which adds a thousandth of a pixel at most.
+    return masked_mean((apart.square().sum(1, keepdim=True) + _NO_LENGTH).sqrt(), valid)
 
 
 def cross_entropy(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
@@ -105,7 +113,8 @@ def panoptic_deeplab(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
 
 
 LOSSES: dict[str, Loss] = {
-    "l1": l1, "mse": mse, "cross_entropy": cross_entropy, "fcos": fcos, "panoptic_deeplab": panoptic_deeplab,
+    "l1": l1, "mse": mse, "endpoint": endpoint, "cross_entropy": cross_entropy, "fcos": fcos,
+    "panoptic_deeplab": panoptic_deeplab,
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from accelerate import Accelerator
 
 from datasets.classes import ClassSet
 from datasets.task_data import TaskData, as_tensor
-from datasets.tasks import RGB, Task, get_task
+from datasets.tasks import Task, get_task
 from models.networks.config import ModelConfig
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel
@@ -54,7 +54,7 @@ class NoiseData(TaskData):
             packed = rng.integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
             return as_tensor(packed).to(device)
 
-        self._images = noise(RGB.dtype, RGB.channels)
+        self._images = tuple(noise(each.dtype, each.channels) for each in task.photographs)
         if task.encoding is None:
             self._stored = torch.from_numpy(rng.integers(0, task.out_channels, n)).to(device)
         else:
@@ -65,7 +65,7 @@ class NoiseData(TaskData):
         self.labels = torch.zeros(n, dtype=torch.int64, device=device)
 
     def __len__(self) -> int:
-        return len(self._images)
+        return len(self._stored)
 
 
 def simulation_of(

@@ -62,7 +62,8 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
     """A batch as its frames (B, 5) show it, at the same size; images bilinearly, maps from the nearest pixel.
 
     Boxes are cut off at the frame, and count as long as a pixel of each side is left. Targets whose values know left
-    from right are mirrored as the task says, and what follows from where objects lie is made anew.
+    from right are mirrored as the task says, lengths in pixels become those of the frame, and what follows from where
+    objects lie is made anew.
     """
     import torch
     from torch.nn.functional import affine_grid, grid_sample
@@ -92,7 +93,10 @@ def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:
         target = task.mirror(target).where(mirrored.view(-1, 1, 1, 1), target)
     if task.remade is not None:
         target = task.remade(target)
-    return Batch(images, target, nearest(batch.valid))
+    valid = nearest(batch.valid)
+    if task.rescaled is not None:
+        target, valid = task.rescaled(target, valid, size / frames[:, 2:])
+    return Batch(images, target, valid)
 
 
 def _moved_boxes(boxes: Tensor, valid: Tensor, frames: Tensor, mirrored: Tensor, size: int) -> tuple[Tensor, Tensor]:

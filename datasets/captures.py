@@ -23,7 +23,7 @@ class Capture:
 
     rgb float32 in [0, 1]; depth float32 metres along the ray; normal float32 unit vectors and points float32
     metres, both in the camera frame; semantic uint8 Taskonomy ids; things uint16 as in `INSTANCES`, None where they
-    are not known.
+    are not known; exposure: by which the light was multiplied for rgb.
     """
 
     rgb: np.ndarray
@@ -32,12 +32,13 @@ class Capture:
     points: np.ndarray
     semantic: np.ndarray
     things: np.ndarray | None = None
+    exposure: float = 1.0
 
 
 def encode(capture: Capture) -> dict[str, np.ndarray]:
     """The file values of every image domain, uint8 or uint16, (H, W) or (H, W, 3)."""
     seen = ~np.isnan(capture.depth)
-    rgb = _to_bytes(255 * capture.rgb)
+    rgb = to_bytes(255 * capture.rgb)
     depth = np.where(seen, np.round(DEPTH_METRE * capture.depth), NO_DEPTH)
     curvature = FLAT + np.clip(4 * principal_curvatures(capture), 1 - FLAT, FLAT)
     channels = np.concatenate([curvature, np.zeros_like(curvature[..., :1])], axis=-1)
@@ -45,17 +46,18 @@ def encode(capture: Capture) -> dict[str, np.ndarray]:
     files = {
         "rgb": rgb,
         "depth_euclidean": np.clip(depth, 0, NO_DEPTH).astype(np.uint16),
-        "normal": np.where(seen[..., None], _to_bytes(127.5 * (capture.normal + 1)), np.uint8(NO_NORMAL)),
-        "reshading": np.repeat(_to_bytes(shading)[..., None], 3, axis=-1),
+        "normal": np.where(seen[..., None], to_bytes(127.5 * (capture.normal + 1)), np.uint8(NO_NORMAL)),
+        "reshading": np.repeat(to_bytes(shading)[..., None], 3, axis=-1),
         "keypoints3d": np.round(65535 * interest(capture)).astype(np.uint16),
         "edge_texture": np.round(65535 * texture_edges(rgb)).astype(np.uint16),
-        "principal_curvature": np.where(seen[..., None], _to_bytes(channels), np.uint8(0)),
+        "principal_curvature": np.where(seen[..., None], to_bytes(channels), np.uint8(0)),
         "segment_semantic": capture.semantic,
     }
     return files if capture.things is None else files | {INSTANCES: capture.things}
 
 
-def _to_bytes(values: np.ndarray) -> np.ndarray:
+def to_bytes(values: np.ndarray) -> np.ndarray:
+    """Values from 0 to 255, rounded, as uint8; 0 for NaN."""
     return np.clip(np.round(np.nan_to_num(values)), 0, 255).astype(np.uint8)
 
 

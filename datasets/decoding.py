@@ -121,6 +121,33 @@ def decode_map(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     return stored.where(valid, 0.0), valid
 
 
+def decode_flow(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    """Flow in pixels, (B, 2, H, W); 0 where nothing is known. What leaves the picture does not count."""
+    flow, valid = decode_map(stored, valid)
+    return flow, valid & _stays_inside(flow)
+
+
+def _stays_inside(flow: Tensor) -> Tensor:
+    """Which pixels (B, 1, H, W) of a flow (B, 2, H, W) are in the picture afterwards."""
+    import torch
+
+    height, width = flow.shape[-2:]
+    x = torch.arange(width, device=flow.device) + flow[:, :1]
+    y = torch.arange(height, device=flow.device)[:, None] + flow[:, 1:]
+    return (x > -0.5) & (x < width - 0.5) & (y > -0.5) & (y < height - 0.5)
+
+
+def mirror_flow(flow: Tensor) -> Tensor:
+    """The x of a flow (B, 2, H, W) changes its sign."""
+    return flow * flow.new_tensor([-1.0, 1.0]).view(1, 2, 1, 1)
+
+
+def rescale_flow(flow: Tensor, valid: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+    """A flow (B, 2, H, W) cut out and enlarged by factors (B, 2): what leaves the part cut out counts no longer."""
+    flow = flow * factors[..., None, None]
+    return flow, valid & _stays_inside(flow)
+
+
 def decode_map_scale(stored: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     """Values divided by the largest known one of their image: (B, 1, H, W), at most 1."""
     return stored.where(valid, 0.0) / _largest_known(stored, valid), valid

@@ -13,19 +13,23 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets import exr
-from datasets.stored import read_values, regular_file
-from datasets.tasks import NOTHING, Encoding, Scale
+from datasets import exr, flow_files
+from datasets.as_saved import is_deep_colour
+from datasets.stored import is_inside, read_values, regular_file
+from datasets.tasks import DEPTH_MAPS, DIRECTIONS, NOTHING, Encoding, Scale
 
 _MODES = ("1", "L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
 SHORT, LONG = 0.5, 1.5  # of vectors of length 1: what is shorter or longer shows no direction
 _MEDIAN_LENGTHS = (0.9, 1.1)  # of the vectors of a file
 _UNIT = 0.02  # by which the median of lengths differs from 1 at most where all are 1, but for rounding
 _ROTATED, _WORD = 3, 16  # bits
+_AS_STORED = Scale()
 _FULL = {"u1": 255.0, "u2": 65535.0, "i1": 127.0, "i2": 32767.0}  # of whole numbers, what stands for 1
 
 
-def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid_cell: str | None = None) -> np.ndarray:
+def read_map(
+    data_path: Path, cell: str, encoding: Encoding, scale: Scale = _AS_STORED, valid_cell: str | None = None
+) -> np.ndarray:
     """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known; see `in_units`.
 
     `valid_cell` is that of its mask of what counts, if it has one. ValueError says what is wrong with the files.
@@ -37,16 +41,38 @@ def read_map(data_path: Path, cell: str, encoding: Encoding, scale: Scale, valid
 def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     """A cell's numbers as they are stored, (C, H, W); ValueError says what is wrong with the file."""
     assert encoding.maps is not None
+    path, is_flow = data_path / cell, encoding.maps.flow
     if cell.lower().endswith(exr.ENDING):
-        values = exr.read_exr(regular_file(data_path / cell), encoding.channels)
+        values = exr.read_exr(regular_file(path), encoding.channels)
+    elif is_flow and cell.lower().endswith(flow_files.ENDINGS):
+        values = _flow_of(data_path, cell)
+    elif is_flow and is_deep_colour(path):
+        values = flow_files.read_kitti_flow(path)
     else:
-        values = read_values(data_path, cell, _MODES, encoding.maps.signed)
-    values = _channels(values, encoding)
+        values = read_values(data_path, cell, _MODES, encoding.domain in DIRECTIONS)
+    is_coarse = values.dtype.itemsize < 2
+    values = _channels(flow_files.with_known(values) if is_flow else values, encoding)
     if values.dtype.kind not in "uif":
         raise ValueError(f"{values.dtype} values where {encoding.domain} has numbers")
-    if encoding.maps.distances and values.dtype.itemsize < 2:
+    if is_coarse and (encoding.maps.distances or is_flow):
         raise ValueError(f"8 bits where {encoding.domain} has 16 or more: a picture of it?")
     return values
+
+
+def _flow_of(data_path: Path, cell: str) -> np.ndarray:
+    """The flow (2, H, W) of a `.flo` file, or of a pair of depth maps; ValueError says what is wrong with the files."""
+    path = regular_file(data_path / cell)
+    if cell.lower().endswith(flow_files.FLO):
+        return flow_files.read_flo(path)
+
+    def depth(cell: str, unit: float, invalid: tuple[float, ...]) -> np.ndarray:
+        """A depth map (H, W), NaN where nothing is known."""
+        if not is_inside(cell):
+            raise ValueError(f"{cell!r} is not a path within the data folder")
+        values = read_map(data_path, cell, DEPTH_MAPS, Scale(unit, tuple(invalid)))[0]
+        return np.where(values == NOTHING, np.nan, values)
+
+    return flow_files.Pair.read(path).flow(depth)
 
 
 def in_units(values: np.ndarray, encoding: Encoding, scale: Scale, counts: np.ndarray | None = None) -> np.ndarray:

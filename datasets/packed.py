@@ -177,6 +177,8 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding)
     # Both are cut in the same way; margins show no surface.
     (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
+    if encoding.maps is not None and encoding.maps.flow:  # in pixels of the size that it gets
+        values = values * (size / np.array(values.shape[:0:-1], np.float32))[:, None, None]
     nearest = encoding.categorical or _takes_nearest(table, encoding)
     resized, mask = resize(values, valid[0] & inside, size, nearest)
     if encoding.photograph:

@@ -35,7 +35,7 @@ from numpy.lib import format as npy
 from PIL import ExifTags, Image
 from PIL.PngImagePlugin import PngImageFile
 
-from datasets import exr, hdf5
+from datasets import exr, flow_files, hdf5
 from datasets.as_saved import as_saved, is_deep_colour, stretch_of
 from datasets.broken import FAULTS
 from datasets.frame import SIDEWAYS, Frame
@@ -132,12 +132,18 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
 
 
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
-    """Height and width of what `read_values` gives, or of an EXR file, from the header alone where it is a file.
+    """Height and width of what `read_values` gives, or of EXR or files of flow, from the header alone of a file.
 
     ValueError as there.
     """
     if cell.lower().endswith(exr.ENDING):
         return exr.exr_size(data_path / cell)
+    if cell.lower().endswith(flow_files.PAIR):
+        cell = flow_files.Pair.read(data_path / cell).depth
+        if not is_inside(cell):
+            raise ValueError(f"{cell!r} is not a path within the data folder")
+    if cell.lower().endswith(flow_files.FLO):
+        return flow_files.flo_size(data_path / cell)
     values = _read_row(data_path, cell)
     if values is None and cell.lower().endswith(_ARRAYS):
         values = open_array(data_path / cell)

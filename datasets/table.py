@@ -104,8 +104,9 @@ class About:
         return [*self.domains, CLASS, *self.groups, PART]
 
     def serves(self, task: Task) -> bool:
-        """Whether the images have the targets of a task: its files, and where it is categorical, its classes."""
-        has_files = task.encoding is None or task.encoding.files in self.domains
+        """Whether the images have what a task needs: photographs, target, and where it is categorical, classes."""
+        needed = {each.files for each in (*task.photographs, task.encoding) if each is not None}
+        has_files = needed.issubset(self.domains)
         return has_files and (not task.categorical or task.labelled_by in self.classes)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from datasets.decoding import refuse_mirror
 from datasets.packed import load_packed, packed_version
 from datasets.table import STAGE, Table, read_table
-from datasets.tasks import RGB, Task
+from datasets.tasks import Task
 from utils.errors import UserError
 
 _READ_AHEAD = 2  # batches, where they are read beside the training
@@ -32,9 +32,10 @@ _TEST_MODE = (256, 64)  # training and held-out images that --test_mode works on
 
 @dataclass(frozen=True)
 class Batch:
-    """Images (B, 3, S, S) float32 in [0, 1], the task's decoded target, and which of its pixels count (bool).
+    """Images (B, 3 F, S, S) float32 in [0, 1], the task's decoded target, and which of its pixels count (bool).
 
-    Where a frozen encoder's outputs are kept, `images` are those, (B, K): see `TaskData.on_inputs`.
+    An image has the task's F photographs, the channels of one behind those of the other. Where a frozen encoder's
+    outputs are kept, `images` are those, (B, K): see `TaskData.on_inputs`.
     """
 
     images: Tensor
@@ -65,8 +66,9 @@ class TaskData:
         _check_parts(task, table.train, table.test, needs)
         _check_classes(task, table)
         _check_margins(task, table)
-        images, left_out = load_packed(table, RGB, image_size)
-        self._images = torch.from_numpy(images)
+        photographs = [load_packed(table, each, image_size) for each in task.photographs]
+        self._images = tuple(torch.from_numpy(images) for images, _ in photographs)
+        left_out = [position for _, missing in photographs for position in missing]
         if task.encoding is None:
             self._stored = torch.from_numpy(table.labels)
             left_out = left_out + np.flatnonzero(table.labels < 0).tolist()
@@ -129,7 +131,7 @@ class TaskData:
         """The same images and targets, whose batches have rows of `inputs` (N, K), as float32, for images."""
         other = copy.copy(self)
         vars(other).pop("_decoded", None)
-        other._images = inputs
+        other._images = (inputs,)
         other._place()
         return other
 
@@ -145,7 +147,7 @@ class TaskData:
         `version` is what was noted when they were packed, whatever has become of them since.
         """
         digest = hashlib.sha256(self.table.fingerprint.encode())
-        for array in (self._images, self._stored):
+        for array in (*self._images, self._stored):
             digest.update(array.cpu().contiguous().numpy().data)
         return digest.hexdigest()
 
@@ -197,24 +199,26 @@ class TaskData:
         if self.device.type != "cpu":
             return None
         one = decode_batch(self.task, *self._read(torch.zeros(1, dtype=torch.int64)))
-        size = sum(tensor.nbytes for tensor in (one.images, one.target, one.valid)) * len(self._images)
+        size = sum(tensor.nbytes for tensor in (one.images, one.target, one.valid)) * len(self._stored)
         if size > _DECODED_BYTES:
             return None
         parts = [
-            decode_batch(self.task, *self._read(at)) for at in torch.arange(len(self._images)).split(_DECODED_AT_ONCE)
+            decode_batch(self.task, *self._read(at)) for at in torch.arange(len(self._stored)).split(_DECODED_AT_ONCE)
         ]
         images = torch.cat([part.images.movedim(1, -1) for part in parts])
         return images, torch.cat([part.target for part in parts]), torch.cat([part.valid for part in parts])
 
     def _place(self) -> None:
         """Put the packed arrays on the device, if they fit."""
-        size = self._images.nbytes + self._stored.nbytes
+        size = sum(each.nbytes for each in (*self._images, self._stored))
         self._resident = self.device.type == "cpu" or size < _free_bytes(self.device) // 2
         if self._resident:
-            self._images, self._stored = self._images.to(self.device), self._stored.to(self.device)
+            self._images = tuple(each.to(self.device) for each in self._images)
+            self._stored = self._stored.to(self.device)
 
     def _read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self._take(self._images, positions), self._take(self._stored, positions)
+        images = [self._take(each, positions) for each in self._images]
+        return images[0] if len(images) == 1 else torch.cat(images, dim=1), self._take(self._stored, positions)
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
         taken = array.index_select(0, positions.to(array.device))  # on a CPU three to five times as fast as array[…]
@@ -278,7 +282,7 @@ def _check_margins(task: Task, table: Table) -> None:
 
 def data_version(table: Table, task: Task, image_size: int) -> str | None:
     """SHA-256 over the table and the packed images and targets of a task; None where they are not packed yet."""
-    encodings = [RGB] if task.encoding is None else [RGB, task.encoding]
+    encodings = [*task.photographs, *([] if task.encoding is None else [task.encoding])]
     packed = [packed_version(table, each, image_size) for each in encodings]
     if None in packed:
         return None
@@ -291,7 +295,7 @@ def as_tensor(packed: np.ndarray) -> Tensor:
 
 
 def decode_batch(task: Task, images: Tensor, stored: Tensor) -> Batch:
-    """A batch from packed images (B, 3, S, S) uint8, or inputs (B, K) of floats, and packed values, on their device."""
+    """A batch from packed images (B, C, S, S) uint8, or inputs (B, K) of floats, and packed values, on their device."""
     if images.dtype == torch.uint8:
         inputs = images.to(torch.float32, memory_format=torch.channels_last).div_(255.0)
     else:

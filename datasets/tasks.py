@@ -18,6 +18,7 @@ from datasets.classes import VOID, ClassSet
 from datasets.decoding import (
     decode_boxes,
     decode_class,
+    decode_flow,
     decode_image_scale,
     decode_instances,
     decode_log_map,
@@ -31,12 +32,14 @@ from datasets.decoding import (
     decode_signed_scale,
     decode_unit_scale,
     log_in_metres,
+    mirror_flow,
     mirror_normals,
     mirror_picture_of_normals,
     published_depth,
     published_in_metres,
     published_picture,
     remake_instances,
+    rescale_flow,
     scaled_in_metres,
     scaled_in_units,
 )
@@ -49,10 +52,13 @@ CLASS = "class"  # the table's column of classes
 MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
 BOXES = "boxes"  # what the classes of its file of boxes are called, and of its maps of instances
 INSTANCES = "instances"  # its column of these maps, see `datasets/instances.py`
+COLOUR_WHEEL = "wheel"  # in place of a colour map: directions as hues, see `reports/figures/flow.py`
+MOTION = "motion"  # its column of optical flow
 GRID = 8  # cells per side of a target, or an image, that is made small
 
 _LOSS_LABELS = {"l1": "L1 loss", "mse": "mean squared error", "cross_entropy": "cross-entropy, nats",
-                "fcos": "FCOS loss", "panoptic_deeplab": "Panoptic-DeepLab loss"}  # fmt: skip
+                "fcos": "FCOS loss", "panoptic_deeplab": "Panoptic-DeepLab loss",
+                "endpoint": "end-point error, px"}  # fmt: skip
 
 # (values as stored, which pixels hold a surface) -> (target, which pixels count)
 Decode = Callable[["Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
@@ -102,11 +108,13 @@ class MapFiles:
     """How maps of one's own may be stored, see `datasets/maps.py`.
 
     `distances` are of surfaces: 8 bits are too few for them, and none is 0. Of `signed` ones, whole numbers of 8 or 16
-    bits go from -1 to 1, as in pictures of normals.
+    bits go from -1 to 1, as in pictures of normals. A `flow` is in pixels, in x and y, which become those of the size
+    that a map is packed at.
     """
 
     distances: bool = False
     signed: bool = False
+    flow: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -158,8 +166,11 @@ class Task:
     `variants` maps a value of `--depth_target`, or "published" for `--published_quirks True`, to the fields that it
     replaces; the published code counts every pixel, and so its decoding is not `masked`. `mirror` is what becomes of a
     target's values, beside their places, where the image is mirrored left to right; `remade` is what is made anew of a
-    target whose pixels were moved at all. Beside those of its classes a task may have `more_channels`. `version` is
-    raised by one where numbers of the task change: its decoding, in any variant, its loss or its metrics.
+    target whose pixels were moved at all; `rescaled` is what becomes of the values, and of which of them count, where
+    the image is enlarged by factors (B, 2) in x and y. Beside those of its classes a task may have `more_channels`.
+    A model sees `frames` photographs at once, the channels of one behind those of the other. `zero` is what a
+    prediction of zeros is called, where that is one that looks at no image. `version` is raised by one where numbers of
+    the task change: its decoding, in any variant, its loss or its metrics.
     """
 
     name: str
@@ -178,6 +189,9 @@ class Task:
     masked: bool = True
     mirror: Callable[[Tensor], Tensor] | None = None
     remade: Callable[[Tensor], Tensor] | None = None
+    rescaled: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+    frames: int = 1
+    zero: str = ""
     more_channels: int = 0
     empty_counts: bool = False
     title: str = ""
@@ -202,6 +216,16 @@ class Task:
         return self.encoding is not None and self.encoding.instances
 
     @property
+    def photographs(self) -> tuple[Encoding, ...]:
+        """The photographs that a model sees of an image, in order."""
+        return PHOTOGRAPHS[: self.frames]
+
+    @property
+    def in_channels(self) -> int:
+        """The channels of a model's images: of all photographs that it sees."""
+        return sum(each.channels for each in self.photographs)
+
+    @property
     def label(self) -> str:
         """Its name in figures, such as "Surface normals"."""
         return self.title or self.name.replace("_", " ").capitalize()
@@ -223,6 +247,7 @@ class Task:
 
 
 RGB = Encoding("rgb", "uint8", 3, photograph=True)
+PHOTOGRAPHS = RGB, RGB_NEXT = RGB, Encoding("rgb_next", "uint8", 3, photograph=True)  # a view, and the frame after it
 NO_DEPTH = 65535
 DEPTH = Encoding("depth_euclidean", "uint16", 1, nothing=(NO_DEPTH,))
 NO_NORMAL = 128
@@ -234,6 +259,8 @@ def map_encoding(domain: str, channels: int, files: MapFiles) -> Encoding:
     """That of maps of one's own, which the source `maps` finds for the task of the domain's name."""
     return Encoding(domain, "float32", channels, nothing=(NOTHING,) * channels, maps=files)
 
+
+DEPTH_MAPS = map_encoding("depth", 1, MapFiles(distances=True))
 
 # What tasks of the same kind have in common, whatever their files are: how they are drawn, and depth's variants.
 _DEPTH: dict[str, Any] = {
@@ -284,7 +311,7 @@ _ENTRIES = (
     ),
     Task(
         "depth", 1, decode_map_scale, "l1", ("mae", "rmse", "abs_rel", "delta1"),
-        map_encoding("depth", 1, MapFiles(distances=True)),
+        DEPTH_MAPS,
         title="Depth maps", physical=scaled_in_units, **_DEPTH,
         variants={"metric": _IN_METRES | {"decode": decode_map}, "log": _LOG_METRES | {"decode": decode_log_map}},
     ),
@@ -299,6 +326,11 @@ _ENTRIES = (
     Task(
         "regression", 1, decode_map, "l1", ("mae", "rmse"), map_encoding("regression", 1, MapFiles()),
         title="Regression map", value_range=None,
+    ),
+    Task(
+        "motion", 2, decode_flow, "endpoint", ("flow",), map_encoding(MOTION, 2, MapFiles(flow=True)),
+        title="Optical flow", colormap=COLOUR_WHEEL, value_range=None, unit="px", mirror=mirror_flow,
+        rescaled=rescale_flow, frames=2, zero="zero flow", drawn={"outliers": "outliers"},
     ),
     Task(
         "segment_semantic", 0, decode_segments, "cross_entropy", ("overlap",),

@@ -94,7 +94,7 @@ def _export(folder: Path, data: TaskData, own: np.ndarray, held_out: np.ndarray)
         boxes = read_boxes(table)
         boxes = boxes[boxes["image"].isin(columns[RGB.domain])][BOX_COLUMNS]
     write_table(folder, Found(pd.DataFrame(columns), table.about, boxes=boxes))
-    for encoding in (RGB, data.task.encoding):
+    for encoding in (*data.task.photographs, data.task.encoding):
         if encoding is not None:
             take_packed(table, encoding, data.image_size, rows, read_table(folder))
 

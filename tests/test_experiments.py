@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from datasets.rooms.make import make_sample_rooms
 from datasets.table import Table
 from models.networks.encoders import ENCODERS, encoder_entry
 from sweeps import outputs, work
@@ -21,6 +22,7 @@ from sweeps.experiment import Given, experiment_of, read_experiment
 from sweeps.grid import Command, Job
 from sweeps.sources import ROOMS, Source
 from tests.conftest import ROOT
+from tests.datasets.tables import select_views
 from utils.versions import CodePolicy
 
 OF_DOMAINS = {("feddifrc", "table_4.toml"), ("task_perspective", "own_clients.toml")}  # which rooms have not
@@ -41,6 +43,15 @@ def folder(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("experiments")
     shutil.copytree(rendered, folder / "data")  # sweeps choose images anew
     return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> Path:
+    """A folder of rooms in there with second frames, for what sees two."""
+    views = {"n_buildings": 2, "views_per_building": 36, "image_size": 32}
+    make_sample_rooms(folder / "pairs", **views, seed=3, n_workers=1, frames=2)
+    select_views(folder / "pairs", ["aspen", "birch"], ["motion"], 0.25, 0)
+    return Path("pairs")
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +92,8 @@ def test_each_runs_in_test_mode(
         more["methods"] = said.get("methods", ["fedavg"])[-1:]
     if path.parent.name == "feddifrc" and "efficientnet_lite0" not in path.read_text():  # a teacher that a package has
         more["teacher"] = {"diffusion_model": str(request.getfixturevalue("tiny_diffusion")), "diffusion_size": 32}
-    given = Given(Source(ROOMS, Path("data"), "sample_rooms"), "builtin", True, more)
+    images = request.getfixturevalue("pairs") if said.get("tasks") == ["motion"] else Path("data")
+    given = Given(Source(ROOMS, images, "sample_rooms"), "builtin", True, more)
     experiment = experiment_of(said, given, work.declared_arguments())
     if experiment.until == "selection":
         run(experiment.selection())

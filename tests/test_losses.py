@@ -20,7 +20,7 @@ B, C, S = 4, 3, 5
 
 # Means over what counts. The losses of objects are no such means: `tests/models/detection/test_output.py` and
 # `tests/models/instances/test_output.py` have their tests.
-OF_ENTRIES = sorted(LOSSES.keys() - {"fcos", "panoptic_deeplab"})
+OF_ENTRIES = sorted(LOSSES.keys() - {"fcos", "panoptic_deeplab", "endpoint"})
 
 
 def random_input(name: str, seed: int, share: float, masks: int = 1) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,6 +92,20 @@ def test_value_of_what_does_not_count_does_not_leak(name: str, bad: float) -> No
     hidden = ~(valid[:, None] if name == "cross_entropy" else valid).expand_as(output)
     loss = LOSSES[name](output.masked_fill(hidden, bad), target, valid)
     np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-5)
+
+
+def test_end_points_by_hand() -> None:
+    output = torch.tensor([[[[3.0, 1.0, math.inf]], [[4.0, 1.0, 0.0]]]] * 2)
+    target, valid = torch.zeros(2, 2, 1, 3), torch.tensor([[[[True, True, False]]], [[[False] * 3]]])
+    # Vectors (3, 4) and (1, 1); what does not count may be anything.
+    loss = LOSSES["endpoint"](output, target, valid)
+    assert loss.tolist() == pytest.approx([(5 + math.sqrt(2)) / 2, 0.0], rel=1e-6)
+
+
+def test_end_points_have_a_gradient_where_they_meet() -> None:
+    output = torch.zeros(1, 2, 2, 2, requires_grad=True)
+    LOSSES["endpoint"](output, torch.zeros(1, 2, 2, 2), torch.ones(1, 1, 2, 2, dtype=torch.bool)).sum().backward()
+    assert (output.grad == 0).all()
 
 
 @pytest.mark.parametrize("name", ["l1", "mse"])

@@ -4,7 +4,8 @@
 
 renders 800 views of 4 buildings in less than two minutes on two cores. A building has rooms of several scene classes, a
 room some points (camera positions), a point one to three views. Everything follows from the seed: each room has a
-generator of its own, so the files are the same whatever the number of processes.
+generator of its own, so the files are the same whatever the number of processes. With `--frames 2` each view has a
+second frame, by a camera that has moved and turned a little, and the optical flow between the two.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from datasets.captures import encode
+from datasets.captures import encode, to_bytes
 from datasets.rooms.kinds import KINDS, Style
 from datasets.rooms.layout import Room, make_room
-from datasets.rooms.rendering import Camera, RayCaster, render
+from datasets.rooms.rendering import Camera, RayCaster, render, render_next
 from datasets.sources.taskonomy import CLASS_NAMES, N_PLACES, View, read_class_names
-from datasets.tasks import INSTANCES
+from datasets.tasks import INSTANCES, MOTION, RGB_NEXT
 from utils import progress
 from utils.args import Parser
 from utils.errors import UserError, run_script
@@ -43,10 +44,12 @@ DOMAINS = (
     "rgb", "depth_euclidean", "normal", "reshading", "keypoints3d", "edge_texture", "principal_curvature",
     "segment_semantic", INSTANCES, "class_scene",
 )  # fmt: skip
+FRAMES = (RGB_NEXT.domain, MOTION)  # what a second frame adds
 MANIFEST = "sample_rooms.json"
 BUILDING_LIST = "rooms.csv"
 VIEWS_PER_ROOM = 6  # on average
 NEAREST = 0.3  # metres between camera and what it looks at
+FARTHEST, YAW, PITCH = 0.15, 6.0, 3.0  # metres, and degrees to either side, that it moves and turns between frames
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,15 @@ def make_sample_rooms(
     image_size: int = 96,
     seed: int = 0,
     n_workers: int | None = None,
+    frames: int = 1,
     draw: Callable[[Path], object] | None = None,
 ) -> Path:
     """Render the data set into `data_path`, unless the same one is there; returns the building list's path.
 
     UserError for arguments out of range, another folder's content, and without the package that casts the rays. The
-    folder appears whole or not at all. `n_workers` (default: one per core) does not change the files. `draw` is
-    called with the folder when all views are in it, to add a picture of them.
+    folder appears whole or not at all. `n_workers` (default: one per core) does not change the files, nor do two
+    `frames` change those of one, beside which they add the second ones and the flow. `draw` is called with the folder
+    when all views are in it, to add a picture of them.
     """
     data_path = Path(data_path).resolve()
     arguments = {
@@ -85,6 +90,7 @@ def make_sample_rooms(
         "views_per_building": views_per_building,
         "image_size": image_size,
         "seed": seed,
+        **({"frames": frames} if frames > 1 else {}),  # manifests of one are as they were
     }
     _check_arguments(**arguments, n_workers=n_workers)
     if _is_there(data_path, {**arguments, "version": VERSION}):
@@ -112,7 +118,7 @@ def make_sample_rooms(
 
 
 def _check_arguments(
-    n_buildings: int, views_per_building: int, image_size: int, seed: int, n_workers: int | None
+    n_buildings: int, views_per_building: int, image_size: int, seed: int, n_workers: int | None, frames: int = 1
 ) -> None:
     for name, value, least, most in (
         ("n_buildings", n_buildings, 1, len(BUILDINGS)),
@@ -120,6 +126,7 @@ def _check_arguments(
         ("image_size", image_size, 16, 1024),
         ("seed", seed, 0, 2**63 - 1),
         ("n_workers", 1 if n_workers is None else n_workers, 1, 4096),
+        ("frames", frames, 1, 2),
     ):
         if not least <= value <= most:
             raise UserError(f"--{name} {value}: must lie between {least} and {most}")
@@ -130,7 +137,7 @@ def _is_there(data_path: Path, arguments: dict[str, int]) -> bool:
     if not data_path.exists() or (data_path.is_dir() and not any(data_path.iterdir())):
         return False
     try:
-        there = json_in(data_path / MANIFEST)
+        there = {"frames": 1} | json_in(data_path / MANIFEST)
         differing = [f"{name}={there[name]}, not {value}" for name, value in arguments.items() if there[name] != value]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(
@@ -147,17 +154,17 @@ def _fill(target: Path, arguments: dict[str, int], n_workers: int) -> None:
     """Render all rooms into the empty folder `target`, then write the lists."""
     names_source = Path(__file__).parents[1] / CLASS_NAMES
     shutil.copyfile(names_source, target / CLASS_NAMES)
-    size, seed = arguments["image_size"], arguments["seed"]
+    size, seed, has_next = arguments["image_size"], arguments["seed"], "frames" in arguments
     plans = [
         plan
         for building in range(arguments["n_buildings"])
         for plan in plan_building(seed, building, arguments["views_per_building"])
     ]
     for building in range(arguments["n_buildings"]):
-        for domain in DOMAINS:
+        for domain in DOMAINS + FRAMES * has_next:
             (target / View(BUILDINGS[building], 0, 0).path(domain)).parent.mkdir(parents=True)
     with progress.bar(total=sum(sum(plan.views) for plan in plans), desc="sample rooms", unit="view") as bar:
-        for n_views in _map(n_workers, _write_room, [(target, plan, size, seed) for plan in plans]):
+        for n_views in _map(n_workers, _write_room, [(target, plan, size, seed, has_next) for plan in plans]):
             bar.update(n_views)
     # The official split files end their lines with a bare carriage return.
     rows = ["id,train,val,test", *(f"{name},1,0,0" for name in BUILDINGS[: arguments["n_buildings"]])]
@@ -200,8 +207,9 @@ def plan_building(seed: int, building: int, n_views: int) -> list[RoomPlan]:
     return plans
 
 
-def _write_room(data_path: Path, plan: RoomPlan, size: int, seed: int) -> int:
+def _write_room(data_path: Path, plan: RoomPlan, size: int, seed: int, has_next: bool = False) -> int:
     """Build one room, render its views and write their files; returns the number of views."""
+    of_next = np.random.default_rng([seed, plan.building, plan.room, 1])  # all else is drawn as without it
     rng = np.random.default_rng([seed, plan.building, plan.room])
     names = read_class_names(data_path / CLASS_NAMES)
     room = make_room(plan.kind, plan.style, rng)
@@ -211,7 +219,14 @@ def _write_room(data_path: Path, plan: RoomPlan, size: int, seed: int) -> int:
         for number in range(n_views):
             camera = choose_camera(caster, position, rng)
             view = View(BUILDINGS[plan.building], plan.first_point + i, number)
-            for domain, values in encode(render(caster, camera, size, rng)).items():
+            capture = render(caster, camera, size, rng)
+            files = encode(capture)
+            if has_next:
+                after = move_camera(caster, camera, of_next)
+                photograph, flow = render_next(caster, camera, after, capture, of_next)
+                files[RGB_NEXT.domain] = to_bytes(255 * photograph)
+                np.save(data_path / view.path(MOTION), flow.transpose(1, 2, 0))
+            for domain, values in files.items():
                 Image.fromarray(values).save(data_path / view.path(domain))
             np.save(data_path / view.path("class_scene"), draw_logits(plan.kind, names, rng))
     return sum(plan.views)
@@ -264,6 +279,16 @@ def choose_camera(caster: RayCaster, position: np.ndarray, rng: np.random.Genera
     return best
 
 
+def move_camera(caster: RayCaster, camera: Camera, rng: np.random.Generator) -> Camera:
+    """The camera at the next frame: moved by up to `FARTHEST`, halfway to what is ahead at most, and turned."""
+    direction = rng.normal(size=3)
+    direction /= np.linalg.norm(direction)
+    ahead = caster.cast(np.array([camera.position]), direction[None]).distance[0]
+    position = camera.position + direction * min(rng.uniform(0, FARTHEST), ahead / 2)
+    yaw, pitch = (np.deg2rad(rng.uniform(-most, most)) for most in (YAW, PITCH))
+    return replace(camera, position=tuple(position), yaw=camera.yaw + yaw, pitch=camera.pitch + pitch)
+
+
 def draw_logits(kind: str, names: list[str], rng: np.random.Generator) -> np.ndarray:
     """Scores (365,) float32 as of a scene classifier: largest for the room's class, by a random margin."""
     logits = rng.normal(-3, 1.5, N_PLACES)
@@ -282,6 +307,7 @@ def main() -> None:
     parser.add_argument("--views_per_building", type=int, default=200, help="in about a sixth as many rooms")
     parser.add_argument("--image_size", type=int, default=96, help="pixels")
     parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
+    parser.add_argument("--frames", type=int, default=1, help="2: a second frame of each view, and the flow to it")
     parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one per core")
     args = parser.parse_args()
     from reports.figures.preview_grid import draw_preview_grid

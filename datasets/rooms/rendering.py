@@ -14,11 +14,13 @@ import trimesh
 
 from datasets.captures import Capture
 from datasets.classes import INSTANCES_OF_A_CLASS
+from datasets.motion import Pinhole, flow_to
 from datasets.rooms.kinds import Material
 from datasets.rooms.scenes import Light, Scene
 from datasets.sources.taskonomy import SEGMENTS
 
 _EPSILON = 1e-4  # metres by which secondary rays start off the surface
+_COVERED = 2e-3  # share of a distance by which what covers a point is nearer; positions are of single precision
 _NEAR = 0.05  # metres ahead of the camera, nearer than which nothing is drawn into a picture
 LEAST_SIDE, LEAST_SEEN = 1 / 24, 0.4  # of the picture, and of a thing's box, for it to be an instance
 
@@ -106,14 +108,41 @@ def render(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generato
         values = np.where(seen.reshape(-1, *[1] * (values.ndim - 1)), values, np.nan)
         return values.reshape(size, size, *values.shape[1:]).astype(np.float32)
 
+    rgb, exposure = _photograph(caster, camera, size, rng)
     return Capture(
-        rgb=_photograph(caster, camera, size, rng),
+        rgb=rgb,
         depth=image(hits.distance),
         normal=image(hits.normals @ axes),
         points=image((hits.points - camera.position) @ axes),
         semantic=semantic.reshape(size, size),
         things=instances(caster.scene, camera, things),
+        exposure=exposure,
     )
+
+
+def render_next(
+    caster: RayCaster, camera: Camera, after: Camera, shown: Capture, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a camera shows that has moved on to `after`, of the same fov: its photograph, and the way there.
+
+    The photograph (S, S, 3) in [0, 1] is exposed as the one before, `shown`. The flow (2, S, S) float32 in pixels is
+    that of the surfaces `shown`, NaN where there is none, and where it leaves the picture or is covered in the next.
+    """
+    size = len(shown.rgb)
+    scale = size / 2 / np.tan(camera.fov / 2)
+    pinhole = Pinhole(scale, scale, (size - 1) / 2, (size - 1) / 2)
+    to_vision = np.diag([1.0, -1.0, -1.0])  # from axes with y up and z behind, which turn into themselves
+    world = shown.points.astype(np.float64) @ camera.axes() + camera.position
+    points = np.moveaxis((world - after.position) @ (to_vision @ after.axes()).T, -1, 0)
+    flow = flow_to(pinhole.pixels(points))
+    towards = (world - after.position).reshape(-1, 3)
+    distance = np.linalg.norm(towards, axis=1)
+    known = np.flatnonzero(np.isfinite(flow[0]))
+    rays = towards[known] / distance[known, None]
+    hits = caster.cast(np.broadcast_to(after.position, rays.shape), rays)
+    covered = known[hits.distance < distance[known] * (1 - _COVERED)]
+    flow.reshape(2, -1)[:, covered] = np.nan
+    return _photograph(caster, after, size, rng, shown.exposure)[0], flow.astype(np.float32)
 
 
 def instances(scene: Scene, camera: Camera, things: np.ndarray) -> np.ndarray:
@@ -150,8 +179,13 @@ def _extent(points: np.ndarray, camera: Camera, size: int) -> float:
 # Colour
 
 
-def _photograph(caster: RayCaster, camera: Camera, size: int, rng: np.random.Generator) -> np.ndarray:
-    """The rgb image (size, size, 3): four rays per pixel, exposure, tone curve and sensor noise."""
+def _photograph(
+    caster: RayCaster, camera: Camera, size: int, rng: np.random.Generator, exposure: float | None = None
+) -> tuple[np.ndarray, float]:
+    """The rgb image (size, size, 3), and its exposure, which is drawn unless it is given.
+
+    Four rays per pixel, exposure, tone curve and sensor noise.
+    """
     fine = 2 * size
     directions = camera.rays(fine).reshape(-1, 3)
     hits = caster.cast(np.broadcast_to(camera.position, directions.shape), directions)
@@ -164,10 +198,11 @@ def _photograph(caster: RayCaster, camera: Camera, size: int, rng: np.random.Gen
     albedo, emission = caster.textures(visible, footprint)
     radiance[seen] = albedo * (light + emission[:, None])
     image = radiance.reshape(size, 2, size, 2, 3).mean(axis=(1, 3))
-    exposure = rng.uniform(0.2, 0.8) / max(np.median(image), 0.02) ** 0.85
+    if exposure is None:
+        exposure = rng.uniform(0.2, 0.8) / max(np.median(image), 0.02) ** 0.85
     image = (1 - np.exp(-exposure * image)) ** (1 / 1.8)
     image += rng.normal(0, rng.uniform(0.003, 0.015), image.shape)
-    return np.clip(image, 0, 1).astype(np.float32)
+    return np.clip(image, 0, 1).astype(np.float32), exposure
 
 
 def _irradiance(caster: RayCaster, hits: Hits, quadrant: np.ndarray, rng: np.random.Generator) -> np.ndarray:

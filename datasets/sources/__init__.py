@@ -21,6 +21,7 @@ from datasets.sources.landmarks import Landmarks
 from datasets.sources.listing import say_pages
 from datasets.sources.maps import Maps
 from datasets.sources.masks import Masks
+from datasets.sources.motion import Motion
 from datasets.sources.nyu import Nyu
 from datasets.sources.office_caltech import OfficeCaltech
 from datasets.sources.panoptic import Panoptic
@@ -37,6 +38,7 @@ SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
     "masks": Masks,
     "maps": Maps,
+    "motion": Motion,
     "coco": Coco,
     "panoptic": Panoptic,
     "voc": Voc,

@@ -11,21 +11,23 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from datasets.cameras import DISTANCES, RAY, Camera, Z
+from datasets.flow_files import FLO
 from datasets.left_out import main_fault
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
 from datasets.sources.named_folders import InFolder, filled, in_folder, not_there, photographs, rows_of, say_alone
 from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
-from datasets.sources.time_stamps import nearest_pairs
+from datasets.sources.time_stamps import nearest_pairs, next_frame
+from datasets.stored import photograph_size
 from datasets.table import PART, Found
-from datasets.tasks import CLASS, MAPS, RGB, Encoding, Scale, valid_domain
+from datasets.tasks import CLASS, MAPS, RGB, RGB_NEXT, TASKS, Encoding, Scale, valid_domain
 from utils import progress
 from utils.args import POSITIVE
 from utils.arguments import Argument
 from utils.errors import UserError
 
-_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG", ".hdf5", ".h5")
+_ENDINGS = (".png", ".npy", ".tif", ".tiff", ".pfm", ".exr", ".PNG", ".hdf5", ".h5", FLO)
 _SEE = "see --unit, --invalid, --bits and --max_median_depth"
 
 
@@ -52,7 +54,7 @@ class Maps(Source):
     `--target_suffix` give, or, with `--nearest_within`, the number that is nearest to its photograph's. Words in braces
     are parts and natural groups, see `datasets/sources/named_folders.py`. Several targets at once take a folder,
     prefix, suffix, unit and invalid value each, or the same for all. Depth is in z, or all of it along the rays, see
-    `datasets/cameras.py`.
+    `datasets/cameras.py`. Of a task that sees two frames, the second is the photograph whose name has the next number.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -121,17 +123,22 @@ class Maps(Source):
         """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
         others = [*(self.target_folder or ()), *(self.valid_folder or ())]
-        found = list(photographs(self.data_path, self.image_folder, self.image_prefix, self.image_suffix, others))
+        where = self.image_folder, self.image_prefix, self.image_suffix
+        found = self._found = list(photographs(self.data_path, *where, others))
         if not found:
             raise UserError(
                 f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_prefix and "
                 "--image_suffix"
             )
         domains = [name for each in targets for name in _columns(each)]
+        if any(TASKS[each.encoding.domain].frames > 1 for each in targets):
+            domains.insert(0, RGB_NEXT.domain)
         rows = rows_of(found, self.image_folder, domains)
         by_name = groups_of_names(rows[RGB.domain], self.group_pattern, {*rows, *domains, CLASS})
         rows = pd.concat([rows, by_name], axis=1).assign(**{CLASS: -1})
-        groups = tuple(name for name in rows if name not in (RGB.domain, PART, CLASS))
+        if RGB_NEXT.domain in domains:
+            rows[RGB_NEXT.domain] = rows[RGB.domain].map(next_frame)
+        groups = tuple(name for name in rows if name not in (RGB.domain, RGB_NEXT.domain, PART, CLASS))
         self._sizes: set[tuple[int, ...]] = set()
         limits = {each.encoding.domain: self.max_median_depth for each in targets if _is_distance(each.encoding)}
         for target in targets:
@@ -287,6 +294,15 @@ class Maps(Source):
         from datasets.maps import counting, in_units, stored_map
         from datasets.packed import check_limit, surface
 
+        if after := row.get(RGB_NEXT.domain):
+            if after == row[RGB.domain] or not (self.data_path / after).is_file():
+                return not_there(self.data_path, after, "second frame")
+            try:
+                (height, width), size = (photograph_size(self.data_path, each) for each in (after, row[RGB.domain]))
+            except ValueError as error:
+                return f"{after}: {error}"
+            if (height, width) != size:
+                return f"{after}: {width} x {height} pixels, and the frame before it has {size[1]} x {size[0]}"
         for target in targets:
             encoding = target.encoding
             cell, mask = row[encoding.domain], row.get(valid_domain(encoding.domain))

@@ -70,7 +70,10 @@ def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Ite
         return
     without = sum(each.n_without for each in samples) / sum(each.n_pixels for each in samples)
     rest = f", {100 * without:.2g} % of the pixels without" if without else ""
-    if encoding.domain in DIRECTIONS:
+    is_flow = encoding.maps is not None and encoding.maps.flow
+    if is_flow:
+        values = np.linalg.norm(values, axis=0, keepdims=True)
+    elif encoding.domain in DIRECTIONS:
         along = ", ".join(f"{axis} {mean:.2f}" for axis, mean in zip("xyz", values.mean(axis=1), strict=True))
         yield f"{encoding.domain}: on average {along}{rest}"
         lengths = np.linalg.norm(values, axis=0)
@@ -82,7 +85,7 @@ def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Ite
         yield from _doubts_of_axes(encoding, scale, values, sum(each.is_halved for each in samples), len(samples))
         return
     is_metres = encoding.domain == DEPTH.domain or (encoding.maps is not None and encoding.maps.distances)
-    unit = " m" if is_metres else ""
+    unit = " m" if is_metres else " px" if is_flow else ""
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95))
     yield f"{encoding.domain}: median {median:.3g}{unit}, 5 to 95 %: {low:.3g} to {high:.3g}{unit}{rest}"
     if is_metres:

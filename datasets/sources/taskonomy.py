@@ -24,7 +24,7 @@ from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.stored import open_array, read_values
 from datasets.table import BOX_COLUMNS, Found
-from datasets.tasks import BOXES, CLASS, DEPTH, INSTANCES, RGB, TASKS, get_task
+from datasets.tasks import BOXES, CLASS, DEPTH, INSTANCES, MOTION, RGB, TASKS, get_task
 from utils import progress
 from utils.args import POSITIVE, POSITIVE_INT
 from utils.arguments import Argument
@@ -56,6 +56,7 @@ THINGS = ClassSet(
 _ENDINGS = {
     "segment_semantic": ("segmentsemantic.png", "segment_semantic.png"),
     "class_scene": ("class_places.npy", "class_scene.npy"),
+    MOTION: ("motion.npy",),
 }
 _SHOWN = 80  # characters of a wrong name
 SEGMENTED = TASKS["segment_semantic"].labelled_by
@@ -228,7 +229,8 @@ def commonest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[int]]:
 def needed_domains(tasks: Sequence[str]) -> list[str]:
     """The domains whose files these tasks read, rgb first, each once."""
     encodings = [get_task(name).encoding for name in tasks]
-    files = [RGB, *(each for e in encodings if e is not None for each in (e, e.mask) if each is not None)]
+    photographs = [each for name in tasks for each in get_task(name).photographs]
+    files = [RGB, *photographs, *(each for e in encodings if e for each in (e, e.mask) if each is not None)]
     return list(dict.fromkeys(INSTANCES if encoding.boxes else encoding.domain for encoding in files))
 
 

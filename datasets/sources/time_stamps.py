@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 import numpy as np
+
+
+def next_frame(cell: str) -> str:
+    """The file of the next frame of a video: the last number in its name is one more. The same cell without a number.
+
+    >>> next_frame("alley_1/frame_0009.png")
+    'alley_1/frame_0010.png'
+    """
+    path = PurePosixPath(cell)
+    name = re.sub(r"(\d+)(\D*)$", lambda found: f"{int(found[1]) + 1:0{len(found[1])}}{found[2]}", path.stem)
+    return path.with_name(name + path.suffix).as_posix()
+
+
+def by_numbers(name: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts names by the numbers in them: `2.png` before `10.png`.
+
+    >>> sorted(["10.png", "2.png"], key=by_numbers)
+    ['2.png', '10.png']
+    """
+    pieces = re.split(r"(\d+)", name)
+    return [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces]
 
 
 def nearest_pairs(first: Sequence[float], second: Sequence[float], within: float) -> dict[int, int]:

@@ -69,6 +69,13 @@ def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerato
     return [mean_values(data, _statistics(data, part, predict, accelerator)) for part in parts]
 
 
+def evaluate_zero(data: TaskData, positions: np.ndarray) -> dict[str, dict[str, float]]:
+    """Loss and metrics of a prediction of zeros, by what the task calls it; empty where it has no name for one."""
+    if not data.task.zero:
+        return {}
+    return {data.task.zero: mean_values(data, _statistics(data, positions, lambda batch: 0 * batch.target, None))}
+
+
 def measure_trivial(
     data: TaskData, parts: Mapping[str, np.ndarray], accelerator: Accelerator
 ) -> list[dict[str, float]]:

@@ -121,6 +121,12 @@ def _finish_angles(sums: Tensor) -> Tensor:
     return torch.cat([ratios[..., :1], median, ratios[..., 1:]], dim=-1)
 
 
+def _flow(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """Sums of the end-point errors, and of those that are more than 3 pixels and 5 % of the vector; their number."""
+    errors = (output - target).norm(dim=1, keepdim=True)
+    return _counted_sums(valid, errors, (errors > 3) & (errors > 0.05 * target.norm(dim=1, keepdim=True)))
+
+
 def _ssim(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Sum of the structural similarity over the windows without masked pixels, and their number."""
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
@@ -216,6 +222,8 @@ METRICS: dict[str, Metric] = {
         ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30"), _angles, _finish_angles,
         5 + _ANGLE_STEPS, errors=("angle_mean", "angle_median"),
     ),
+    # Of all pixels alike, where the loss is of images; outliers as in KITTI 2015 (Menze and Geiger, CVPR 2015).
+    "flow": Metric(("epe", "outliers"), _flow, _ratios, 3, errors=("epe", "outliers")),
     "ssim": Metric(("ssim",), _ssim, _ratios),
     "edge_f1": Metric(("edge_f1",), _edge_hits, lambda sums: _f1(*sums.unbind(-1))[..., None], 3),
     "overlap": Metric(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datasets.tasks import GRID
+from datasets.tasks import GRID, RGB
 from models.networks.conventions import LOCAL, OWN_SCALING, Scaling
 from models.networks.published import LITE0, LITE0_OF_TIMM, load_lite0
 from models.networks.weights import EncoderWeights, absolute, conventions, file_in, local_config, timm_filter
@@ -85,7 +85,7 @@ def features_of(
 ) -> Features:
     """The features of this name. Only "model" runs `model`, the central model; the others read its settings.
 
-    `weights_file` and `scaling` are as for `image_features`.
+    `weights_file` and `scaling` are as for `image_features`, which sees the first photograph where there are several.
     """
     from models.networks.task_model import fingerprint
 
@@ -99,7 +99,7 @@ def features_of(
         size = data.task.out_channels * cells
         return Features(size, f"target {GRID}", lambda batch: shrunk_target(data, batch))
     of_images = image_features(name, data.device, weights_file, scaling)
-    return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images))
+    return Features(of_images.size, of_images.inputs, lambda batch: of_images.of(batch.images[:, : RGB.channels]))
 
 
 def image_features(

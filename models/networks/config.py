@@ -10,7 +10,7 @@ from typing import Any
 from datasets.classes import ClassSet
 from models.networks.conventions import Scaling
 
-_OPTIONAL = ("weights", "decoder_channels", "encoder_norm", "image_mean", "image_std")
+_OPTIONAL = ("weights", "decoder_channels", "encoder_norm", "image_mean", "image_std", "frames_apart")
 VERSIONS = "code_version"  # beside the settings in a file: those of encoder and decoder
 
 
@@ -22,7 +22,8 @@ class ModelConfig:
     are those of a categorical task, from the table of the images that the model is for. `weights` says which file the
     encoder started from, if any. `decoder_channels` are a U-Net's, by default smp's. `encoder_norm` is the encoder's
     normalisation where it is not `norm`. `image_mean` and `image_std` are of red, green and blue, by which images are
-    scaled where it is not by the file's or the encoder's.
+    scaled where it is not by the file's or the encoder's. Of several photographs at once the encoder sees each by
+    itself with `frames_apart`, and otherwise all of them stacked.
     """
 
     task: str
@@ -40,6 +41,7 @@ class ModelConfig:
     encoder_norm: str | None = None
     image_mean: tuple[float, ...] | None = None
     image_std: tuple[float, ...] | None = None
+    frames_apart: bool = False
 
     def __post_init__(self) -> None:
         for name in ("decoder_channels", "image_mean", "image_std"):

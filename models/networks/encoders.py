@@ -38,7 +38,8 @@ class Wanted:
 
     `weights` are those of a file, in place of published ones. `most_stride` is given where a decoder takes the maps:
     none of them has a larger one. The vector is the deepest map's mean then, and the encoder has no layers that only
-    another would need. `scaling` is of images, where it is not the encoder's own.
+    another would need. `scaling` is of images, where it is not the encoder's own. The encoder sees as many `frames` at
+    once, see `models/networks/frames.py`.
     """
 
     image_size: int
@@ -47,6 +48,8 @@ class Wanted:
     most_stride: int | None = None
     weights: EncoderWeights | None = None
     scaling: Scaling = OWN_SCALING
+    frames: int = 1
+    frames_apart: bool = False
 
     def put_weights(self, network: nn.Module, adapt: Callable[..., Any] | None = None) -> None:
         """Those of the file, if any, into a network that has published names; see `EncoderWeights.put_into`."""
@@ -307,6 +310,10 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
         if not wanted.weights.was_put:
             wanted.weights.put_into(encoder)  # one without published names, or a file with ours
         wanted.weights.check(encoder, f"--encoder {name}")
+    if wanted.frames > 1:
+        from models.networks.frames import FramesApart, stack_frames
+
+        return FramesApart(encoder, wanted.frames) if wanted.frames_apart else stack_frames(encoder, wanted.frames)
     return encoder
 
 
@@ -346,6 +353,6 @@ def _patch(module: nn.Module) -> int:
     """The side of the patches of an image that a layer takes each by itself; 0 for other layers."""
     from torch import nn
 
-    if not isinstance(module, nn.Conv2d) or module.in_channels != 3:
+    if not isinstance(module, nn.Conv2d) or module.in_channels not in (3, 6):  # of one photograph, or two
         return 0
     return module.kernel_size[0] if module.kernel_size == module.stride != (1, 1) else 0

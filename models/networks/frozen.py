@@ -20,7 +20,6 @@ from torch import Tensor
 
 from datasets.packed import packed_version
 from datasets.task_data import TaskData
-from datasets.tasks import RGB
 from models.networks.costs import forward_flops
 from models.networks.encoders import encoder_entry
 from models.networks.kept_outputs import Layout, behind
@@ -61,10 +60,10 @@ def on_kept_outputs(
     if settings.encoder_outputs == "never" or not possible or data.shortened:
         return model, data
     model.to(accelerator.device).to(memory_format=torch.channels_last)
-    images = packed_version(data.table, RGB, data.image_size)
-    if images is None:
+    packed = [packed_version(data.table, each, data.image_size) for each in model.task.photographs]
+    if None in packed:
         raise UserError(f"{data.table.data_path}: the images have changed while they were read; start again")
-    folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / images[:16]
+    folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / _digest(packed)[:16]
     outputs = EncoderOutputs(model, data, settings.encoder_outputs == "half")
     if settings.encoder_outputs == "auto" and outputs.n_bytes > MOST_BYTES:
         if accelerator.is_main_process:
@@ -76,6 +75,11 @@ def on_kept_outputs(
     with accelerator.main_process_first():  # the other processes find them
         kept = outputs.kept_in(folder)
     return outputs.model, data.on_inputs(torch.from_numpy(kept))
+
+
+def _digest(packed: Sequence[str | None]) -> str:
+    """Of the packed photographs that an encoder sees: of one, its own."""
+    return str(packed[0]) if len(packed) == 1 else hashlib.sha256(" ".join(map(str, packed)).encode()).hexdigest()
 
 
 class EncoderOutputs:

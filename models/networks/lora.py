@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from datasets.tasks import get_task
 from models.networks.config import ModelConfig
 from models.networks.parts import LORA_A, LORA_B, Adapters, in_eval_mode
 from utils.errors import UserError
@@ -52,7 +53,7 @@ def adapt(encoder: nn.Module, config: ModelConfig, adapters: Configured, seed: i
     if not isinstance(adapters, Adapters):
         return
     rank, targets = adapters.lora_rank, adapters.lora_targets
-    layers = _linear_layers(encoder, config.image_size)
+    layers = _linear_layers(encoder, (1, get_task(config.task).in_channels, config.image_size, config.image_size))
     if not layers:
         raise UserError(
             f"--train lora: --encoder {config.encoder} has no linear layers to adapt; give a transformer of timm, "
@@ -103,8 +104,8 @@ def _is_one_of(path: str, targets: Sequence[str]) -> bool:
 
 
 @torch.no_grad()
-def _linear_layers(encoder: nn.Module, image_size: int) -> dict[str, nn.Linear]:
-    """The encoder's linear layers by path, without those that are not called.
+def _linear_layers(encoder: nn.Module, shape: tuple[int, ...]) -> dict[str, nn.Linear]:
+    """The encoder's linear layers by path, without those that are not called with images of this shape.
 
     Some networks read a layer's weight and compute the product themselves, which would pass an adapter by.
     """
@@ -112,7 +113,7 @@ def _linear_layers(encoder: nn.Module, image_size: int) -> dict[str, nn.Linear]:
     called: set[nn.Module] = set()
     hooks = [layer.register_forward_pre_hook(lambda layer, _: called.add(layer)) for layer in found.values()]
     with in_eval_mode(encoder):
-        encoder(torch.zeros(1, 3, image_size, image_size))
+        encoder(torch.zeros(shape))
     for hook in hooks:
         hook.remove()
     return {path: layer for path, layer in found.items() if layer in called}

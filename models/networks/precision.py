@@ -55,7 +55,7 @@ def _strides_over_one_cell(model: TaskModel) -> bool:
         if isinstance(module, nn.Conv2d) and max(module.stride) > 1 and max(module.kernel_size) > 1:
             module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[-2:]))
     size = model.config.image_size
-    shapes(torch.empty(1, 3, size, size, device="meta"))
+    shapes(torch.empty(1, model.task.in_channels, size, size, device="meta"))
     return torch.Size((1, 1)) in seen
 
 

@@ -21,6 +21,7 @@ from models.networks.config import VERSIONS, ModelConfig, noted
 from models.networks.conventions import Scaling
 from models.networks.decoders import DECODERS, Decoder, decoder_entry, with_decoder
 from models.networks.encoders import ENCODERS, Wanted, build_encoder, check_pixels, weights_for
+from models.networks.frames import FramesApart
 from models.networks.kept_outputs import whole
 from models.networks.lora import merged
 from models.networks.parts import set_eval
@@ -66,16 +67,18 @@ class TaskModel(nn.Module):
             raise UserError(f"--image_size must be a multiple of {_SCALE}, not {config.image_size}")
         if config.published_quirks and (config.image_mean or config.image_std):
             raise UserError("--published_quirks takes images as they are, unscaled; omit --image_mean and --image_std")
+        task = get_task(config.task, config.depth_target, config.published_quirks)
+        if task.frames > 1 and (pretrained or weights):  # which are of networks that see one photograph
+            config = replace(config, frames_apart=True)
         config = with_decoder(config)
         self.config = replace(config, weights=weights.about) if weights else config
         self.bf16 = False
-        task = get_task(config.task, config.depth_target, config.published_quirks)
         if task.categorical and config.classes is None:
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
         wanted = Wanted(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights,
-                        self.config.scaling)  # fmt: skip
+                        self.config.scaling, task.frames, config.frames_apart)  # fmt: skip
         self.encoder = build_encoder(config.encoder, wanted)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
@@ -91,7 +94,7 @@ class TaskModel(nn.Module):
         return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
 
     def forward(self, images: Tensor) -> Outputs:
-        """What the model makes of images (B, 3, S, S) in [0, 1], as float32."""
+        """What the model makes of images (B, `task.in_channels`, S, S) in [0, 1], as float32."""
         with self.arithmetic(images.device):
             encoded, maps = self.encoder(images)
             embedding, output = self.decoder(encoded, maps)
@@ -156,10 +159,12 @@ def make_initial_model(
 def _origins(model: TaskModel, pretrained: bool, weights: EncoderWeights | None) -> list[str]:
     """Lines that say which weights the encoder has, and with what it computes with them; none for random weights."""
     config, encoder = model.config, model.encoder
+    if isinstance(encoder, FramesApart):
+        encoder = encoder.backbone
     given = Scaling(config.image_mean, config.image_std)
     if not (weights or pretrained or any(given)):
         return []
-    used = Scaling(*(tuple(each.flatten().tolist()) for each in (encoder.mean, encoder.std)))
+    used = Scaling(*(tuple(each.flatten()[:3].tolist()) for each in (encoder.mean, encoder.std)))
     line = "images are as they are (--published_quirks)"
     if not config.published_quirks:
         line = conventions(encoder, f"--encoder {config.encoder}", used, given, weights)
@@ -180,7 +185,7 @@ def _try(model: TaskModel) -> str:
         raise UserError(f"{called} has layers that share weights ({some(shared, 2)}), which clients cannot train; "
                         "give another")  # fmt: skip
     trial, generator = copy.deepcopy(model), torch.Generator().manual_seed(0)
-    images = torch.rand(2, 3, size, size, generator=generator).requires_grad_()
+    images = torch.rand(2, model.task.in_channels, size, size, generator=generator).requires_grad_()
     try:
         with torch.random.fork_rng(devices=()):
             outputs = trial.train()(images)

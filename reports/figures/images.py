@@ -12,6 +12,8 @@ from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from datasets.tasks import COLOUR_WHEEL
+from reports.figures.flow import draw_flow_legend, flow_colours
 from reports.figures.style import palette, save
 
 if TYPE_CHECKING:
@@ -26,12 +28,15 @@ def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, li
     """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
 
     Where the task shows none of these, they look as any others. Three channels are a picture, of two the first is
-    shown; `limits` are the values of the ends of the colours.
+    shown, unless they are vectors that the colour wheel shows; `limits` are the values of the ends of the colours.
     """
     axes.set(xticks=[], yticks=[])
     if task.categorical:
         return axes.imshow(np.where(valid[..., None], _colours_of(task)[values], _NO_VALUE[:3]))
     low, high = limits
+    if task.colormap == COLOUR_WHEEL:
+        wheel = flow_colours(values, max(-low, high))
+        return axes.imshow(np.where(valid[0][..., None], wheel, _NO_VALUE[:3]))
     if len(values) == 3:
         picture = ((values.transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
         return axes.imshow(np.where(valid[0][..., None], picture, _NO_VALUE[:3]))
@@ -61,36 +66,40 @@ def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
 def predictions(
     task: Task, images: np.ndarray, targets: np.ndarray, valid: np.ndarray, outputs: np.ndarray, title: str, path: Path
 ) -> Path:
-    """Input, target and prediction of each image, one image per column.
+    """Input, target and prediction of each image, one image per column; of several photographs each has a row.
 
     Args:
         task: of the targets.
-        images: (n, 3, S, S) in [0, 1].
+        images: (n, 3 F, S, S) in [0, 1].
         targets: (n, C, S, S) in the task's unit, or ids (n, S, S).
         valid: which pixels count, broadcastable to one channel of the targets.
         outputs: like `targets`.
         title: of the figure.
         path: where to save.
     """
-    n = len(images)
-    figure = Figure((1.6 * n + 1.4, 5.6), layout="constrained")
+    n, frames = len(images), images.shape[1] // 3
+    figure = Figure((1.6 * n + 1.4, 1.6 * frames + 4), layout="constrained")
     figure.suptitle(title)
-    axes = figure.subplots(3, n, squeeze=False)
+    axes = figure.subplots(frames + 2, n, squeeze=False)
     shown = np.broadcast_to(valid, targets.shape if task.categorical else targets[:, :1].shape)
-    limits = task.value_range or _limits(targets, shown)
+    is_flow = task.colormap == COLOUR_WHEEL
+    limits = task.value_range or _limits(np.linalg.norm(targets, axis=1, keepdims=True) if is_flow else targets, shown)
     for column in range(n):
-        axes[0, column].imshow(images[column].transpose(1, 2, 0))
-        axes[0, column].set(xticks=[], yticks=[])
-        image = draw_target(axes[1, column], task, targets[column], shown[column], limits)
-        draw_target(axes[2, column], task, outputs[column], np.ones_like(shown[column]), limits)
-    for row, label in enumerate(("input", "target", "prediction")):
+        for axis, photograph in zip(axes[:, column], np.split(images[column], frames), strict=False):
+            axis.imshow(photograph.transpose(1, 2, 0))
+            axis.set(xticks=[], yticks=[])
+        image = draw_target(axes[-2, column], task, targets[column], shown[column], limits)
+        draw_target(axes[-1, column], task, outputs[column], np.ones_like(shown[column]), limits)
+    for row, label in enumerate(("input", *["next frame"] * (frames - 1), "target", "prediction")):
         axes[row, 0].set_ylabel(label)
     if task.categorical:
         named = zip(_colours_of(task), _classes_of(task).names, strict=True)
         handles = [Patch(facecolor=colour, edgecolor="gray", lw=0.5, label=name) for colour, name in named]
         figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize="small")
+    elif is_flow:
+        draw_flow_legend(axes[-1, -1].inset_axes((1.1, 0.1, 0.6, 0.6)), limits[1], task.unit)
     elif targets.shape[1] != 3:
-        figure.colorbar(image, ax=axes[1:, :], label=task.unit, shrink=0.8)
+        figure.colorbar(image, ax=axes[-2:, :], label=task.unit, shrink=0.8)
     return save(figure, path)
 
 

@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from datasets.maps import read_map
 from datasets.packed import class_numbers, read_image, surface
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
 from datasets.stored import photograph_frame, read_photograph
-from datasets.tasks import RGB, TASKS, Encoding, Task
+from datasets.tasks import COLOUR_WHEEL, RGB, TASKS, Encoding, Task
 from reports.figures.images import draw_target
 from reports.figures.style import save
 
@@ -41,7 +42,8 @@ def draw_preview_grid(data_path: Path, n_rows: int = 8) -> None:
         photograph = str(view.path(RGB.domain))
         row[0].imshow(read_photograph(data_path, photograph).transpose(1, 2, 0))
         for axis, (task, encoding) in zip(row[1:], tasks, strict=True):
-            values = read_image(data_path, str(view.path(encoding.domain)), encoding)
+            read = read_image if encoding.maps is None else read_map
+            values = read(data_path, str(view.path(encoding.domain)), encoding)
             frame = photograph_frame(data_path, photograph)
             _draw_target(axis, task, encoding, frame.upright(values, encoding.domain))
     save(figure, data_path / PREVIEW_GRID)
@@ -63,6 +65,8 @@ def _draw_target(axis: Any, task: Task, encoding: Encoding, values: np.ndarray) 
     values = class_numbers(values, task.classes) if task.classes else values
     valid = surface(values, encoding)
     counted = values[:, valid] if len(values) < 3 and valid.any() else np.array([0, 255])
+    if task.colormap == COLOUR_WHEEL and valid.any():
+        counted = np.linalg.norm(counted, axis=0)
     if task.classes:
         values = np.where(valid, values[0], 0)
     draw_target(axis, task, values, valid if task.classes else valid[None], (counted.min(), counted.max()))

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from datasets.task_data import TaskData, evenly
+from models.central.evaluation import evaluate_zero
 from models.detection.output import detect
 from models.instances.output import group, true_objects
 from models.networks.task_model import TaskModel
@@ -31,7 +32,8 @@ def report_held_out(
     model: TaskModel, data: TaskData, values: Mapping[str, float], trivial: Mapping[str, float], folder: Path
 ) -> None:
     """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
-    print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "constant baseline": trivial})
+    rows = {"model": values, "constant baseline": trivial} | evaluate_zero(data, data.test)
+    print_values(f"{data.task.name}, {len(data.test)} held-out images", rows)
     draw_predictions(model, data, folder)
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from datasets.task_data import TaskData, evenly
+from datasets.tasks import RGB
 from models.embedding.embeddings import tsne
 from network.partition.explained import CEILING, CLASSES, CLUSTERS
 from reports.console import wrapped
@@ -42,7 +43,7 @@ def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, 
     for k in clusters:
         # The table may have its images in the order of their classes.
         members = torch.from_numpy(evenly(used[assignments[used] == k], _OF_A_CLUSTER))
-        samples.append(data.batch(members).images.cpu().numpy())
+        samples.append(data.batch(members).images[:, : RGB.channels].cpu().numpy())
     cluster_samples(samples, f"{data.task.label}: training images of each cluster", folder / "cluster_samples.png")
 
 

@@ -65,6 +65,32 @@ def test_flips_and_crops_are_torchvisions(kind: str, name: str) -> None:
     assert moved.images.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("kind", ["flip", "crop_flip", "resized_crop"])
+def test_flow_leads_to_the_same_places_in_the_frame(kind: str) -> None:
+    """Pixels of two photographs whose colours are their own places: each finds its own again at the flow's end."""
+    y, x = torch.meshgrid(torch.arange(S) + 0.5, torch.arange(S) + 0.5, indexing="ij")
+    shift = torch.tensor([3.0, -2.0])
+    places = torch.stack([x, y, torch.zeros(S, S)]) / S
+    moved_on = places - torch.tensor([*shift, 0.0])[:, None, None] / S
+    batch = Batch(
+        torch.cat([places, moved_on]).repeat(N, 1, 1, 1), shift[:, None, None].expand(N, 2, S, S).clone(),
+        torch.ones(N, 1, S, S, dtype=torch.bool),
+    )  # fmt: skip
+    frames = drawn(kind)
+    moved = augmented(batch, torch.from_numpy(frames), TASKS["motion"])
+    for image, flow, valid, frame in zip(moved.images, moved.target, moved.valid[:, 0], frames, strict=True):
+        sign = -1 if frame[4] else 1
+        expected = torch.tensor([sign * 3.0 * S / frame[2], -2.0 * S / frame[3]], dtype=torch.float32)
+        torch.testing.assert_close(flow[:, valid], expected[:, None].expand(2, int(valid.sum())), rtol=1e-5, atol=1e-5)
+        end = torch.stack([x, y]) - 0.5 + flow
+        assert not valid[((end < -0.5) | (end > S - 0.5)).any(0)].any() and valid.any()
+        for row, column in valid.nonzero()[::37]:
+            at = (end[:, row, column].round() + 0.5).long().flip(0)
+            seen, again = image[:2, row, column] * S, image[3:5, at[0], at[1]] * S
+            if valid[at[0], at[1]]:
+                torch.testing.assert_close(seen, again, atol=0.75, rtol=0)
+
+
 def test_crops_are_shifted_by_up_to_the_four_pixels_that_are_usual_for_cifar() -> None:
     shifts = AUGMENTS["crop_flip"](2000, 32, np.random.default_rng(0))[:, :2]
     assert set(shifts[:, 0]) == set(shifts[:, 1]) == {*range(-4, 5)}
@@ -198,5 +224,6 @@ def test_central_training_draws_by_seed_epoch_and_step(data: TaskData, tmp_path:
 
 def test_every_task_says_what_it_needs() -> None:
     knows_sides = {name for name, task in TASKS.items() if task.mirror is not None}
-    assert knows_sides == {"normal", "normals"} and isinstance(TASKS["normal"], Task)
+    assert knows_sides == {"normal", "normals", "motion"} and isinstance(TASKS["normal"], Task)
     assert {name for name, task in TASKS.items() if task.remade is not None} == {"instances"}
+    assert {name for name, task in TASKS.items() if task.rescaled is not None} == {"motion"}

@@ -39,9 +39,10 @@ def data_of(folder: Path, name: str, maps: Sequence[np.ndarray], scale: Scale, f
     for number, values in enumerate(maps):
         write(folder / "rgb" / f"{number}.png", np.zeros((*values.shape[:2], 3), np.uint8))
         write(folder / name / f"{number}.npy", values)
-    files = {"rgb": tuple(f"rgb/{i}.png" for i in range(len(maps)))}
+    photographs = [each.domain for each in get_task(name).photographs]
+    files = {domain: tuple(f"rgb/{i}.png" for i in range(len(maps))) for domain in photographs}
     files[name] = tuple(f"{name}/{i}.npy" for i in range(len(maps)))
-    about = About("maps", ("rgb", name), scales={name: scale}, fit=fit)
+    about = About("maps", (*photographs, name), scales={name: scale}, fit=fit)
     places = np.arange(len(maps))
     table = Table(folder, about, files, np.full(len(maps), -1), {}, places[:-1], places[:0], places[-1:], "")
     return TaskData(table, get_task(name, *variant), SIZE, torch.device("cpu"))

@@ -47,6 +47,21 @@ def test_depth_without_any_surface_is_finite(depth_target: str) -> None:
     assert not valid.any() and (target == 0).all()
 
 
+def test_flow_that_leaves_the_picture_does_not_count() -> None:
+    values = np.zeros((2, 2, 3), np.float32)
+    values[0] = [[0, 1.4, 0], [-0.6, 0, -math.inf]]
+    values[1] = [[0, 0, 1.4], [0, 0.6, -math.inf]]
+    stored = torch.from_numpy(values)[None]
+    target, valid = TASKS["motion"].decode(stored, stored[:, :1].isfinite())
+    assert valid[0, 0].tolist() == [[True, True, True], [False, False, False]]
+    assert target[0, :, 0, 1].tolist() == pytest.approx([1.4, 0]) and target[0, :, 1, 2].tolist() == [0, 0]
+
+
+def test_a_task_says_which_photographs_it_sees() -> None:
+    assert [each.domain for each in TASKS["motion"].photographs] == ["rgb", "rgb_next"]
+    assert TASKS["motion"].in_channels == 6 and TASKS["normal"].in_channels == 3
+
+
 # What `--published_quirks True` changes
 
 
@@ -171,11 +186,11 @@ def test_normals_come_back_within_their_quantisation(vector: tuple[float, float,
 # The registry
 
 
-def test_tasks_are_those_of_the_paper_and_curvature_and_eight_for_any_table() -> None:
+def test_tasks_are_those_of_the_paper_and_curvature_and_nine_for_any_table() -> None:
     assert set(TASKS) == {
         "class_scene", "segment_semantic", "edge_texture", "keypoints3d", "normal", "reshading", "depth_euclidean",
         "principal_curvature", "classification", "segmentation", "detection", "instances",
-        "depth", "normals", "edges", "regression",
+        "depth", "normals", "edges", "regression", "motion",
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tests.datasets.flows import flow_of, write_flo
 from tests.datasets.sources.finding import noise, save_image
 
 N = 40
@@ -67,6 +68,18 @@ def cityscapes(data: Path) -> None:
     (data / "classes.txt").write_text("0: void\n8: sidewalk\n24: person\n")
 
 
+def videos(data: Path) -> None:
+    """Four videos of each of two scenes, as Sintel's, whose last frames have no next one."""
+    for number in range(N):
+        sequence, frame = f"{('alley', 'market')[number % 2]}/{number // 2 % 4}", f"frame_{number // 8:04}"
+        save_image(data / "clean" / sequence / f"{frame}.png", noise(number, 12, 16, 3))
+        write_flo(data / "flow" / sequence / f"{frame}.flo", flow_of(number, 12, 16))
+
+
+VIDEOS = (
+    "maps --target motion --image_folder clean/{scene}/{sequence} --target_folder flow/{scene}/{sequence} "
+    "--together sequence"
+)
 RGBD = (
     "maps --target depth --image_folder {scene}/{sequence} --image_suffix .color.png "
     "--target_folder {scene}/{sequence} --target_suffix .depth.png --unit 0.001 --invalid 0"
@@ -97,8 +110,12 @@ def test_all_stages(
 
 @pytest.mark.parametrize(
     ("write", "select", "task", "groups"),
-    [(rgbd, RGBD, "depth", "scene"), (cityscapes, CITYSCAPES, "segmentation", "city")],
-    ids=["maps", "cityscapes"],
+    [
+        (rgbd, RGBD, "depth", "scene"),
+        (cityscapes, CITYSCAPES, "segmentation", "city"),
+        (videos, VIDEOS, "motion", "scene"),
+    ],
+    ids=["maps", "cityscapes", "videos"],
 )
 def test_all_stages_within_natural_groups(
     tmp_path: Path, run_here: Callable[[str], None], write: Callable[[Path], None], select: str, task: str, groups: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -47,8 +48,10 @@ def random_images(name: str, seed: int) -> Images:
         patches = torch.rand(N, 1, 2, 2, generator=generator) < 0.8
         patches[-1] = False
         valid = patches.repeat_interleave(S // 2, -1).repeat_interleave(S // 2, -2)[:, 0]
-    channels = 3 if name == "angle" else 1
+    channels = {"angle": 3, "flow": 2}.get(name, 1)
     target, noise = torch.randn(2, N, channels, S, S, generator=generator)
+    if name == "flow":  # in pixels, of which some errors are outliers
+        return 40 * target + 3 * noise, 40 * target, valid[:, None]
     if name != "angle":
         target = target.abs().clamp(max=1) * (target.abs() > 0.2)  # zeros, too
     return target + 0.4 * noise, target, valid[:, None]
@@ -70,6 +73,14 @@ def angles_between(images: Images) -> np.ndarray:
 def angles(images: Images) -> list[float]:
     degrees = angles_between(images)
     return [degrees.mean(), np.median(degrees), *((degrees < limit).mean() for limit in (11.25, 22.5, 30))]
+
+
+def end_points(images: Images) -> list[float]:
+    """Pixel by pixel: the distance, and whether it is above 3 and above a twentieth of the vector's length."""
+    pixels = zip(*(values.double().tolist() for values in counted(images)), strict=True)
+    pairs = [(math.dist(found, true), math.hypot(*true)) for found, true in pixels]
+    outliers = [error > 3 and error / length > 0.05 for error, length in pairs]
+    return [sum(error for error, _ in pairs) / len(pairs), sum(outliers) / len(pairs)]
 
 
 def relative(images: Images) -> list[float]:
@@ -147,6 +158,7 @@ REFERENCES: dict[str, Callable[[Images], list[float]]] = {
     "abs_rel": relative,
     "delta1": within_quarter,
     "angle": angles,
+    "flow": end_points,
     "ssim": similarity,
     "edge_f1": edges,
     "overlap": overlaps,

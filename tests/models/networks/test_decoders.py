@@ -43,7 +43,7 @@ def test_model_of_every_task(task: str, use_cbam: bool) -> None:
         task, image_size=32, norm="group", use_cbam=use_cbam and not TASKS[task].boxes, classes=classes
     )
     model = TaskModel(replace(config, decoder=decoder))
-    features, embedding, output = model(torch.rand(2, 3, 32, 32))
+    features, embedding, output = model(torch.rand(2, model.task.in_channels, 32, 32))
     assert features.shape == (2, size) and embedding[0].numel() == model.embedding_size
     channels = bound(task).out_channels
     if TASKS[task].boxes:  # two towers of 32 channels at stride 4; 64 + 16 + 4 + 1 + 1 points
