@@ -1,8 +1,8 @@
 """What splits cost against the α that their clients look drawn from, by class and by cluster, and their target share.
 
-    python -m reports.equivalent_alphas results/pacs_own_clients --assignment_files_path assignments
+    python -m reports.equivalent_alphas results/pacs_own_clients
 
-takes the finished runs of one result folder, with the IID run of each seed, and the clusters in a folder.
+takes the finished runs of one result folder, with the IID run of each seed, and the clusters of the runs of that seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reports.files import write_table
 from reports.finished import Finished, finished_runs
 from reports.predictors import OWN, measured_on, permuted, rank_correlation
 from reports.statistics import increase
-from utils.args import Parser, add_assignments
+from utils.args import Parser
 from utils.errors import UserError, run_script
 
 # Of a partition, by column: what a figure's axis says.
@@ -36,7 +36,7 @@ BY = {
 IID = "iid"
 
 
-def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
+def costs(folder: Path, cost: str = OWN) -> pd.DataFrame:
     """What each run of a split costs over the IID run of its seed, in percent, beside the measures of its partition.
 
     Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, `increase`, and those of
@@ -44,7 +44,6 @@ def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
 
     Args:
         folder: of results.
-        assignments: folder of each task's clusters.
         cost: train_loss (the clients' own images) or test_loss (held-out ones).
 
     Raises:
@@ -62,7 +61,7 @@ def costs(folder: Path, assignments: Path, cost: str = OWN) -> pd.DataFrame:
         if path not in tables:
             tables[path] = read_table(Path(path))
         table = tables[path]
-        clusters = read_assignments(run.args["task"], table, assignments)
+        clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
         rows.append(
             {
@@ -110,7 +109,6 @@ def parse_args() -> Namespace:
     parser.add_argument("result_path", type=Path, help="result folder")
     text = "loss that a split raises: train_loss (the clients' own images) or test_loss (held-out ones)"
     parser.add_argument("--cost", default=OWN, choices=(OWN, "test_loss"), help=text)
-    add_assignments(parser)
     return parser.parse_args()
 
 
@@ -119,7 +117,7 @@ def main() -> None:
     args = parse_args()
     from reports.figures.own_clients import costs_by_alpha
 
-    table = costs(args.result_path, args.assignment_files_path, args.cost)
+    table = costs(args.result_path, args.cost)
     folder = args.result_path / "tables"
     write_table(table, folder / "equivalent_alphas")
     print(narrow(ranking(table), ["measure"]))

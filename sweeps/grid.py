@@ -54,8 +54,9 @@ class Grid:
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method reads, under "method", and
     those of each partition rule, aggregation and attack; an argument varies only the runs that read it. `features` are
     those whose clusters embedding-based splits deal. `train` and `embed` are further arguments of these two stages.
-    Without `has_central`, runs need an initial model alone. With a `guidance`, the folder for a teacher's vectors, runs
-    whose method reads `--guidance_path` need these, made with the arguments `teacher`.
+    Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of other features than
+    the central model's. With a `guidance`, the folder for a teacher's vectors, runs whose method reads
+    `--guidance_path` need these, made with the arguments `teacher`.
     """
 
     scale: str
@@ -102,8 +103,7 @@ class Grid:
         for seed, task in product(self.seeds, self.tasks):
             model = self._model(task, seed)
             jobs.append(model)
-            if self.has_central:
-                jobs += [self._clusters(task, seed, *made, model) for made in product(self.n_clusters, self.features)]
+            jobs += [self._clusters(task, seed, *made, model) for made in product(self.n_clusters, self._clustered)]
         return jobs
 
     def federated(self) -> list[Job]:
@@ -115,7 +115,7 @@ class Grid:
             guided = ("--guidance_path", str(self.guidance)) if taught else ()
             for axis in self._axes_of(task, method):
                 for features, dealt in self._dealings():
-                    made = self._clusters(task, seed, k, features, model) if self.has_central else model
+                    made = self._clusters(task, seed, k, features, model) if features in self._clustered else model
                     needs = (made.name, self._guidance().name) if taught else (made.name,)
                     base = self._federation(task, seed, k, features, method) + guided + axis
                     jobs.append(_job("test_fed", base + dealt, needs, axis))
@@ -171,6 +171,13 @@ class Grid:
 
     def _is_taught(self, method: str) -> bool:
         return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
+
+    @property
+    def _clustered(self) -> list[str]:
+        """The features whose clusters are made: without central models, of which runs need clusters, those of others."""
+        if self.has_central:
+            return list(self.features)
+        return [features for features in self.features if features != MODEL and EMBEDDING in self.splits]
 
     @property
     def first_clusters(self) -> str:

@@ -171,3 +171,22 @@ def test_features_vary_the_embedding_based_splits_alone() -> None:
         *(("embedding_based", *each) for each in folders.items()),
     ]
     assert len({job.name for job in of_one.federated()}) == 5
+
+
+def test_without_central_models_embedding_based_splits_need_the_clusters_of_other_features() -> None:
+    changes = {"has_central": False, "tasks": ["normal"], "methods": ["fedavg"], "seeds": [0], "alphas": ["1"]}
+    of_public = grid(features=["model", "image"], **changes)
+    model, clusters = of_public.central()
+    assert [command[0] for command in (*model.commands, *clusters.commands)] == [
+        "model_initialization.py",
+        "extract_embeddings.py",
+    ]
+    assert clusters.needs == (model.name,) and said(clusters)["features"] == "image"
+    needs = {(said(job)["type"], said(job).get("features")): job.needs for job in of_public.federated()}
+    assert needs == {
+        ("iid", None): (model.name,),
+        ("class_based", None): (model.name,),
+        ("embedding_based", "model"): (model.name,),
+        ("embedding_based", "image"): (clusters.name,),
+    }
+    assert grid(features=["image"], splits=["iid"], **changes).central() == [model]
