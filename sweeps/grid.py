@@ -54,8 +54,8 @@ class Grid:
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method reads, under "method", and
     those of each partition rule, aggregation and attack; an argument varies only the runs that read it. `features` are
     those whose clusters embedding-based splits deal. `train` and `embed` are further arguments of these two stages.
-    Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of other features than
-    the central model's. With a `guidance`, the folder for a teacher's vectors, runs whose method reads
+    Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of features that are
+    not the central model's. With a `guidance`, the folder for a teacher's vectors, runs whose method reads
     `--guidance_path` need these, made with the arguments `teacher`.
     """
 
@@ -174,7 +174,7 @@ class Grid:
 
     @property
     def _clustered(self) -> list[str]:
-        """The features whose clusters are made: without central models, of which runs need clusters, those of others."""
+        """The features whose clusters are made."""
         if self.has_central:
             return list(self.features)
         return [features for features in self.features if features != MODEL and EMBEDDING in self.splits]

@@ -20,7 +20,8 @@ def finish(folder: Path, table: Table, kind: str, loss: float, client_of: np.nda
     path = folder / "test_federated" / f"{kind}{seed}"
     Partition(client_of.astype(np.int32), np.zeros(len(table), np.int64), int(client_of.max()) + 1).save(path)
     args = {"task": "class_scene", "method": "fedavg", "type": kind, "partition": "equal_size", "alpha": 0.5,
-            "rand_seed": seed, "data_path": str(table.data_path), "assignment_files_path": f"clusters{seed}"}  # fmt: skip
+            "rand_seed": seed, "data_path": str(table.data_path),
+            "assignment_files_path": f"clusters{seed}"}  # fmt: skip
     summary = {
         "last": {"train_loss_mean": loss, "test_loss": 2 * loss},
         "heterogeneity": {"target_variance_share": loss},
