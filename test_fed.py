@@ -44,7 +44,7 @@ def main() -> None:
     from models.networks.frozen import on_kept_outputs
     from models.networks.threads import set_threads
     from network.adaptation import train
-    from network.choices import Choices
+    from network.config import FederationConfig
     from network.federated_data import FederatedData
     from network.partition.asked import partition_of
     from network.partition.dealing import check_unchanged
@@ -52,9 +52,8 @@ def main() -> None:
     from network.partition.groups import within
     from network.partition.local_test import deal_held_out
     from network.partition.settings import SplitSettings
-    from network.privacy import privacy_of
     from network.provenance import provenance
-    from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings, check_adaptation
+    from network.settings import AdaptSettings, check_adaptation
     from network.simulation import Simulation, shared_run
     from network.start import starting_model
     from reports.stages.federated import report_partition, report_run, report_unseen
@@ -63,41 +62,37 @@ def main() -> None:
 
     accelerator = accelerator_of(vars(args))
     model, start = starting_model(vars(args), accelerator.device)
-    choices = Choices.from_config(vars(args))
-    local, settings = LocalSettings.from_config(vars(args)), SimulationSettings.from_config(vars(args))
-    choices.check_uploads(vars(args), model, local, settings)
+    federation = FederationConfig.from_config(vars(args))
+    federation.check_uploads(model)
     data_path = data_path_or_default(args.data_path, args.result_path)
-    check = partial(choices.check_table, task=args.task, shortened=args.test_mode)
+    check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
     asked = SplitSettings.from_config(vars(args))
     partition, split = partition_of(asked, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
-    n_clients, bounds = partition.participants.n_clients, PrivacySettings.from_config(vars(args))
-    choices.check(model.task, n_clients)
-    privacy = privacy_of(bounds, *choices[:3], n_clients, args.rand_seed)
+    federation.check(model.task, partition.participants.n_clients)
     held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
-    reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *choices.algorithm.reads())
-    config = vars(args) | choices.record() | model.config.said() | split.said() | {"data_path": data_path}
+    reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *federation.algorithm.reads())
+    config = vars(args) | federation.record() | model.config.said() | split.said() | {"data_path": data_path}
     made_with = provenance(config, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(config, *parts, origin=made_with, formerly=split.former_name))
     title = f"{model.task.label}, {split.title}"
-    federated = FederatedData.of(data, partition, held_out)
-    uneven = measure(partition.participants, split, federated.known, choices.reweighting, early, accelerator)
+    clients = FederatedData.of(data, partition, held_out)
+    uneven = measure(partition.participants, split, clients.known, federation.reweighting, early, accelerator)
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
         for line in split.instead_of(asked):
             print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
-        report_unseen(partition, split, args.task, choices.tells_clusters, args.start_warm)
+        report_unseen(partition, split, args.task, federation.tells_clusters, args.start_warm)
 
     adapting = AdaptSettings.from_config(vars(args))
-    model, inputs = on_kept_outputs(model, data, local, accelerator, adapting.adapt_train)
-    federated = replace(federated, images=inputs)
-    simulation = Simulation.by_choices(choices, model, federated, local, settings, accelerator, run, privacy)
+    model, inputs = on_kept_outputs(model, data, federation.local, accelerator, adapting.adapt_train)
+    simulation = Simulation(model, replace(clients, images=inputs), federation, accelerator, run)
     adapted = train(simulation, adapting, args.resume_training)
     report_run(simulation, partition, split.type, f"{simulation.label()}, {title}", uneven, adapted)
     accelerator.end_training()

@@ -72,9 +72,9 @@ class BareLoop:
 
     def batches(self, client: int, round: int) -> list[Batch]:
         """What the client sees in a round, decoded."""
-        federation, settings = self.simulation, self.simulation.local_settings
+        federation, settings = self.simulation, self.simulation.config.local
         images = federation.data.clients[client]
-        rng = generator("batches", federation.settings.rand_seed, round, client, "")
+        rng = generator("batches", federation.config.settings.rand_seed, round, client, "")
         plan = shuffled_epochs(len(images), settings.batch_size, settings.sgd_per_epoch, rng)
         return [federation.data.images.batch(torch.from_numpy(images[at]).to(self.device)) for at in plan]
 
@@ -87,12 +87,12 @@ class BareLoop:
 
     def optimizer(self, lr: Tensor) -> torch.optim.Optimizer:
         """The clients' optimiser, afresh."""
-        momentum = self.simulation.local_settings.momentum
+        momentum = self.simulation.config.local.momentum
         return torch.optim.SGD(self.model.parameters(), lr=lr, momentum=momentum, fused=True)
 
     def steps(self, round: int, batches: list[Batch], lr: Tensor, optimizer: torch.optim.Optimizer) -> None:
         """The steps of one client in a round."""
-        settings = self.simulation.local_settings
+        settings = self.simulation.config.local
         for step, batch in enumerate(batches):
             progress = (round + step / len(batches)) / settings.n_rounds
             lr.fill_(settings.init_lr * 0.5 * (1.0 + math.cos(math.pi * progress)))

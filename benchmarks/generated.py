@@ -15,7 +15,7 @@ from datasets.tasks import RGB, Task, get_task
 from models.networks.config import ModelConfig
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel
-from network.algorithms.fedavg import FedAvg
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
@@ -112,4 +112,4 @@ def federation_on(
     clients, held_out = np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data), np.int64))
     how = SimulationSettings(rand_seed=0, clients_per_batch=clients_per_batch)
-    return Simulation(model, federated, FedAvg(), settings, how, accelerator, Run(folder))
+    return Simulation(model, federated, FederationConfig(local=settings, settings=how), accelerator, Run(folder))

@@ -31,6 +31,7 @@ from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import middle
 from datasets.task_data import Batch
 from network.algorithms import ALGORITHMS
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.partition.dealing import deal
 from network.partition.groups import within
@@ -93,9 +94,8 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
     sampling = ClientSampling(clients_per_round=A_ROUND, **arguments)
     how = SimulationSettings(rand_seed=0, evaluate_every=n_rounds, evaluate_clients=EVALUATED, memory=MEMORY)
     model = WithEmbedding(few.initial_model())
-    simulation = Simulation(
-        model, federated, ALGORITHMS[method](), settings, how, Accelerator(cpu=True), Run(folder), sampling=sampling
-    )
+    config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
+    simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
     simulation.settle_pace()
     return simulation, {"dealt": half - start, "set up": time.perf_counter() - half}
 

@@ -28,6 +28,7 @@ from benchmarks.peer_processes.federation import Federation
 from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
@@ -66,9 +67,8 @@ def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simu
     sampling = ClientSampling(clients_per_round=CLIENTS_A_ROUND)
     how = SimulationSettings(rand_seed=0, memory=bound)
     model = WithEmbedding(whole.initial_model())
-    simulation = Simulation(
-        model, federated, ALGORITHMS[method](), settings, how, Accelerator(cpu=True), Run(folder), sampling=sampling
-    )
+    config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
+    simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
     for client in range(n_clients):
         simulation.states.save(client, kept_state(method, simulation.server))
     return simulation

@@ -34,7 +34,7 @@ _Batches = Callable[[], Iterator[tuple[Tensor, Tensor, Tensor]]]
 def ways_of(simulation: Simulation, lr: float) -> dict[str, Callable[[], object]]:
     """The steps of client 0's round: plain memory order, as ours has it, with parts of ours, and ours."""
     data, cohort = simulation.data.images, {0: simulation.cohort(0)[0]}
-    size = simulation.local_settings.batch_size
+    size = simulation.config.local.batch_size
     plan = list(cohort[0].images.reshape(-1, size))
     cut = [(batch.images.clone(), batch.target.clone(), batch.valid.clone()) for _, batch in data.batches(plan)]
     plain = [(images.contiguous(), *others) for images, *others in cut]

@@ -23,13 +23,12 @@ from models.networks.lora import adapt
 from models.networks.parts import TRAINS
 from models.networks.precision import set_precision
 from models.networks.task_model import Outputs, TaskModel
-from network.choices import Choices
 from network.client import ClientRound, copy_into
+from network.config import FederationConfig
 from network.evaluation import values_of
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from network.provenance import code_version
-from network.settings import LocalSettings, SimulationSettings
 from network.trainer import Trainer, travelling
 from utils.errors import UserError
 from utils.files import json_in, save_tensors, write_atomically, write_json
@@ -129,18 +128,16 @@ class Participant:
         set_precision(model, config["precision"], device)
         self.model: nn.Module = model.to(device).to(memory_format=torch.channels_last)
         self.data = TaskData(read_table(folder), model.task, model.config.image_size, device, needs=("train",))
-        choices = Choices.from_config(config)
-        self.algorithm, self._reweighting = choices.algorithm, choices.reweighting
-        settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-        _, shared = travelling(self.model, self.algorithm, *settings)
+        federation = FederationConfig.from_config(config)
+        self.algorithm, self._reweighting = federation.algorithm, federation.reweighting
+        _, shared = travelling(self.model, federation)
         groups = np.full(len(self.data), -1)
         own, held_out = (ClientImages.of([images]) for images in (self.data.train, self.data.test))
         data = FederatedData(self.data, own, held_out, groups)
         self._start = {name: tensor.to(device) for name, tensor in start.items()}
         state = OwnState(folder / RUNS / plan["run"], self.client, self.share.n_clients, device)
         self.states = state
-        reweighting = self._reweighting
-        self.trainer = Trainer(self.model, data, self.algorithm, *settings, state, shared, reweighting)  # type: ignore[arg-type]
+        self.trainer = Trainer(self.model, data, federation, state, shared)  # type: ignore[arg-type]
         self._prepared: Any = None
 
     @property

@@ -20,12 +20,11 @@ from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
-from network.choices import Choices
 from network.client import ClientRound
+from network.config import FederationConfig
 from network.evaluation import Evaluation, columns
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
-from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.trainer import Trainer
 from utils import progress
@@ -93,9 +92,7 @@ class Deployment(Simulation):
     Args:
         model: the initial model.
         data: the images that are held out in common.
-        choices: the federated method, and which clients and images count how much.
-        local_settings: how clients train.
-        settings: as of a simulation.
+        config: as of a simulation.
         accelerator: this process.
         run: where metrics and checkpoints go.
         nodes: the clients, all of which have been gathered.
@@ -107,9 +104,7 @@ class Deployment(Simulation):
         self,
         model: nn.Module,
         data: TaskData,
-        choices: Choices,
-        local_settings: LocalSettings,
-        settings: SimulationSettings,
+        config: FederationConfig,
         accelerator: Accelerator,
         run: Run,
         nodes: Nodes,
@@ -120,13 +115,11 @@ class Deployment(Simulation):
         crowd, clients = with_counted(data, counts)
         nothing = ClientImages.of([np.zeros(0, np.int64)] * len(clients))
         known = FederatedData(crowd, clients, nothing, np.full(len(crowd.labels), -1))
-        how = local_settings, settings, accelerator, run
-        sampling, weights = choices.sampling, choices.reweighting
-        super().__init__(model, known, choices.algorithm, *how, sampling=sampling, reweighting=weights)
+        super().__init__(model, known, config, accelerator, run)
         self.nodes, self.name, self.on_missing = nodes, name, on_missing
         self.versions = Versions(list(range(len(clients))))
         self._others: list[list[list[int]]] = [[[0], [0]] for _ in counts]  # what a client is told of other images
-        if knows_kinds(choices.algorithm, choices.reweighting):
+        if knows_kinds(config.algorithm, config.reweighting):
             everyone, held_out = np.sum(counts, axis=0), class_counts(data, data.test).tolist()
             self._others = [[(everyone - of_client).tolist(), held_out] for of_client in counts]
         self._local, self._rehearsed = self.trainer, self.states
@@ -137,7 +130,7 @@ class Deployment(Simulation):
 
     def layout(self) -> Layout:
         """What an upload looks like: that of a client that takes one step on held-out images."""
-        at = self.data.images.test[: self.local_settings.batch_size]
+        at = self.data.images.test[: self.config.local.batch_size]
         alone = {0: ClientRound(at, 1, 1.0, 1.0)}
         [(_, upload, _)] = self._local.train(alone, self.server, 0)
         self._rehearsed.roll_back()
@@ -247,7 +240,7 @@ class RemoteEvaluation(Evaluation):
     """Has clients evaluate models on their own images; what is held out in common is evaluated here."""
 
     def __init__(self, deployment: Deployment, data: FederatedData) -> None:
-        settings = deployment.settings
+        settings = deployment.config.settings
         super().__init__(
             data, deployment.accelerator, n_clients=settings.evaluate_clients, seed=settings.rand_seed, apart=True
         )

@@ -25,9 +25,8 @@ from deploy.shares import Share, read_share
 from models.central.metrics import metric_names
 from models.networks.task_model import save_model
 from models.networks.threads import set_threads
-from network.choices import Choices
+from network.config import FederationConfig
 from network.provenance import code_of, code_version
-from network.settings import LocalSettings, SimulationSettings
 from network.start import starting_model
 from utils import progress
 from utils.errors import UserError, explained
@@ -70,14 +69,14 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
     """Wait for the clients and train; returns the federation, with the metrics of its rounds."""
     accelerator = accelerator_of(config)
     model, start = starting_model(config, accelerator.device)
-    choices = Choices.from_config(config)
-    check_told_apart(choices)
+    federation = FederationConfig.from_config(config)
+    check_told_apart(federation)
     data_path = data_path_or_default(config["data_path"], config["result_path"])
-    config = {**config} | choices.record() | model.config.said() | {"data_path": data_path}
+    config = {**config} | federation.record() | model.config.said() | {"data_path": data_path}
     share = read_share(data_path)
     if share.client is not None:
         raise UserError(f"{data_path} has the images of client {share.client}; give the server's, with --data_path")
-    choices.check(model.task, share.n_clients)
+    federation.check(model.task, share.n_clients)
     table = read_table(data_path)
     data = TaskData(table, model.task, model.config.image_size, accelerator.device, needs=("test",))
     set_threads(model, data, config["batch_size"])
@@ -88,14 +87,13 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Deployment:
     name = _name_of(run, config["resume_training"])
     plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
     greeting = write(plan, model.state_dict())
-    n_counts = len(class_counts(data, data.test)) if knows_kinds(choices.algorithm, choices.reweighting) else 1
+    n_counts = len(class_counts(data, data.test)) if knows_kinds(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
     nodes = Nodes(grid, share.n_clients, config["patience"], lambda: greeting, check)
     nodes.gather()
     _check_images(run, nodes, config["resume_training"])
-    settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-    deployment = Deployment(model, data, choices, *settings, accelerator, run, nodes, name, config["on_missing"])
+    deployment = Deployment(model, data, federation, accelerator, run, nodes, name, config["on_missing"])
     if config["resume_training"]:
         deployment.resume()
     run.track(accelerator, len(deployment.rows))

@@ -9,7 +9,8 @@ from typing import Any
 
 from datasets.tasks import TASKS
 from models.networks.parts import FROZEN_ENCODER, TRAINS
-from network.choices import Choices, add_choices, resolve_choices
+from network.choices import add_choices, resolve_choices
+from network.config import FederationConfig
 from network.sampling import POISSON
 from network.settings import PrivacySettings, add_federation, resolve_federation
 from utils.args import POSITIVE, Parser, add_init_model, add_model, add_stage
@@ -61,7 +62,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def check_told_apart(choices: Choices) -> None:
+def check_told_apart(config: FederationConfig) -> None:
     """UserError where images are told apart by clusters."""
-    if choices.tells_clusters:
+    if config.tells_clusters:
         raise UserError("clusters are of all images together, which no machine has; give class in place of cluster")

@@ -21,9 +21,9 @@ from models.networks.parts import LORA, LORA_A, Adapters
 from models.networks.task_model import TaskModel
 from network.algorithms.local import LocalOnly
 from network.client import ClientRound, copy_into, longest_first
+from network.config import FederationConfig
 from network.evaluation import participation_gaps
 from network.federated_data import FederatedData
-from network.importance import FedIR
 from network.partition.client_images import ClientImages
 from network.settings import AdaptSettings, check_adaptation
 from network.simulation import Simulation
@@ -57,10 +57,10 @@ class Adaptation:
         data, first = simulation.data, len(simulation.data.clients)
         check_adaptation(self.steps, len(data.unseen))
         self.parts = [
-            parted(images, settings.adapt_images, simulation.settings.rand_seed, first + i)
+            parted(images, settings.adapt_images, simulation.config.settings.rand_seed, first + i)
             for i, images in enumerate(data.unseen)
         ]
-        self._model = _with_adapters(simulation.model, settings, simulation.settings.rand_seed)
+        self._model = _with_adapters(simulation.model, settings, simulation.config.settings.rand_seed)
         self._file = simulation.run.path / "checkpoint" / "adaptation.json"
 
     def run(self) -> list[dict[str, float]]:
@@ -106,12 +106,13 @@ class Adaptation:
         jobs = longest_first([len(own) for own in images], self.accelerator.num_processes)
         own = [first + i for i in jobs[self.accelerator.process_index]]
         folder, n_clients = simulation.run.path / "checkpoint" / "unseen", first + len(images)
-        states = ClientStates(folder, own, n_clients, self.accelerator.device, simulation.settings.memory)
-        local = replace(simulation.local_settings, n_rounds=1, train=self.trained)
-        of_clients, plain = ClientImages.of(images), FedIR()
+        states = ClientStates(folder, own, n_clients, self.accelerator.device, simulation.config.settings.memory)
+        local = replace(simulation.config.local, n_rounds=1, train=self.trained)
+        of_clients = ClientImages.of(images)
+        config = FederationConfig(LocalOnly(), local, simulation.config.settings)
         data = FederatedData(simulation.data.images, of_clients, of_clients, simulation.data.groups)
-        plain.prepare(data.images, of_clients)
-        trainer = Trainer(self._model, data, LocalOnly(), local, simulation.settings, states, (), plain)
+        config.reweighting.prepare(data.images, of_clients)
+        trainer = Trainer(self._model, data, config, states, ())
         trainer.pace = simulation.trainer.pace
         return trainer
 
@@ -128,7 +129,7 @@ class Adaptation:
         if bad:
             names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
             fault = f"the loss is not finite in the adaptation of unseen clients: {names}"
-            if self.simulation.settings.on_nan == "stop":
+            if self.simulation.config.settings.on_nan == "stop":
                 raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
             if self.accelerator.is_main_process:
                 progress.say(f"{fault}; left out of the means")

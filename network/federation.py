@@ -2,12 +2,11 @@
 
 >>> from datasets.table import read_table
 >>> from network.algorithms.fedprox import FedProx
->>> from network.settings import LocalSettings
 >>> table = read_table("data/sample_rooms")  # doctest: +SKIP
 >>> data, model = images_and_model(table, "normal", encoder="tiny", image_size=32)  # doctest: +SKIP
 >>> partition = partition_images(data, table.labels, n_clients=5, alpha=0.1)  # doctest: +SKIP
->>> local = LocalSettings(n_rounds=3, sgd_per_epoch=5)
->>> simulation = simulation_of(model, data, partition, "runs/a", FedProx(mu=0.1), local)  # doctest: +SKIP
+>>> config = FederationConfig(FedProx(mu=0.1), LocalSettings(n_rounds=3, sgd_per_epoch=5))
+>>> simulation = simulation_of(model, data, partition, "runs/a", config)  # doctest: +SKIP
 >>> rounds = simulation.train()  # doctest: +SKIP
 """
 
@@ -27,19 +26,16 @@ from datasets.tasks import get_task
 from models.networks.config import ModelConfig
 from models.networks.encoders import encoder_entry
 from models.networks.task_model import TaskModel
-from network.aggregation.rule import Aggregation
-from network.algorithms.fedavg import FedAvg
-from network.attacks.attack import Attack
+from network.config import FederationConfig
 from network.federated_data import FederatedData
-from network.importance import FedIR
 from network.partition.dealing import Partition, deal
 from network.partition.groups import within
 from network.partition.local_test import deal_held_out
-from network.privacy import privacy_of
-from network.sampling import ClientSampling
-from network.settings import LocalSettings, PrivacySettings, SimulationSettings
+from network.settings import LocalSettings
 from network.simulation import Simulation
 from utils.runs import Run
+
+__all__ = ["FederationConfig", "LocalSettings", "images_and_model", "partition_images", "simulation_of"]
 
 
 def images_and_model(
@@ -107,49 +103,25 @@ def simulation_of(
     data: TaskData,
     partition: Partition,
     folder: Path | str,
-    algorithm: FedAvg | None = None,
-    local_settings: LocalSettings | None = None,
-    *,
-    seed: int = 0,
-    settings: SimulationSettings | None = None,
+    config: FederationConfig | None = None,
     accelerator: Accelerator | None = None,
-    sampling: ClientSampling | None = None,
-    reweighting: FedIR | None = None,
-    aggregation: Aggregation | None = None,
-    attack: Attack | None = None,
-    privacy: PrivacySettings | None = None,
 ) -> Simulation:
     """A federation before its first round; its `train()` returns the metrics, a row for each round.
 
-    Each client's held-out images are its part of the common ones, mixed like its training images. Without further
-    arguments it is FedAvg of all clients with the defaults of `test_fed.py`.
+    Each client's held-out images are its part of the common ones, mixed like its training images.
 
     Args:
         model: the initial model, which becomes the working copy.
         data: of `images_and_model`.
         partition: of `partition_images`.
         folder: for `metrics.csv` and checkpoints.
-        algorithm: the method, as `FedProx(mu=0.1)`.
-        local_settings: how clients train.
-        seed: of all random choices, where `settings` have no other.
-        settings: how the federation is simulated.
+        config: the method and all settings; by default FedAvg of all clients.
         accelerator: the processes and their device; by default what `accelerate` finds.
-        sampling: which clients take part in a round.
-        reweighting: what weights clients' images.
-        aggregation: how uploads are put together.
-        attack: what some clients do to harm the others.
-        privacy: bounds of uploads, and noise.
 
     Raises:
-        UserError: where these do not go together.
+        UserError: where the configuration does not fit the task or the number of clients.
     """
-    algorithm, sampling, reweighting = algorithm or FedAvg(), sampling or ClientSampling(), reweighting or FedIR()
-    settings, groups = settings or SimulationSettings(rand_seed=seed), partition.groups
-    held_out = deal_held_out(partition.clients, groups, within(groups, data.test), settings.rand_seed)
-    n_clients = partition.participants.n_clients
-    algorithm.check_clients(n_clients)
-    sampling.check(n_clients)
-    bounds = privacy_of(privacy or PrivacySettings(), algorithm, sampling, reweighting, n_clients, settings.rand_seed)
-    how = local_settings or LocalSettings(), settings, accelerator or Accelerator(), Run(Path(folder))
+    config, groups = config or FederationConfig(), partition.groups
+    held_out = deal_held_out(partition.clients, groups, within(groups, data.test), config.settings.rand_seed)
     federated = FederatedData.of(data, partition, held_out)
-    return Simulation(model, federated, algorithm, *how, aggregation, attack, bounds, sampling, reweighting)
+    return Simulation(model, federated, config, accelerator or Accelerator(), Run(Path(folder)))

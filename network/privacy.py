@@ -45,7 +45,7 @@ from utils.streams import generator
 
 if TYPE_CHECKING:
     from network.algorithms.fedavg import FedAvg
-    from network.importance import FedIR
+    from network.config import FederationConfig
 
 WITHIN = "privacy.within"  # beside an upload: 1 if it was not clipped, else 0
 _COVERED = ("uniform", POISSON)  # sampling that there is an account of
@@ -233,29 +233,23 @@ class CentralPrivacy(NoPrivacy):
 NO_PRIVACY = NoPrivacy()
 
 
-def privacy_of(
-    settings: PrivacySettings,
-    algorithm: FedAvg,
-    sampling: ClientSampling,
-    reweighting: FedIR,
-    n_clients: int,
-    seed: int,
-) -> NoPrivacy:
-    """What makes a federation of N clients private; UserError where the settings cannot, for what it does."""
-    if settings.clip_norm is None:
+def privacy_of(config: FederationConfig, n_clients: int) -> NoPrivacy:
+    """What makes a federation of N clients private; UserError where its settings cannot, for what it does."""
+    algorithm, sampling = config.algorithm, config.sampling
+    if config.privacy.clip_norm is None:
         if sampling.client_sampling == POISSON:
             raise UserError(
                 "--client_sampling poisson may draw nobody, which only the sums of differential privacy allow for; "
                 "give --clip_norm (inf: without a bound), or another --client_sampling"
             )
         return NO_PRIVACY
-    if reason := algorithm.unprotected() or reweighting.unprotected():
+    if reason := algorithm.unprotected() or config.reweighting.unprotected():
         raise UserError(f"--clip_norm: no bound of uploads protects clients here: {reason}")
     if sampling.client_sampling not in _COVERED:
         raise UserError(
             f"--clip_norm: no account covers --client_sampling {sampling.client_sampling}, by which clients are drawn "
             f"as often as they have images; give {' or '.join(_COVERED)}"
         )
-    made = CentralPrivacy(settings, algorithm, sampling, n_clients, seed)
+    made = CentralPrivacy(config.privacy, algorithm, sampling, n_clients, config.settings.rand_seed)
     made.spent(1)  # raises where the package is missing
     return made

@@ -10,7 +10,7 @@ from typing import Any
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
 from network.state import MEMORY
-from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
+from utils.args import POSITIVE, POSITIVE_INT, SEED, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
 from utils.settings import add_settings, check_read, setting, settings_of
@@ -108,7 +108,7 @@ class SimulationSettings:
     `memory` is the number of bytes of clients' states that a process keeps in memory; the rest goes to disk.
     """
 
-    rand_seed: int
+    rand_seed: int = SEED
     batch_norm: str = setting(
         "averaged",
         "local: each client keeps its own; group: replaced by group norm",

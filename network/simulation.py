@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,21 +18,15 @@ from models.networks.costs import model_costs, peak_memory
 from models.networks.kept_outputs import whole
 from models.networks.parts import TRAINABLE
 from network.aggregation.mean import Mean
-from network.aggregation.rule import Aggregation
 from network.aggregation.weighted_sum import Surroundings, Uploads, total
-from network.algorithms.fedavg import FedAvg
 from network.algorithms.without_server import WithoutServer
-from network.attacks.attack import Attack
 from network.attacks.attackers import AttackedUploads, with_false_targets
 from network.client import ClientRound, copy_into, longest_first
 from network.evaluation import Evaluation, participation_gaps
 from network.federated_data import FederatedData
-from network.importance import FedIR
 from network.pace import print_pace
-from network.privacy import NO_PRIVACY, NoPrivacy
-from network.sampling import ClientSampling
+from network.privacy import privacy_of
 from network.server import ServerContext
-from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, VersionLog, add_prefix, strip_prefix
 from network.trainer import LOSS, Trainer, travelling
 from utils import interrupt, progress
@@ -44,7 +38,7 @@ from utils.streams import generator
 from utils.words import counted
 
 if TYPE_CHECKING:
-    from network.choices import Choices
+    from network.config import FederationConfig
 
 STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
 _DIVERGED = 1e6  # times the loss before the first round: a model that has diverged, though its loss is still a number
@@ -66,55 +60,41 @@ class Simulation:
     Args:
         model: the initial model; it becomes the working copy.
         data: the images, and which client has which.
-        algorithm: the federated method.
-        local_settings: how clients train.
-        settings: how the federation is simulated.
+        config: what the rounds follow from.
         accelerator: the processes and their device.
         run: where metrics and checkpoints go (written by the main process; clients' states by each process).
-        aggregation: how uploads are put together; by default, their mean.
-        attack: what some clients do to harm the others, who alone count in evaluations of clients.
-        privacy: what bounds uploads and adds noise to their sums; by default nothing.
-        sampling: which clients take part in a round; by default all.
-        reweighting: what weights clients' images; by default nothing.
+
+    Raises:
+        UserError: where the configuration does not fit the task or the number of clients.
     """
 
     def __init__(
         self,
         model: nn.Module,
         data: FederatedData,
-        algorithm: FedAvg,
-        local_settings: LocalSettings,
-        settings: SimulationSettings,
+        config: FederationConfig,
         accelerator: Accelerator,
         run: Run,
-        aggregation: Aggregation | None = None,
-        attack: Attack | None = None,
-        privacy: NoPrivacy = NO_PRIVACY,
-        sampling: ClientSampling | None = None,
-        reweighting: FedIR | None = None,
     ) -> None:
+        config.check(data.images.task, len(data.clients))
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
-        self.data, self.algorithm = data, algorithm
-        self.local_settings, self.settings = local_settings, settings
-        self.accelerator, self.run, self.privacy = accelerator, run, privacy
-        self.n_rounds = privacy.affordable(local_settings.n_rounds)
+        self.data, self.config, self.accelerator, self.run = data, config, accelerator, run
+        self.algorithm, self.attack, settings = config.algorithm, config.attack, config.settings
+        self.privacy = privacy_of(config, len(data.clients))
+        self.n_rounds = self.privacy.affordable(config.local.n_rounds)
         self._working = self.model.state_dict()
         self.server = {name: tensor.clone() for name, tensor in whole(self.model).state_dict().items()}
-        algorithm.bind(local_settings, settings)
-        algorithm.prepare(data.known, data.groups, data.clients)
-        self.sampling, reweighting = sampling or ClientSampling(), reweighting or FedIR()
-        self.sampling.check_batches(local_settings.batch_size)
-        reweighting.prepare(data.known, data.clients)
-        self.server |= algorithm.server_state(self.model)
-        self._trained, self._shared = travelling(self.model, algorithm, local_settings, settings)
+        self.algorithm.prepare(data.known, data.groups, data.clients)
+        config.reweighting.prepare(data.known, data.clients)
+        self.server |= self.algorithm.server_state(self.model)
+        self._trained, self._shared = travelling(self.model, config)
         self.has_global = len(self._shared) == len(self._trained)
-        self.has_personal = algorithm.personal or not self.has_global
+        self.has_personal = self.algorithm.personal or not self.has_global
         own = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]
         folder = run.path / "checkpoint" / "clients"
         self._versions = VersionLog(folder.with_name("clients.versions"))
         self.states = ClientStates(folder, own, len(data.clients), accelerator.device, settings.memory)
-        self.attack, self.aggregation = attack, aggregation or Mean()
-        self.attackers = attack.draw(len(data.clients), settings.rand_seed) if attack else frozenset()
+        self.attackers = self.attack.draw(len(data.clients), settings.rand_seed) if self.attack else frozenset()
         self.evaluation = Evaluation(
             data,
             accelerator,
@@ -127,34 +107,15 @@ class Simulation:
         self._n_saved = 0  # of these rows
         buffers = frozenset(name for name, _ in whole(self.model).named_buffers())
         within = Surroundings(
-            accelerator, algorithm.is_summed, buffers, algorithm.left_alone, (LOSS,), run.path / "checkpoint",
-            settings.memory,
+            accelerator, self.algorithm.is_summed, buffers, self.algorithm.left_alone, (LOSS,),
+            run.path / "checkpoint", settings.memory,
         )  # fmt: skip
-        self._uploads: Uploads = self.aggregation.uploads(within)
-        if attack:
-            self._uploads = AttackedUploads(self._uploads, attack, self.attackers, within, settings.rand_seed)
-            if attack.false_targets:
+        self._uploads: Uploads = config.aggregation.uploads(within)
+        if self.attack:
+            self._uploads = AttackedUploads(self._uploads, self.attack, self.attackers, within, settings.rand_seed)
+            if self.attack.false_targets:
                 data = replace(data, images=with_false_targets(data.images, data.clients, self.attackers))
-        self.trainer = Trainer(
-            self.model, data, algorithm, local_settings, settings, self.states, self._shared, reweighting
-        )
-
-    @classmethod
-    def by_choices(
-        cls,
-        choices: Choices,
-        model: nn.Module,
-        data: FederatedData,
-        local_settings: LocalSettings,
-        settings: SimulationSettings,
-        accelerator: Accelerator,
-        run: Run,
-        privacy: NoPrivacy = NO_PRIVACY,
-    ) -> Self:
-        """With the method, sampling, reweighting, aggregation and attack that were chosen."""
-        algorithm, sampling, reweighting, aggregation, attack = choices
-        how = local_settings, settings, accelerator, run
-        return cls(model, data, algorithm, *how, aggregation, attack, privacy, sampling, reweighting)
+        self.trainer = Trainer(self.model, data, config, self.states, self._shared)
 
     def train(self) -> list[dict[str, Any]]:
         """Run the remaining rounds; returns the metrics, one row per round, the first before any training.
@@ -210,8 +171,8 @@ class Simulation:
 
     def cohort(self, round: int) -> dict[int, ClientRound]:
         """The clients that take part in a round, each with its part in it."""
-        rng = generator("clients", self.settings.rand_seed, round)
-        sampled = self.sampling.cohort(self.data.clients, self.local_settings, rng)
+        rng = generator("clients", self.config.settings.rand_seed, round)
+        sampled = self.config.sampling.cohort(self.data.clients, self.config.local, rng)
         return self.privacy.cohort(self.algorithm.cohort(sampled, self.data.clients))
 
     def _train_round(self, round: int) -> dict[str, Any]:
@@ -227,7 +188,7 @@ class Simulation:
         try:
             for client, upload, bad_step in self.trainer.train(cohort, self.server, round):
                 first_bad[client] = bad_step
-                if self.settings.on_nan == "stop" or bad_step < 0:
+                if self.config.settings.on_nan == "stop" or bad_step < 0:
                     limited = self.privacy.limited(upload, self.server)
                     self._uploads.add(limited, cohort[client].weight, client)
         except interrupt.StopRequested:
@@ -253,8 +214,8 @@ class Simulation:
     def label(self) -> str:
         """The method in figures, with what puts uploads together and who attacks, where that is not the usual."""
         parts = [self.algorithm.label()]
-        if not isinstance(self.aggregation, Mean):
-            parts.append(self.aggregation.label())
+        if not isinstance(self.config.aggregation, Mean):
+            parts.append(self.config.aggregation.label())
         if self.attack:
             parts.append(f"{counted(len(self.attackers), 'attacker')} ({self.attack.title})")
         return ", ".join(parts)
@@ -264,7 +225,7 @@ class Simulation:
         rounds = self.rows[1:]
         sent = [name for name, _ in self.model.named_parameters() if name in self._shared]
         return {
-            **model_costs(self.model, self.data.images, TRAINABLE[self.local_settings.train]),
+            **model_costs(self.model, self.data.images, TRAINABLE[self.config.local.train]),
             "parameters_sent": sum(self.server[name].numel() for name in sent),
             **{name: float(np.mean([row[name] for row in rounds])) for name in (*TRAFFIC, "seconds")},
             **peak_memory(self.data.images.device),
@@ -290,7 +251,7 @@ class Simulation:
             return
         names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
         fault = f"the loss is not finite in round {round + 1}: {names}"
-        if self.settings.on_nan == "stop" or len(bad) == len(cohort):
+        if self.config.settings.on_nan == "stop" or len(bad) == len(cohort):
             self._give_up_round()
             raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:
@@ -319,14 +280,14 @@ class Simulation:
 
     def _finish_round(self, round: int, row: dict[str, Any]) -> None:
         """Write the round's metrics; evaluate the models and write a checkpoint where they are due."""
-        if is_due(round, self.settings.evaluate_every, self.n_rounds):
+        if is_due(round, self.config.settings.evaluate_every, self.n_rounds):
             row |= self._evaluate(round) | self.privacy.spent(round)
             if isinstance(self.algorithm, WithoutServer):
                 row |= self.algorithm.measured(self._context())
         self.rows.append({"round": round, **row})
         if self.accelerator.is_main_process:
             self.run.write_metrics(self.rows)
-        if is_due(round, self.settings.checkpoint_every, self.n_rounds):
+        if is_due(round, self.config.settings.checkpoint_every, self.n_rounds):
             self._save()
         else:
             self.states.finish_round()

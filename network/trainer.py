@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,31 +15,29 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from models.networks.kept_outputs import whole
 from models.networks.parts import TRAINABLE, is_within
 from models.networks.threads import threads_for
-from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound, copy_into
 from network.federated_data import FederatedData
-from network.importance import FedIR
 from network.local_training import LocalTraining
 from network.pace import measure
-from network.settings import LocalSettings, SimulationSettings
 from network.state import ClientStates, add_prefix
 from network.workspace import NOT_SIDE_BY_SIDE, Workspaces
 from utils.errors import UserError
 
+if TYPE_CHECKING:
+    from network.config import FederationConfig
+
 LOSS = "local_loss"  # travels with the uploads
 
 
-def travelling(
-    model: nn.Module, algorithm: FedAvg, local_settings: LocalSettings, settings: SimulationSettings
-) -> tuple[list[str], frozenset[str]]:
+def travelling(model: nn.Module, config: FederationConfig) -> tuple[list[str], frozenset[str]]:
     """The names of a model's tensors that are trained, and those of them that travel.
 
     UserError for clients' own batch norm where there is none.
     """
-    kept = batch_norm_tensors(whole(model)) if settings.batch_norm == "local" else ()
-    trained = [name for name in model.state_dict() if is_within(TRAINABLE[local_settings.train], name)]
-    return trained, frozenset(name for name in trained if algorithm.is_shared(name) and name not in kept)
+    kept = batch_norm_tensors(whole(model)) if config.settings.batch_norm == "local" else ()
+    trained = [name for name in model.state_dict() if is_within(TRAINABLE[config.local.train], name)]
+    return trained, frozenset(name for name in trained if config.algorithm.is_shared(name) and name not in kept)
 
 
 class Trainer:
@@ -48,33 +46,28 @@ class Trainer:
     Args:
         model: the working copy, on its device.
         data: the images, and which client has which.
-        algorithm: the federated method.
-        local_settings: how clients train.
-        settings: how the federation is simulated.
+        config: the method, how clients train, and what weights images, both of them prepared.
         states: what this process's clients keep between rounds.
         shared: the names of the tensors that travel.
-        reweighting: what weights images, prepared.
     """
 
     def __init__(
         self,
         model: nn.Module,
         data: FederatedData,
-        algorithm: FedAvg,
-        local_settings: LocalSettings,
-        settings: SimulationSettings,
+        config: FederationConfig,
         states: ClientStates,
         shared: Collection[str],
-        reweighting: FedIR,
     ) -> None:
-        self.model, self.images, self.algorithm = model, data.images, algorithm
-        self.local_settings, self.seed = local_settings, settings.rand_seed
-        self.states, self.shared, self.reweighting = states, frozenset(shared), reweighting
+        self.model, self.images, self.algorithm = model, data.images, config.algorithm
+        self.local_settings, settings = config.local, config.settings
+        self.states, self.shared, self.seed = states, frozenset(shared), settings.rand_seed
+        self.reweighting = config.reweighting
         self.groups = torch.from_numpy(data.groups).to(data.images.device)
         at_once = settings.clients_per_batch
         self.pace: dict[str, Any] = {"clients_per_batch": at_once} if at_once else {}
         self._names = list(model.state_dict())
-        part = TRAINABLE[local_settings.train]
+        part = TRAINABLE[config.local.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
         shape = self.images.batch(torch.zeros(1, dtype=torch.int64)).images.shape[1:]
         self._build = Workspaces(model, shape, settings.compile, part)

@@ -15,7 +15,8 @@ from datasets.tasks import get_task
 from models.central.training import checkpoint_file
 from models.networks.conventions import Scaling
 from models.networks.task_model import init_file, made_as, versions_of
-from network.choices import UNSAID, Choices
+from network.choices import UNSAID
+from network.config import FederationConfig
 from network.provenance import code_of
 from network.settings import PrivacySettings
 from sweeps.grid import Command
@@ -37,7 +38,7 @@ class State(Enum):
 def parsed(command: Command) -> dict[str, Any]:
     """The configuration that a script would run with, its method's defaults included; UserError like the script."""
     args = MODULES[command[0]].parse_args(command[1:])
-    return vars(args) | (Choices.from_config(vars(args)).record() if "method" in args else {})
+    return vars(args) | (FederationConfig.from_config(vars(args)).record() if "method" in args else {})
 
 
 def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:

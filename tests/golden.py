@@ -46,6 +46,7 @@ from network.aggregation.weighted_sum import Surroundings
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.partition.dealing import deal_as_asked
 from network.partition.nested import Natural, joined
@@ -190,8 +191,9 @@ def federation() -> list[float]:
             federated = FederatedData(data, clients, [data.test] * 3, np.arange(N) % 4)
             sampling = ClientSampling(clients_per_round=2, client_sampling=sampler)
             simulation = Simulation(
-                model_of(ModelConfig("normal", image_size=SIZE)), federated, FedAvg(), settings, SimulationSettings(3),
-                Accelerator(cpu=True), Run(Path(folder)), sampling=sampling,
+                model_of(ModelConfig("normal", image_size=SIZE)), federated,
+                FederationConfig(FedAvg(), settings, SimulationSettings(3), sampling), Accelerator(cpu=True),
+                Run(Path(folder)),
             )  # fmt: skip
             found += losses_of(simulation.train())
     return found

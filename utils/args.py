@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from utils.errors import UserError
 
 PRECISIONS = ("auto", "fp32", "bf16")
+SEED = 42  # of all random choices, where none is given
 TRACKERS = ("tensorboard", "wandb")
 # What `--help` puts arguments under, in this order.
 _HEADINGS = (
@@ -256,7 +257,7 @@ def add_result_path(parser: Parser) -> None:
 def add_seed(parser: Parser) -> None:
     """`--rand_seed`."""
     text = "seed of all random choices"
-    parser.group("running").add_argument("--rand_seed", type=number(int, least=0), default=42, help=text)
+    parser.group("running").add_argument("--rand_seed", type=number(int, least=0), default=SEED, help=text)
 
 
 def add_compute(parser: Parser) -> None:

@@ -18,7 +18,7 @@ from datasets.task_data import Batch, gathered
 from datasets.tasks import get_task
 from models.networks.task_model import Outputs
 from network import local_training
-from network.algorithms.fedavg import FedAvg
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
@@ -79,7 +79,7 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
     accelerator = Accelerator(cpu=federation.device == "cpu")
     model = WithEmbedding(federation.initial_model())
-    return Simulation(model, federated, FedAvg(), settings, how, accelerator, Run(folder))
+    return Simulation(model, federated, FederationConfig(local=settings, settings=how), accelerator, Run(folder))
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -64,6 +65,12 @@ class FedAvg(Configured):
     def overrides(self, hook: str) -> bool:
         """Whether the method has a hook of this name of its own, instead of FedAvg's."""
         return getattr(type(self), hook) is not getattr(FedAvg, hook)
+
+    def bound(self, local_settings: LocalSettings, settings: SimulationSettings) -> Self:
+        """A copy that has what it needs of these settings; UserError where they do not suit the method."""
+        method = copy(self)
+        method.bind(local_settings, settings)
+        return method
 
     def bind(self, local_settings: LocalSettings, settings: SimulationSettings) -> None:
         """Take from the settings of a federation what the method needs of them; UserError where they do not suit it."""

@@ -23,6 +23,7 @@ from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
 from network.simulation import Simulation
@@ -171,7 +172,9 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
         federated = FederatedData(data, clients, [data.test[:2]] * 3, np.zeros(len(data), np.int64))
         how = SimulationSettings(0, evaluate_every=9, clients_per_batch=clients_per_batch)
         algorithm, folder = Watching(), tmp_path / str(clients_per_batch)
-        run = Simulation(model_of(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
+        run = Simulation(
+            model_of(), federated, FederationConfig(algorithm, settings, how), Accelerator(cpu=True), Run(folder)
+        )
         run.train()
         ends.append(run.server)
     assert seen[0].keys() == seen[1].keys() and len(seen[0]) == 6

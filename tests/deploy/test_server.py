@@ -26,9 +26,8 @@ from deploy.participant import RUNS, STAGE, Participant, join, participant
 from deploy.server import Deployment, _check_values, plan_of
 from deploy.settings import check_told_apart, parse
 from models.networks.task_model import TaskModel
-from network.choices import Choices
+from network.config import FederationConfig
 from network.provenance import code_version
-from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.state import VersionLog
 from tests.deploy.conftest import TASK, WORDS, Shares
@@ -75,15 +74,14 @@ def deployment(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", tamper: Tamper = untouched, name: str = ""
 ) -> Deployment:
     config = parse(shlex.split(f"{WORDS} {more}"))
-    model, choices, name = shares.model(), Choices.from_config(config), name or uuid4().hex
-    check_told_apart(choices)
-    config |= choices.record() | model.config.said()
+    model, federation, name = shares.model(), FederationConfig.from_config(config), name or uuid4().hex
+    check_told_apart(federation)
+    config |= federation.record() | model.config.said()
     nodes = Here(shares, name, tamper)
     greeting = write(plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
-    settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-    return Deployment(model, server, choices, *settings, accelerator, Run(path), nodes, name, config["on_missing"])  # type: ignore[arg-type]
+    return Deployment(model, server, federation, accelerator, Run(path), nodes, name, config["on_missing"])  # type: ignore[arg-type]
 
 
 def server_data(shares: Shares, model: TaskModel) -> TaskData:
@@ -93,10 +91,8 @@ def server_data(shares: Shares, model: TaskModel) -> TaskData:
 def simulation(
     shares: Shares, path: Path, accelerator: Accelerator, more: str = "", kind: type[Simulation] = Simulation
 ) -> Simulation:
-    config = parse(shlex.split(f"{WORDS} {more}"))
-    local, settings = LocalSettings.from_config(config), SimulationSettings.from_config(config)
-    how = local, settings, accelerator, Run(path)
-    return kind.by_choices(Choices.from_config(config), shares.model(), shares.federated, *how)
+    config = FederationConfig.from_config(parse(shlex.split(f"{WORDS} {more}")))
+    return kind(shares.model(), shares.federated, config, accelerator, Run(path))
 
 
 def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
@@ -417,4 +413,4 @@ def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> 
 def test_clusters_are_refused(words: str) -> None:
     config = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):
-        check_told_apart(Choices.from_config(config))
+        check_told_apart(FederationConfig.from_config(config))

@@ -22,11 +22,11 @@ from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientContext, ClientRound
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.importance import FedIR
-from network.privacy import privacy_of
 from network.sampling import ClientSampling
-from network.settings import LocalSettings, PrivacySettings, SimulationSettings
+from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
 from network.workspace import OneCopy
 from utils.runs import Run
@@ -130,17 +130,13 @@ def simulation(
     unseen, theirs = more.pop("unseen", ()), more.pop("unseen_held_out", ())
     data = FederatedData(QuadraticData(), clients, held_out, np.zeros(11, np.int64), unseen, theirs)
     accelerator = more.pop("accelerator", None) or Accelerator(cpu=True)
-    chosen = {name: more.pop(name) for name in ("aggregation", "attack") if name in more}
-    sampling, reweighting = (
+    chosen = {name: more.pop(name) for name in ("aggregation", "attack", "privacy") if name in more}
+    parts = [
         kind(**{name: more.pop(name) for name in kind.arguments if name in more}) for kind in (ClientSampling, FedIR)
-    )
-    bounds = more.pop("privacy", PrivacySettings())
-    chosen["privacy"] = privacy_of(bounds, algorithm, sampling, reweighting, len(clients), 1)
+    ]
     how = SimulationSettings(**{"rand_seed": 1} | more)
-    return Simulation(
-        model or Quadratic(), data, algorithm, settings, how, accelerator, Run(folder), **chosen, sampling=sampling,
-        reweighting=reweighting,
-    )  # fmt: skip
+    config = FederationConfig(algorithm, settings, how, *parts, **chosen)
+    return Simulation(model or Quadratic(), data, config, accelerator, Run(folder))
 
 
 def trained(algorithm: FedAvg, folder: Path, settings: LocalSettings = SETTINGS, **more: object) -> Simulation:

@@ -247,7 +247,7 @@ def test_an_interrupted_adaptation_resumes_to_the_same_numbers(tmp_path: Path, m
 def test_a_client_that_diverges_is_named_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     def adapted(**more: object) -> list[dict[str, float]]:
         federation = q.trained(q.method("fedavg"), tmp_path / str(len(more)), **WHO, **more)
-        federation.local_settings = replace(federation.local_settings, init_lr=1e20)
+        federation.config = replace(federation.config, local=replace(federation.config.local, init_lr=1e20))
         return Adaptation(federation, AdaptSettings((9,), None, "all")).run()
 
     with pytest.raises(UserError, match=r"not finite in the adaptation of unseen clients: client 2 in step"):

@@ -20,6 +20,7 @@ from datasets.tasks import TASKS
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import StepView
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.importance import CLASS, CLUSTER, FedIR, kinds_of, reweighting
 from network.partition.assignments import save_assignments
@@ -55,11 +56,8 @@ def federation(
     clients = [np.arange(a, b) for a, b in pairwise(np.cumsum([0, *map(len, labels)]))]
     of_all = replace(q.SETTINGS, batch_size=16, **settings)
     federated = FederatedData(data, clients, [data.test] * len(clients), data.labels.numpy())
-    accelerator = Accelerator(cpu=True)
-    how = SimulationSettings(1)
-    return Simulation(
-        q.Quadratic(), federated, algorithm, of_all, how, accelerator, Run(folder), reweighting=reweighting
-    )
+    config = FederationConfig(algorithm, of_all, SimulationSettings(1), reweighting=reweighting or FedIR())
+    return Simulation(q.Quadratic(), federated, config, Accelerator(cpu=True), Run(folder))
 
 
 def first_step(q_2: list[int], folder: Path, **arguments: object) -> np.ndarray:

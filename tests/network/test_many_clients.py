@@ -16,6 +16,7 @@ from datasets.task_data import Batch
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
 from network.client import ClientRound
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.importance import FedIR
 from network.partition.dealing import deal
@@ -105,10 +106,8 @@ def peak_of(n_users: int, folder: Path) -> int:
     reweighting = FedIR(importance_reweighting="class")
     federated = FederatedData(data, partition.clients, [np.zeros(0, np.int64)] * n_users, users)
     settings = replace(SETTINGS, n_rounds=3, batch_size=8), SimulationSettings(0)
-    run = Simulation(
-        Quadratic(), federated, method("fedavgm"), *settings, Accelerator(cpu=True), Run(folder), sampling=sampling,
-        reweighting=reweighting,
-    )  # fmt: skip
+    config = FederationConfig(method("fedavgm"), *settings, sampling, reweighting)
+    run = Simulation(Quadratic(), federated, config, Accelerator(cpu=True), Run(folder))
     run.settle_pace()
     for round in range(3):
         row = run._train_round(round)

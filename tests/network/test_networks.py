@@ -16,6 +16,7 @@ from datasets.tasks import TASKS
 from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS
 from models.networks.task_model import TaskModel
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
 from network.simulation import Simulation
@@ -45,7 +46,9 @@ def federation(
     )  # fmt: skip
     federated = FederatedData(data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64))
     how = SimulationSettings(0, evaluate_every=9, **more)
-    return Simulation(model, federated, q.method("fedavg"), settings, how, Accelerator(cpu=True), Run(folder))
+    return Simulation(
+        model, federated, FederationConfig(local=settings, settings=how), Accelerator(cpu=True), Run(folder)
+    )
 
 
 @pytest.mark.parametrize("clients_per_batch", [1, 2])

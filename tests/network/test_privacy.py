@@ -15,10 +15,11 @@ from torch import Tensor
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.client import ClientRound
+from network.config import FederationConfig
 from network.importance import FedIR, reweighting
 from network.privacy import WITHIN, CentralPrivacy, NoPrivacy, privacy_of
 from network.sampling import ClientSampling
-from network.settings import PrivacySettings
+from network.settings import PrivacySettings, SimulationSettings
 from network.simulation import Simulation
 from network.trainer import LOSS
 from tests.network import quadratic as q
@@ -47,8 +48,9 @@ def mechanism(n_clients: int = 4, **settings: object) -> CentralPrivacy:
 
 def made_private(settings: PrivacySettings, n_clients: int, name: str = "fedavg", **more: object) -> NoPrivacy:
     """What the settings make of a method, with `more` of its own arguments, of the sampling's and of FedIR's."""
-    parts = [kind.from_config(more) for kind in (ALGORITHMS[name], ClientSampling, FedIR)]
-    return privacy_of(settings, *parts, n_clients, 0)
+    algorithm, *parts = (kind.from_config(more) for kind in (ALGORITHMS[name], ClientSampling, FedIR))
+    how = q.SETTINGS, SimulationSettings(0)
+    return privacy_of(FederationConfig(algorithm, *how, *parts, privacy=settings), n_clients)
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -31,6 +31,7 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from network.partition.dealing import deal
@@ -92,9 +93,10 @@ def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
         held_out = deal_held_out(clients, groups, held_out_groups(data), 0)
         network = more.pop("model", None) or model(norm)
         federated = FederatedData(data, clients, held_out, groups)
-        chosen = {"sampling": more.pop("sampling", None)}
+        sampling = more.pop("sampling", None) or ClientSampling()
         how = SimulationSettings(**{"rand_seed": 7} | more)
-        return Simulation(network, federated, algorithm or method(), settings, how, ACCELERATOR, run, **chosen)
+        config = FederationConfig(algorithm or method(), settings, how, sampling)
+        return Simulation(network, federated, config, ACCELERATOR, run)
 
     return make
 
@@ -183,7 +185,7 @@ def test_networks_side_by_side_are_those_one_by_one(
             method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n, run=f"run{n}"
         )
         client_batches = sorted(
-            run.trainer.client_batches(run.sampling.cohort(run.data.clients, settings, np.random.default_rng(0)))
+            run.trainer.client_batches(run.config.sampling.cohort(run.data.clients, settings, np.random.default_rng(0)))
         )
         assert client_batches == ([[0], [1], [2]] if n == 1 else [[0, 2], [1]] if norm == "batch" else [[0, 1, 2]])
         run.train()
@@ -267,7 +269,8 @@ def test_the_mean_does_not_depend_on_the_order_of_clients(data: TaskData, tmp_pa
     for number, algorithm in enumerate((method(), Reversed())):
         run = Run(tmp_path / str(number))
         federated = FederatedData(data, clients, [data.test] * len(clients), groups)
-        simulation = Simulation(model(), federated, algorithm, SETTINGS, SimulationSettings(0), ACCELERATOR, run)
+        config = FederationConfig(algorithm, SETTINGS, SimulationSettings(0))
+        simulation = Simulation(model(), federated, config, ACCELERATOR, run)
         simulation.train()
         servers.append(simulation.server)
     assert all(torch.equal(servers[0][key], servers[1][key]) for key in servers[0])

@@ -31,6 +31,7 @@ from models.networks.task_model import TaskModel, load_model
 from models.settings import StepSettings
 from network import local_training
 from network.algorithms import ALGORITHMS
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import SimulationSettings
 from network.simulation import Simulation
@@ -94,7 +95,7 @@ def federation(
     how = SimulationSettings(3, clients_per_batch=at_once)
     arguments = {"representation": "features"} if name == "moon" else {}
     algorithm = ALGORITHMS[name](**arguments)
-    return Simulation(model, federated, algorithm, settings, how, ACCELERATOR, Run(folder))
+    return Simulation(model, federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(folder))
 
 
 def columns(run: Simulation) -> np.ndarray:
@@ -171,7 +172,8 @@ def test_losses_are_equal_to_the_bit_where_batches_are_those_that_were_encoded(
         model, images = on_kept_outputs(model_of(), data, asked(how), ACCELERATOR)
         federated = FederatedData(images, [np.arange(12)], [data.test], np.zeros(len(data), np.int64))
         settings = replace(q.SETTINGS, train="decoder", batch_size=4, sgd_per_epoch=3)
-        Simulation(model, federated, Noted(), settings, SimulationSettings(0), ACCELERATOR, Run(tmp_path / how)).train()
+        config = FederationConfig(Noted(), settings, SimulationSettings(0))
+        Simulation(model, federated, config, ACCELERATOR, Run(tmp_path / how)).train()
     with_encoder, kept = losses[: len(losses) // 2], losses[len(losses) // 2 :]
     assert len(kept) == 6 and all(torch.equal(*pair) for pair in zip(with_encoder, kept, strict=True))
 

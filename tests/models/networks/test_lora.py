@@ -26,6 +26,7 @@ from models.networks.parts import Adapters
 from models.networks.task_model import ModelConfig, TaskModel, load_model
 from models.settings import StepSettings
 from network.algorithms import ALGORITHMS
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.linear_probe import probe, probe_run
 from network.settings import SimulationSettings
@@ -188,7 +189,7 @@ def federation(
     federated = FederatedData(data, np.split(data.train[:16], [6]), [data.test[:3]] * 2, np.arange(len(data)) % 3)
     how = SimulationSettings(0, clients_per_batch=at_once)
     algorithm = Watched()
-    return Simulation(adapted(data), federated, algorithm, settings, how, ACCELERATOR, Run(folder))
+    return Simulation(adapted(data), federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(folder))
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

@@ -21,6 +21,7 @@ from models.networks.parts import TRAINABLE, in_eval_mode, set_eval, train_part
 from models.networks.task_model import Outputs, TaskModel
 from network.algorithms import ALGORITHMS
 from network.client import Phase, copy_into
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.local_training import LocalTraining
 from network.settings import SimulationSettings
@@ -70,7 +71,7 @@ def test_frozen_tensors_keep_their_bits(
     algorithm = Watched()
     federated = FederatedData(data, clients, [data.test[:2]] * 2, np.zeros(len(data), np.int64))
     how = SimulationSettings(0, clients_per_batch=clients_per_batch, evaluate_every=9)
-    run = Simulation(model, federated, algorithm, settings, how, ACCELERATOR, Run(tmp_path))
+    run = Simulation(model, federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(tmp_path))
     objects = frozen_of(run.server, part)
     run.train()
     after = frozen_of({name: run.server[name] for name in before}, part)

@@ -81,7 +81,7 @@ def test_virtual_clients_of_all_of_equal_clients_are_the_clients_to_the_bit(tmp_
     plain = q.trained(q.method("fedavg"), tmp_path / "plain", settings, **more)
     more |= {"virtual_client_size": 4}
     virtual = q.trained(q.method("fedavg"), tmp_path / "virtual", replace(settings, local_epochs=None), **more)
-    assert virtual.sampling.client_sampling == "systematic"
+    assert virtual.config.sampling.client_sampling == "systematic"
     assert (q.server_of(plain) == q.server_of(virtual)).all() and not (q.server_of(plain) == q.START).any()
 
 

@@ -21,6 +21,7 @@ from datasets.tasks import get_task
 from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.feddifrc import contrast, restriction
+from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
@@ -262,7 +263,8 @@ def accuracy(data: ToyData, folder: Path, name: str, **more: object) -> float:
     clients, held_out = (np.array_split(part, 2) for part in (np.arange(N_TRAIN), data.test))
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.table), np.int64))
     algorithm, how = ALGORITHMS[name](**more), SimulationSettings(0, evaluate_every=6)
-    federation = Simulation(Toy(), federated, algorithm, settings, how, Accelerator(cpu=True), Run(folder))
+    config = FederationConfig(algorithm, settings, how)
+    federation = Simulation(Toy(), federated, config, Accelerator(cpu=True), Run(folder))
     federation.train()
     with torch.no_grad():
         predicted = federation.model(data.points[data.test]).output.argmax(1).numpy()

@@ -108,6 +108,5 @@ def test_option_2_is_the_mean_gradient_under_momentum_and_schedules(
 
 @pytest.mark.parametrize("adam, option", [(False, 2), (True, 1)])
 def test_with_adam_controls_are_gradients_and_not_ways(adam: bool, option: int) -> None:
-    scaffold = Scaffold()
-    scaffold.bind(replace(q.SETTINGS, use_adam=adam), SimulationSettings(0))
+    scaffold = Scaffold().bound(replace(q.SETTINGS, use_adam=adam), SimulationSettings(0))
     assert scaffold.record() == {"server_lr": 1.0, "scaffold_option": option}

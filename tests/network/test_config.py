@@ -12,12 +12,17 @@ import pytest
 from torch import nn
 
 from network.aggregation import AGGREGATIONS, MEAN
+from network.aggregation.krum import Krum
+from network.aggregation.median import Median
 from network.algorithms import ALGORITHMS
+from network.algorithms.scaffold import Scaffold
 from network.attacks import ATTACKS
-from network.choices import Choices, add_choices, resolve_choices
+from network.attacks.ipm import IPM
+from network.choices import add_choices, resolve_choices
+from network.config import FederationConfig
 from network.importance import FedIR
 from network.sampling import ClientSampling
-from network.settings import SimulationSettings
+from network.settings import LocalSettings, PrivacySettings
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from utils.args import Parser
@@ -42,9 +47,9 @@ def test_every_combination_works_or_is_refused_in_a_line(method: str, tmp_path: 
             with pytest.raises(
                 UserError, match=f"--{kind} {name} does not suit --method {method}: .+; omit one of them"
             ):
-                Choices.from_config(config)
+                FederationConfig.from_config(config)
             continue
-        chosen = Choices.from_config(config)
+        chosen = FederationConfig.from_config(config)
         run = q.trained(
             chosen.algorithm, tmp_path / name, replace(q.SETTINGS, n_rounds=1, sgd_per_epoch=1), clients=EIGHT,
             held_out=HELD_OUT, aggregation=chosen.aggregation, attack=chosen.attack,
@@ -62,9 +67,9 @@ def parsed(*words: str) -> dict[str, Any]:
 def test_runs_say_what_is_not_usual() -> None:
     usual, parts = parsed(), {*ClientSampling.arguments, *FedIR.arguments}
     assert usual.keys() == {"method"} | parts and usual == parsed("--aggregation", "mean", "--attack", "none")
-    assert Choices.from_config(CONFIG | usual).record().keys() == parts
+    assert FederationConfig.from_config(CONFIG | usual).record().keys() == parts
     given = parsed("--aggregation", "krum", "--attack", "ipm", "--attackers", "3", "--virtual_client_size", "16")
-    record = Choices.from_config(CONFIG | given).record()
+    record = FederationConfig.from_config(CONFIG | given).record()
     assert record["assumed_attackers"] == 0.2 and record["attackers"] == 3 and record["ipm_epsilon"] == 0.5
     assert record["client_sampling"] == "systematic"
 
@@ -90,26 +95,47 @@ def test_arguments_of_others_are_refused(words: str, line: str) -> None:
 
 def test_bounded_uploads_are_those_of_the_mean_and_of_who_keeps_to_the_bound() -> None:
     bounded = CONFIG | {"method": "fedavg", "clip_norm": 1.0}
-    Choices.from_config(bounded | {"attack": "label_flip"})
+    FederationConfig.from_config(bounded | {"attack": "label_flip"})
     for kind, name in (("aggregation", "median"), ("attack", "ipm")):
         with pytest.raises(UserError, match=f"--{kind} {name} does not suit --clip_norm: .+; omit one of them"):
-            Choices.from_config(bounded | {kind: name})
+            FederationConfig.from_config(bounded | {kind: name})
 
 
 def test_nothing_acts_on_uploads_where_there_are_none() -> None:
     """FedPer on a frozen body sends nothing; what attackers do to their own images they still can do."""
     model = nn.ModuleDict({"encoder": nn.Linear(1, 1), "decoder": nn.ModuleDict({"head": nn.Linear(1, 1)})})
-    settings = SimulationSettings(rand_seed=0)
     for given in ({"clip_norm": 1.0}, {"attack": "ipm"}, {"aggregation": "median"}):
         config = CONFIG | {"method": "fedper", "train": "head", **given}
-        chosen = Choices.from_config(config)
-        chosen.check_uploads(config, model, q.SETTINGS, settings)
+        FederationConfig.from_config(config | {"train": "all"}).check_uploads(model)
         [(name, value)] = given.items()
         with pytest.raises(UserError, match=f"--{name} {value} does not suit --method fedper: .+; omit one of them"):
-            chosen.check_uploads(config, model, replace(q.SETTINGS, train="head"), settings)
+            FederationConfig.from_config(config).check_uploads(model)
     for given in ({}, {"attack": "label_flip"}):
         config = CONFIG | {"method": "fedper", "train": "head", **given}
-        Choices.from_config(config).check_uploads(config, model, replace(q.SETTINGS, train="head"), settings)
+        FederationConfig.from_config(config).check_uploads(model)
+
+
+def test_from_python_the_same_combinations_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--aggregation median does not suit --method scaffold"):
+        FederationConfig(Scaffold(), aggregation=Median())
+    with pytest.raises(UserError, match="--attack ipm does not suit --clip_norm"):
+        FederationConfig(attack=IPM(), privacy=PrivacySettings(clip_norm=1.0))
+    with pytest.raises(UserError, match="with 2 attackers, Krum needs 7 clients per round"):
+        q.simulation(q.method("fedavg"), tmp_path, aggregation=Krum(assumed_attackers=2))
+
+    class Mine(Scaffold):
+        pass
+
+    with pytest.raises(UserError, match="--aggregation median does not suit --method Mine"):
+        FederationConfig(Mine(), aggregation=Median())
+
+
+def test_a_method_serves_several_configurations() -> None:
+    scaffold = Scaffold()
+    options = [
+        FederationConfig(scaffold, LocalSettings(use_adam=adam)).algorithm.scaffold_option for adam in (True, False)
+    ]
+    assert options == [1, 2] and scaffold.scaffold_option is None
 
 
 def test_help_describes_the_chosen_rule() -> None:
@@ -122,10 +148,12 @@ def test_help_describes_the_chosen_rule() -> None:
 
 def test_rounds_must_be_large_enough_for_the_rule() -> None:
     for words, n_clients in (("", 6), ("--clients_per_round 4", 10)):
-        chosen = Choices.from_config(CONFIG | parsed(*f"--aggregation krum --assumed_attackers 2 {words}".split()))
+        chosen = FederationConfig.from_config(
+            CONFIG | parsed(*f"--aggregation krum --assumed_attackers 2 {words}".split())
+        )
         with pytest.raises(UserError, match="with 2 attackers, Krum needs 7 clients per round"):
             chosen.check(q.QuadraticData.task, n_clients)
-    Choices.from_config(CONFIG | parsed("--attack", "label_flip")).check(q.QuadraticData.task, 10)
+    FederationConfig.from_config(CONFIG | parsed("--attack", "label_flip")).check(q.QuadraticData.task, 10)
 
 
 def test_names_of_arguments_are_of_one_registry_each() -> None:
