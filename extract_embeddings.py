@@ -36,7 +36,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
         help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip
     add("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
         help="leave out clusters with a smaller share of the images")  # fmt: skip
-    add_whose(parser, "clusters", "clusters_of", "clusters are found in")
+    add_whose(parser, "clusters", "cluster_clients", "clusters are found in")
     add_assignments(parser)
     output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
     output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
@@ -75,7 +75,7 @@ def main() -> None:
     from utils.runs import Run, data_path_or_default
     from utils.versions import digests
 
-    who = Whose.from_config(vars(args), "clusters_of")
+    who = Whose.from_config(vars(args), "cluster_clients")
     accelerator = processes(args.use_accelerator)
     model, path = model_for(vars(args))
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)

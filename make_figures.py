@@ -66,11 +66,11 @@ def sensitivity(config: Mapping[str, Any]) -> Iterator[Path]:
 
 def distributions(config: Mapping[str, Any]) -> Iterator[Path]:
     """What clients have, a figure per task."""
-    from reports.curves import read_dealings
+    from reports.curves import read_assigned
     from reports.figures import sweeps
 
-    for task, dealt in read_dealings(config["result_path"]).items():
-        yield sweeps.distributions(dealt, task, config["figure_path"] / f"distributions_{task}.png")
+    for task, assigned in read_assigned(config["result_path"]).items():
+        yield sweeps.distributions(assigned, task, config["figure_path"] / f"distributions_{task}.png")
 
 
 def progress(config: Mapping[str, Any]) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Deal any data set to clients: from embeddings, labels, users or places to a partition, a report and figures."""
+"""Assign any data set to clients: from embeddings, labels, users or places to a partition, a report and figures."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ def parse_args() -> Namespace:
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
-    add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are dealt")
+    add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are assigned")
     add("--labels", type=Path,
-        help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are dealt or, "
+        help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are assigned or, "
         "with --embeddings, --users or --lat_lng, only reported")  # fmt: skip
     add("--users", type=Path, help=".npy of each image's user, numbers or text: each user becomes a client")
     add("--lat_lng", type=Path,
@@ -27,7 +27,7 @@ def parse_args() -> Namespace:
         "surface becomes a client")  # fmt: skip
     add("--within", type=Path, metavar="FILE",
         help=".npy of each image's natural group (city …), numbers or text (negative or empty: left out): embeddings "
-        "are clustered, and clusters or labels dealt, within each, to clients of its own")  # fmt: skip
+        "are clustered, and clusters or labels assigned, within each, to clients of its own")  # fmt: skip
     add_partition(parser)
     text = "number of clusters, the K of K-means"
     parser.group("partition").add_argument("--n_clusters", type=POSITIVE_INT, default=16, help=text)
@@ -47,15 +47,15 @@ def parse_args() -> Namespace:
     add_seed(parser)
     args = Namespace(**resolve_rule(vars(parser.parse_args())))
     if args.partition_file and not args.export_clients:
-        raise UserError("--partition_file has nothing to deal; give --export_clients, or omit it")
+        raise UserError("--partition_file has nothing to assign; give --export_clients, or omit it")
     return args
 
 
 def main() -> None:
-    """Deal the images or take a saved partition, and export the clients' images where that is asked for."""
+    """Assign the images or take a saved partition, and export the clients' images where that is asked for."""
     args = parse_args()
     if args.partition_file is None:
-        deal_images(vars(args))
+        assign_images(vars(args))
     if args.export_clients:
         from deploy.shares import export_clients
 
@@ -63,10 +63,10 @@ def main() -> None:
         print(f"the images of {len(clients)} clients in {clients[0]} and beside it, the held-out ones in {server}")
 
 
-def deal_images(config: Mapping[str, Any]) -> None:
-    """Group the images, deal the groups, and write the partition and how uneven it is."""
+def assign_images(config: Mapping[str, Any]) -> None:
+    """Group the images, assign the groups, and write the partition and how uneven it is."""
     from network.partition.arrays import read_arrays
-    from network.partition.dealing import PARTITION_FILE, deal_as_asked
+    from network.partition.assigning import PARTITION_FILE, assign_as_asked
     from network.partition.heterogeneity import (
         beyond_chance,
         class_variance_share,
@@ -74,7 +74,7 @@ def deal_images(config: Mapping[str, Any]) -> None:
         report_text,
         sparse_counts,
     )
-    from network.partition.settings import DealSettings
+    from network.partition.settings import AssignSettings
     from network.partition.unassigned import unassigned_lines
     from reports.figures.partitions import distribution
     from utils.files import write_json
@@ -82,13 +82,13 @@ def deal_images(config: Mapping[str, Any]) -> None:
     arrays = read_arrays(config)
     if arrays.whole:
         config = {**config, "partition": "natural", "n_clients": None}
-    settings = DealSettings.from_config(config)
-    partition = deal_as_asked(settings, arrays.groups, arrays.natural)
+    settings = AssignSettings.from_config(config)
+    partition = assign_as_asked(settings, arrays.groups, arrays.natural)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
     partition.save(config["output_path"], classes=arrays.labels)
-    of_described, of_dealt = arrays.names
-    others = arrays.groups if of_described != of_dealt else None
+    of_described, of_assigned = arrays.names
+    others = arrays.groups if of_described != of_assigned else None
     values = report(partition.client_of, arrays.described, partition.n_clients, arrays.projection, others)
     title = ", ".join(settings.words())
     for name, groups in arrays.shown.items():
@@ -100,8 +100,8 @@ def deal_images(config: Mapping[str, Any]) -> None:
         distribution(counts, title, name, figure, *arrays.called(groups))
     write_json(config["output_path"] / "heterogeneity.json", values)
     own = arrays.may_be_assigned
-    left = unassigned_lines(partition.client_of[own], arrays.groups[own], arrays.called(arrays.groups)[0], of_dealt)
-    print(report_text(values, of_described, of_dealt, left), *arrays.lines(partition.client_of), sep="\n")
+    left = unassigned_lines(partition.client_of[own], arrays.groups[own], arrays.called(arrays.groups)[0], of_assigned)
+    print(report_text(values, of_described, of_assigned, left), *arrays.lines(partition.client_of), sep="\n")
     folder = config["output_path"]
     print(f"partition in {folder / PARTITION_FILE} and beside it, figures in {folder / 'figures'}")
 

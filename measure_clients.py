@@ -42,7 +42,7 @@ def parse_args() -> Namespace:
     text = "folder for the tables and the figure"
     output = parser.group("output")
     output.add_argument("--output_path", type=Path, default=Path("own_clients"), help=text)
-    output.add_flag("--simulate", False, "also write the rule and α that deal such clients, and how near they come")
+    output.add_flag("--simulate", False, "also write the rule and α that assign such clients, and how near they come")
     add_seed(parser)
     args = parser.parse_args()
     if args.clients and args.partition_file:

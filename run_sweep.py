@@ -36,14 +36,14 @@ def parse_args() -> tuple[Namespace, list[str]]:
     add("--tasks", nargs="+", choices=TASKS, help=f"tasks, each with its own model; {default['tasks']}")
     add("--methods", nargs="+", choices=ALGORITHMS, help=f"federated methods; {default['methods']}")
     add("--splits", nargs="+", type=split_type,
-        help=f"what is dealt to clients, the --type of test_fed.py; {default['splits']}")  # fmt: skip
+        help=f"what is assigned to clients, the --type of test_fed.py; {default['splits']}")  # fmt: skip
     add("--alphas", nargs="+", help=f"Dirichlet concentrations; {default['alphas']}")
     add("--seeds", nargs="+", type=number(int, least=0),
         help=f"seeds of models, clusters and runs; {default['seeds']}")  # fmt: skip
     add("--n_clusters", nargs="+", type=POSITIVE_INT,
         help=f"numbers of clusters, each a K of K-means; {default['n_clusters']}")  # fmt: skip
     add("--features", nargs="+", type=features_name,
-        help=f"features whose clusters embedding-based splits deal; {default['features']}")  # fmt: skip
+        help=f"features whose clusters embedding-based splits assign; {default['features']}")  # fmt: skip
     for stage, script in SCRIPTS.items():
         add(f"--{stage}_arguments", nargs="+", type=name_and_value, default=[], metavar="NAME=VALUE",
             help=f"further arguments of {script}")  # fmt: skip

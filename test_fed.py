@@ -1,4 +1,4 @@
-"""Stage 4: deal a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
+"""Stage 4: assign a task's images to clients by cluster, scene class or at random, and simulate federated learning."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
 
 
 def main() -> None:
-    """Deal the images, report how uneven the partition is, train, and draw the result."""
+    """Assign the images, report how uneven the partition is, train, and draw the result."""
     args = parse_args()
     from datasets.task_data import TaskData
     from models.central.training import early_file
@@ -47,10 +47,10 @@ def main() -> None:
     from network.config import FederationConfig
     from network.federated_data import FederatedData
     from network.partition.asked import partition_of
-    from network.partition.dealing import check_unchanged
+    from network.partition.assigning import check_unchanged
     from network.partition.dispersion import measure
     from network.partition.groups import within
-    from network.partition.local_test import deal_held_out
+    from network.partition.held_out import assign_held_out
     from network.partition.settings import SplitSettings
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
@@ -72,7 +72,7 @@ def main() -> None:
     partition, split = partition_of(asked, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
     federation.check(model.task, partition.participants.n_clients)
-    held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
+    held_out = assign_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *federation.algorithm.reads())
@@ -99,4 +99,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_script(main, smaller="--batch_size or --clients_per_batch")
+    run_script(main, smaller="--batch_size or --vectorised_clients")

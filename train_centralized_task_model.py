@@ -25,7 +25,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
     add_settings(parser, TrainSettings, "training")
     add_arguments_of(parser, "adapters", TRAINS, "train")
-    add_whose(parser, "training", "trained_on", "the model learns from")
+    add_whose(parser, "training", "train_clients", "the model learns from")
     add_stage(parser, "continue from the checkpoint", "epoch")
     config = with_defaults(vars(parser.parse_args(words)), TRAINS, "train")
     check_read(config, TrainSettings)
@@ -48,7 +48,7 @@ def initial_model(config: Mapping[str, Any]) -> Path:
 
 
 def main() -> None:
-    """Train, and measure the best model on the held-out images beside the trivial predictor."""
+    """Train, and measure the best model on the held-out images beside the constant baseline."""
     args = parse_args()
     from datasets.task_data import TaskData
     from models.central.evaluation import evaluate, mean_values, measure_trivial
@@ -72,7 +72,7 @@ def main() -> None:
     accelerator = accelerator_of(vars(args))
     if accelerator.num_processes > 1:
         raise UserError("central training runs in one process; start it without accelerate launch")
-    whose = Whose.from_config(vars(args), "trained_on")
+    whose = Whose.from_config(vars(args), "train_clients")
     start = initial_model(vars(args))
     model = load_model(start, args.task, "model_initialization.py")
     adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)

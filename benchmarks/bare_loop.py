@@ -1,7 +1,7 @@
 """A federated round over the bare loop: the same steps on batches that are decoded and in place, and nothing else.
 
     python -m benchmarks.bare_loop                        (two minutes on two CPU cores)
-    python -m benchmarks.bare_loop --scale paper --precision bf16 --clients_per_batch 1 5 25
+    python -m benchmarks.bare_loop --scale paper --precision bf16 --vectorised_clients 1 5 25
                                                           (CLIP ViT-B/32 at 224 px; a GPU)
 
 The bare loop is the limit: forward, backward and optimiser step of the same model in the same memory order, precision
@@ -207,7 +207,7 @@ def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, acc
         ours, least = (np.array(values[1:]) for values in seconds.values())
         size = sum(parameter.numel() for parameter in bare.model.parameters())
         return Comparison(
-            scale, simulation.trainer.pace["clients_per_batch"], size, ours, least, bare.flops(),
+            scale, simulation.trainer.pace["vectorised_clients"], size, ours, least, bare.flops(),
             matrix_rate(precision, device), memory, disagreement,
         )  # fmt: skip
 
@@ -230,7 +230,7 @@ def main() -> None:
     add("--n_clients", type=POSITIVE_INT, help="instead of the scale's")
     add("--n_steps", type=POSITIVE_INT, help="steps per client and round, instead of the scale's")
     add("--image_size", type=POSITIVE_INT, help="instead of the scale's")
-    add("--clients_per_batch", nargs="+", type=number_or_auto, default=[1], help="of ours; auto: what is fastest")
+    add("--vectorised_clients", nargs="+", type=number_or_auto, default=[1], help="of ours; auto: what is fastest")
     add("--repeats", type=POSITIVE_INT, default=9, help="rounds of each way, beside one that is not counted")
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
     args = parser.parse_args()
@@ -239,7 +239,7 @@ def main() -> None:
     rows = [
         measure(name, replace(SCALES[name], **given), at_once, args, accelerator)
         for name in args.scale
-        for at_once in args.clients_per_batch
+        for at_once in args.vectorised_clients
     ]
     where = torch.cuda.get_device_name() if accelerator.device.type == "cuda" else f"{torch.get_num_threads()} threads"
     print_table(f"{args.precision}, {where}, median (min to max) of {args.repeats} rounds", rows)

@@ -64,7 +64,7 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
         encoding = seconds_of(lambda: outputs.kept_in(folder / "encoded" / "images"), device)
         kept = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
         of_both: dict[str, Simulation] = {
-            way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, args.clients_per_batch)
+            way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, args.vectorised_clients)
             for way, network, images in (("kept", outputs.model, kept), ("run", model, data))
         }
         start = numbers(of_both["run"].server)
@@ -103,7 +103,7 @@ def main() -> None:
     parser = Parser(__doc__.split("\n")[0])
     add = parser.add_argument
     add("--networks", nargs="+", choices=CASES, default=list(CASES), help="which")
-    add("--clients_per_batch", type=number_or_auto, default=1, help="clients at once; auto: what is fastest")
+    add("--vectorised_clients", type=number_or_auto, default=1, help="clients at once; auto: what is fastest")
     add("--repeats", type=POSITIVE_INT, default=5, help="rounds of each way, beside one that is not counted")
     parser.add_flag("--half", False, "keep half precision, with tolerances of 1 %% of a loss and 10 %% of the way")
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")

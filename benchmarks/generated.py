@@ -74,11 +74,11 @@ def simulation_of(
     accelerator: Accelerator,
     folder: Path,
     precision: str = "fp32",
-    clients_per_batch: int | None = 1,
+    vectorised_clients: int | None = 1,
 ) -> Simulation:
     """FedAvg at this scale as `test_fed.py` makes it, before its first round."""
     model, data = model_and_data(scale, accelerator, precision)
-    return federation_on(model, data, scale, n_rounds, accelerator, folder, clients_per_batch)
+    return federation_on(model, data, scale, n_rounds, accelerator, folder, vectorised_clients)
 
 
 def model_and_data(scale: Scale, accelerator: Accelerator, precision: str = "fp32") -> tuple[TaskModel, TaskData]:
@@ -101,7 +101,7 @@ def federation_on(
     n_rounds: int,
     accelerator: Accelerator,
     folder: Path,
-    clients_per_batch: int | None = 1,
+    vectorised_clients: int | None = 1,
 ) -> Simulation:
     """FedAvg of this model on these data, before its first round."""
     settings = LocalSettings(
@@ -111,5 +111,5 @@ def federation_on(
     )  # fmt: skip
     clients, held_out = np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data), np.int64))
-    how = SimulationSettings(rand_seed=0, clients_per_batch=clients_per_batch)
+    how = SimulationSettings(rand_seed=0, vectorised_clients=vectorised_clients)
     return Simulation(model, federated, FederationConfig(local=settings, settings=how), accelerator, Run(folder))

@@ -3,7 +3,8 @@
 `python -m benchmarks.scaling --clients 1000000` prints the table. Each method is a process of its own, in which a
 federation of a thousand clients and one of the many run rounds in turn; so its peak memory is that of both.
 
-Images are dealt by user, a client for each, as `test_fed.py` does with natural groups: the partition, its measures by
+Images are assigned by user, a client for each, as `test_fed.py` does with natural groups: the partition, its
+measures by
 class, the held-out images. Every image of the data has a position and a class, but its pixels are those of one of a few
 thousand: what is measured is what the federation needs besides the pixels, which in a real data set of that size lie in
 a memory-mapped file.
@@ -33,10 +34,10 @@ from datasets.task_data import Batch
 from network.algorithms import ALGORITHMS
 from network.config import FederationConfig
 from network.federated_data import FederatedData
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.groups import within
+from network.partition.held_out import assign_held_out
 from network.partition.heterogeneity import report
-from network.partition.local_test import deal_held_out
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
@@ -67,24 +68,24 @@ class Pool(Arrays):
         yield from ((torch.from_numpy(at), batch) for at, (_, batch) in zip(plan, pixels, strict=True))
 
 
-def dealt(data: Pool, n_clients: int) -> FederatedData:
-    """The images dealt by user, after their partition's measures by class; AssertionError where sizes are others."""
+def assigned(data: Pool, n_clients: int) -> FederatedData:
+    """The images assigned by user, after their partition's measures by class; AssertionError where sizes are others."""
     rng = np.random.default_rng(0)
     users = np.append(rng.permutation(np.arange(len(data.train)) % n_clients), rng.integers(n_clients, size=_HELD_OUT))
-    partition = deal("natural", within(users, data.train), n_clients, 1.0, 0)
+    partition = assign("natural", within(users, data.train), n_clients, 1.0, 0)
     uneven = report(partition.client_of, data.labels.numpy(), n_clients)
     sizes = uneven["smallest_client"], uneven["largest_client"]
     assert sizes == (IMAGES_A_CLIENT, IMAGES_A_CLIENT), f"clients of {sizes[0]} to {sizes[1]} images"
-    held_out = deal_held_out(partition.clients, users, within(users, data.test), 0)
+    held_out = assign_held_out(partition.clients, users, within(users, data.test), 0)
     return FederatedData(data, partition.clients, held_out, users)
 
 
 def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tuple[Simulation, dict[str, float]]:
-    """A method's federation, before its first round, and the seconds that it took to deal and to set up."""
+    """A method's federation, before its first round, and the seconds that it took to assign and to set up."""
     few = Federation("conv", n_clients=1, n_steps=1, batch_size=_POOL, lr=0.05)
     data = Pool(few, IMAGES_A_CLIENT * n_clients, _HELD_OUT)
     start = time.perf_counter()
-    federated = dealt(data, n_clients)
+    federated = assigned(data, n_clients)
     half = time.perf_counter()
     method, arguments = METHODS[name]
     settings = LocalSettings(
@@ -97,7 +98,7 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
     config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
     simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
     simulation.settle_pace()
-    return simulation, {"dealt": half - start, "set up": time.perf_counter() - half}
+    return simulation, {"assigned": half - start, "set up": time.perf_counter() - half}
 
 
 def seconds_of(call: Callable[[], object]) -> float:
@@ -161,7 +162,7 @@ def row_of(name: str, n_clients: int, found: Mapping[str, Any]) -> dict[str, obj
     return {
         "method": name,
         "clients": f"{n_clients:,}",
-        "dealt, s": f"{found['many']['dealt']:.1f}",
+        "assigned, s": f"{found['many']['assigned']:.1f}",
         "set up, s": f"{found['many']['set up']:.1f}",
         "a draw, ms": f"{1e3 * found['many']['drawn']:.1f}",
         "a round, s": middle(many, 2),

@@ -2,7 +2,8 @@
 
     python -m benchmarks.partition          (about eight minutes on one core)
 
-Dealing N images at random needs a permutation of them, and dealing them by group a sort; the time of these two on the
+Assigning N images at random needs a permutation of them, and assigning them by group a sort; the time of these two
+on the
 same N is the unit of the table's times. Memory is NumPy's peak during the call, in bytes per image, without the
 groups that go in. A dash stands where the rule has no answer at this size (its error goes below the table).
 """
@@ -61,7 +62,7 @@ def measure(rule: str, n_images: int, n_clients: int, n_groups: int) -> tuple[fl
     alpha = 10.0 if rule == "quantity_skew" else ALPHA
 
     def call() -> np.ndarray:
-        """Deal the groups once."""
+        """Assign the groups once."""
         return PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(0), 1)
 
     call()

@@ -3,7 +3,7 @@
     python -m benchmarks.positions          (a minute on one core)
 
 Clients are filled one after another (`dirichlet_hsu`; the same with counts rounded instead of drawn, so that chance
-in small clients is left out), or fitted to the groups all at once (`equal_size`). Over many deals, the first and
+in small clients is left out), or fitted to the groups all at once (`equal_size`). Over many assigns, the first and
 the last client's and everybody's earth mover's distance to the population, and the variance of the mixture over that
 of the Dirichlet draw, Var q_j = p_j (1 - p_j) / (alpha + 1), summed over groups.
 """
@@ -37,17 +37,17 @@ WAYS: Ways = {
 }
 
 
-def measure(way: str, n_clients: int, alpha: float, deals: int) -> dict[str, object]:
+def measure(way: str, n_clients: int, alpha: float, assigns: int) -> dict[str, object]:
     """A row of the table."""
     capacity = np.full(GROUPS, n_clients * SIZE // GROUPS)
     population = capacity / capacity.sum()
     distance, square = np.zeros(n_clients), np.zeros(n_clients)
-    for seed in range(deals):
+    for seed in range(assigns):
         rng = np.random.default_rng(seed)
         drawn = log_dirichlet(alpha * population, n_clients, rng)
         away = WAYS[way](drawn, np.full(n_clients, SIZE), capacity, rng) / SIZE - population
-        distance += np.abs(away).sum(axis=1) / deals
-        square += np.square(away).sum(axis=1) / deals
+        distance += np.abs(away).sum(axis=1) / assigns
+        square += np.square(away).sum(axis=1) / assigns
     variance = square * (alpha + 1) / (population * (1 - population)).sum()
     row: dict[str, object] = {"clients": n_clients, "alpha": f"{alpha:g}", "filled": way}
     for name, values in (("EMD", distance), ("variance", variance)):
@@ -59,11 +59,11 @@ def measure(way: str, n_clients: int, alpha: float, deals: int) -> dict[str, obj
 def main() -> None:
     """Print the table."""
     parser = Parser(__doc__.split("\n")[0])
-    parser.add_argument("--deals", type=POSITIVE_INT, default=1000, help="that the numbers are means of")
+    parser.add_argument("--assigns", type=POSITIVE_INT, default=1000, help="that the numbers are means of")
     args = parser.parse_args()
     cases = [(way, n, alpha) for n in CLIENTS for alpha in ALPHAS for way in WAYS]
-    rows = [measure(*case, args.deals) for case in progress.bar(cases, unit="row")]
-    print_table(f"Clients of {SIZE} images, {GROUPS} groups, {args.deals} deals", rows)
+    rows = [measure(*case, args.assigns) for case in progress.bar(cases, unit="row")]
+    print_table(f"Clients of {SIZE} images, {GROUPS} groups, {args.assigns} assigns", rows)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ from accelerate import Accelerator
 from benchmarks.generated import Scale, model_and_data
 from benchmarks.tables import print_table
 from models.central.evaluation import evaluate
+from network.partition.assigning import assign, read_partition
 from network.partition.client_images import ClientImages
-from network.partition.dealing import deal, read_partition
 from network.partition.dispersion import gradient_dispersion
 from network.partition.explained import target_share
 from network.partition.groups import within
+from network.partition.held_out import assign_held_out
 from network.partition.heterogeneity import frechet_distances, report
-from network.partition.local_test import deal_held_out
 from network.sampling import SAMPLERS
 from network.state import ClientStates
 from utils.args import POSITIVE_INT, Parser
@@ -52,24 +52,24 @@ def row(part: str, seconds: float, n: int, unit: str, memory: str = "") -> dict[
 
 
 def of_partition(n_clients: int) -> Iterator[dict[str, object]]:
-    """Dealing by user, by class and at random; what is measured without a model; held-out images; files."""
+    """Assigning by user, by class and at random; what is measured without a model; held-out images; files."""
     rng, n = np.random.default_rng(0), IMAGES_A_CLIENT * n_clients
     n_all = n + n // 10
     users = np.append(rng.permutation(np.arange(n) % n_clients), rng.integers(n_clients, size=n_all - n))
     labels = rng.integers(N_CLASSES, size=n_all)
     train, test = np.arange(n), np.arange(n, n_all)
     for rule, groups in (("natural", users), ("equal_size", labels), ("iid", labels)):
-        dealt = within(groups, train)
+        assigned = within(groups, train)
         tracemalloc.start()
-        taken = seconds_of(lambda rule=rule, dealt=dealt: deal(rule, dealt, n_clients, 1.0, 0).clients)
+        taken = seconds_of(lambda rule=rule, assigned=assigned: assign(rule, assigned, n_clients, 1.0, 0).clients)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        yield row(f"dealt, {rule}", taken, n, "an image", f"{peak / n:.0f} bytes an image")
-    partition = deal("natural", within(users, train), n_clients, 1.0, 0)
+        yield row(f"assigned, {rule}", taken, n, "an image", f"{peak / n:.0f} bytes an image")
+    partition = assign("natural", within(users, train), n_clients, 1.0, 0)
     yield row("measures by class", seconds_of(lambda: report(partition.client_of, labels, n_clients)), n, "an image")
     clients, held_out = partition.clients, within(users, test)
     yield row(
-        "held-out images dealt", seconds_of(lambda: deal_held_out(clients, users, held_out, 0)), n_all, "an image"
+        "held-out images assigned", seconds_of(lambda: assign_held_out(clients, users, held_out, 0)), n_all, "an image"
     )
     with tempfile.TemporaryDirectory() as folder:
         names = [f"photographs/{number:09d}.jpg" for number in range(n_all)]
@@ -110,7 +110,7 @@ def of_models() -> Iterator[dict[str, object]]:
     data.batch(torch.zeros(1, dtype=torch.int64))  # decodes all images
     client_of, n = np.full(len(data), -1), len(data.train)
     client_of[:n] = np.arange(n) % _FEW
-    clients = ClientImages.dealt(client_of, _FEW)
+    clients = ClientImages.assigned(client_of, _FEW)
     yield row("target's share", seconds_of(lambda: target_share(data, client_of, _FEW)), n, "an image")
     yield row("V", seconds_of(lambda: gradient_dispersion(model, data, clients, accelerator)), _FEW, "a client")
     yield row("evaluation", seconds_of(lambda: evaluate(model, data, data.train, None)), n, "an image")

@@ -127,9 +127,9 @@ def named_cells(latitude: np.ndarray, longitude: np.ndarray, train: np.ndarray, 
     Places (N,) are as for `adaptive_cells`, and `train` (N,) says which images are trained on. Says how many cells
     there are, and how many images are in none.
     """
-    dealt = np.flatnonzero(train)
-    cells = adaptive_cells(latitude[dealt], longitude[dealt], most)
+    assigned = np.flatnonzero(train)
+    cells = adaptive_cells(latitude[assigned], longitude[assigned], most)
     progress.say(f"cell_{most}: {cells}")
     names = np.full(len(train), "", object)
-    names[dealt] = np.array([*cells.tokens, ""], object)[cells.cell]
+    names[assigned] = np.array([*cells.tokens, ""], object)[cells.cell]
     return names

@@ -89,7 +89,7 @@ class About:
             raise ValueError(f"a table cannot have the columns {', '.join(self.columns)}")
         if taken := {"embedding", *(["object"] if BOXES in self.classes else [])} & set(self.groups):
             name = taken.pop()
-            raise ValueError(f"natural groups cannot be called {name!r}: --type {name}_based deals something else")
+            raise ValueError(f"natural groups cannot be called {name!r}: --type {name}_based assigns something else")
         if self.together is not None and self.together not in self.groups:
             raise ValueError(f"no column {self.together!r}, whose images stay together")
         if strange := [limit for limit in self.limits.values() if not isinstance(limit, int | float)]:
@@ -131,7 +131,7 @@ class Table:
 
     `files` maps a domain to the images' cells (see `datasets/stored.py`), `labels` (N,) int64 are the classes, -1 for
     none, `groups` maps a group column to (N,) strings. `train`, `val` and `test` are positions: of the images that are
-    dealt to clients, of those that central training validates on (often none), and of those that nobody trains on.
+    assigned to clients, of those that central training validates on (often none), and of those that nobody trains on.
     """
 
     data_path: Path
@@ -243,8 +243,8 @@ def _held_out(units: pd.Series | pd.Index, test_fraction: float, seed: int) -> n
     """The part of each image, where those with the same unit stay together."""
     names, images = np.unique(units, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(names))
-    dealt = np.cumsum(np.bincount(images)[order])
-    held_out = order[dealt <= test_fraction * len(units)]
+    assigned = np.cumsum(np.bincount(images)[order])
+    held_out = order[assigned <= test_fraction * len(units)]
     return np.where(np.isin(images, held_out), "test", "train")
 
 

@@ -168,7 +168,7 @@ class Participant:
         chosen = said["images"]
         images = self.data.train if chosen is None else self.data.train[np.array(chosen, np.int64)]
         part = ClientRound(images, said["n_steps"], said["weight"], said["portion"])
-        self.trainer.pace = {"clients_per_batch": 1, "threads": said["threads"]}
+        self.trainer.pace = {"vectorised_clients": 1, "threads": said["threads"]}
         [(_, upload, bad)] = self.trainer.train({self.client: part}, self._server(tensors), said["round"])
         return {"version": self.states.version, "bad_step": int(bad)}, dict(upload)
 

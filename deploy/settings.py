@@ -1,4 +1,4 @@
-"""What a deployed federation is asked for: the arguments of `test_fed.py`, without those that deal images."""
+"""What a deployed federation is asked for: the arguments of `test_fed.py`, without those that assign images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REFUSED: dict[tuple[str, str | None], str] = {
     ("aggregation", _ANY): "uploads are put together by their mean alone; omit it",
     ("attack", _ANY): "attackers are simulated; omit it",
     ("test_mode", _ANY): "it would take other images on each machine; omit it, and lower --n_rounds",
-    ("clients_per_batch", _ANY): "a client's machine trains one client; omit it",
+    ("vectorised_clients", _ANY): "a client's machine trains one client; omit it",
     ("adapt_steps", _ANY): "there are no unseen clients; omit it",
     **{(each.name, _ANY): "no account covers clients that may be away; omit it" for each in fields(PrivacySettings)},
     ("client_sampling", POISSON): "it is for the sums of differential privacy; give another",
@@ -47,7 +47,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     add_choices(parser)
     add = parser.group("running").add_argument
     add("--on_missing", choices=ON_MISSING, default="stop", help="what to do where a client is away or refused")
-    add("--patience", type=POSITIVE, default=600.0, help="seconds to wait for a client whose node is away")
+    add("--timeout", type=POSITIVE, default=600.0, help="seconds to wait for a client whose node is away")
     add_stage(parser, "continue the newest run with these arguments", "round")
     config = vars(parser.parse_args(list(words)))
     for (name, value), why in _REFUSED.items():

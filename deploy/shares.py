@@ -18,9 +18,9 @@ from datasets.packed import take_packed
 from datasets.table import BOX_COLUMNS, PART, Found, read_boxes, read_table, write_table
 from datasets.task_data import TaskData
 from datasets.tasks import BOXES, CLASS, RGB, get_task
-from network.partition.dealing import Partition, read_partition
+from network.partition.assigning import Partition, read_partition
 from network.partition.groups import within
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 from utils.errors import UserError
 from utils.files import read_json, write_json
 from utils.runs import data_path_or_default
@@ -38,7 +38,7 @@ _SAID = ("type", "partition", "rule", "alpha", "rand_seed")  # of a partition's 
 class Share:
     """Whose images lie in a folder: those of a client by its number, or the server's (None).
 
-    `partition` is the digest of the partition, which all machines have in common; `origin` says how it was dealt.
+    `partition` is the digest of the partition, which all machines have in common; `origin` says how it was assigned.
     """
 
     client: int | None
@@ -102,7 +102,7 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     """`export_shares` of a saved partition, as the arguments of `make_partition.py` say.
 
     A run's partition says the data, the task and the size of the images itself. UserError where that is not known, or
-    where the partition is of other images, or deals some that are held out or cannot be read.
+    where the partition is of other images, or assigns some that are held out or cannot be read.
     """
     partition = read_partition(saved)
     noted = saved.parent if saved.is_file() else saved
@@ -118,7 +118,7 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     data = TaskData(table, task, int(said["image_size"]), torch.device("cpu"))
     _check(saved, partition, data, said.get("table_sha256"))
     held_out_groups = within(partition.groups, data.test)
-    held_out = deal_held_out(partition.clients, partition.groups, held_out_groups, int(said["rand_seed"]))
+    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(said["rand_seed"]))
     return export_shares(config["export_clients"], data, partition, held_out)
 
 
@@ -129,10 +129,10 @@ def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str |
         raise UserError(f"{saved} is of other images than those of {table.data_path}; give its --data_path")
     if partition.n_unseen:
         raise UserError(f"{saved} sets {partition.n_unseen} clients aside, which no machine has; omit --unseen_clients")
-    dealt = np.flatnonzero(partition.client_of >= 0)
-    if len(strangers := np.setdiff1d(dealt, data.train)):
+    assigned = np.flatnonzero(partition.client_of >= 0)
+    if len(strangers := np.setdiff1d(assigned, data.train)):
         raise UserError(
-            f"{saved} deals {len(strangers)} images that are held out or that {data.task.name} cannot read; "
+            f"{saved} assigns {len(strangers)} images that are held out or that {data.task.name} cannot read; "
             "make the partition again, from the training images alone"
         )
     if empty := np.flatnonzero(partition.sizes == 0).tolist():

@@ -62,7 +62,7 @@ class Evaluation:
         self._found: dict[str, np.ndarray] = {}  # (clients, metrics) by split, of the models that were evaluated last
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
-        """The columns of the server's model: one pass over the dealt images and one over the held-out ones.
+        """The columns of the server's model: one pass over the assigned images and one over the held-out ones.
 
         `own` are the clients of this process.
         """
@@ -177,7 +177,7 @@ class Evaluation:
         return table
 
     def of_trivial(self) -> dict[str, dict[str, float]]:
-        """Loss and metrics of the trivial predictor by split: on the clients' splits, the mean over clients.
+        """Loss and metrics of the constant baseline by split: on the clients' splits, the mean over clients.
 
         It is made from the training images without those of unseen clients.
         """
@@ -201,7 +201,7 @@ class Evaluation:
 
 
 # What the loss of new images is made of: the two gaps of Yuan et al. 2022 (arXiv 2110.14216). All are means over
-# clients, each counting the same, and all held-out images are of the table's common part, dealt to participants and
+# clients, each counting the same, and all held-out images are of the table's common part, assigned to participants and
 # unseen clients together, by one rule.
 
 

@@ -13,7 +13,7 @@ from network.partition.client_images import ClientImages
 
 if TYPE_CHECKING:
     from datasets.task_data import TaskData
-    from network.partition.dealing import Partition
+    from network.partition.assigning import Partition
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FederatedData:
 
     @cached_property
     def known(self) -> TaskData:
-        """The images without those of unseen clients: what a method, or the trivial predictor, is made from."""
+        """The images without those of unseen clients: what a method, or the constant baseline, is made from."""
         if not self.unseen:
             return self.images
         return self.images.without(np.concatenate([*self.unseen, *self.unseen_held_out]))

@@ -28,9 +28,9 @@ from models.networks.encoders import encoder_entry
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
 from network.federated_data import FederatedData
-from network.partition.dealing import Partition, deal
+from network.partition.assigning import Partition, assign
 from network.partition.groups import within
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 from network.settings import LocalSettings
 from network.simulation import Simulation
 from utils.runs import Run
@@ -94,7 +94,7 @@ def partition_images(
     Raises:
         UserError: where the rule cannot partition these images so.
     """
-    partition = deal(rule, within(groups, data.train), n_clients, alpha, seed, **options)
+    partition = assign(rule, within(groups, data.train), n_clients, alpha, seed, **options)
     return replace(partition, groups=groups.astype(np.int64))
 
 
@@ -122,6 +122,6 @@ def simulation_of(
         UserError: where the configuration does not fit the task or the number of clients.
     """
     config, groups = config or FederationConfig(), partition.groups
-    held_out = deal_held_out(partition.clients, groups, within(groups, data.test), config.settings.rand_seed)
+    held_out = assign_held_out(partition.clients, groups, within(groups, data.test), config.settings.rand_seed)
     federated = FederatedData.of(data, partition, held_out)
     return Simulation(model, federated, config, accelerator or Accelerator(), Run(Path(folder)))

@@ -14,7 +14,7 @@ batch is sum_i w_i l_i / sum_i w_i (equation 4). What that does, where S_k are t
   0.27, 0.36, 0.43 and 0.48 of the weight in batches of 2, 4, 8, 16 and 64 images.
 
 Clusters of the task's own embeddings extend it to tasks without classes: if the images of a cluster are alike for all
-clients, p(x, y | c) = q_k(x, y | c), the above holds with clusters for classes. That is so where clusters are dealt;
+clients, p(x, y | c) = q_k(x, y | c), the above holds with clusters for classes. That is so where clusters are assigned;
 under other splits it is an approximation.
 """
 
@@ -144,7 +144,7 @@ class Reweighting:
     def of_images(self, kinds: np.ndarray, clients: Sequence[np.ndarray]) -> np.ndarray:
         """The weight of every image, (N,) float64, 0 for those of no client; `kinds` (N,) are their classes."""
         weights = np.zeros(len(kinds))
-        images, owners = _dealt(clients)
+        images, owners = _assigned(clients)
         # Cells are sorted by client and class.
         cells = np.searchsorted(self.client * len(self.p) + self.kind, owners * len(self.p) + kinds[images])
         weights[images] = self.weight[cells]
@@ -195,7 +195,7 @@ def reweighting(
     Raises:
         UserError: if a client's image has no class or cluster, or if, for "held_out", no held-out image has one.
     """
-    images, owners = _dealt(clients)
+    images, owners = _assigned(clients)
     if (kinds[images] < 0).any():
         raise UserError(
             f"{(kinds[images] < 0).sum()} of the clients' images have no class or cluster to be reweighted by; "
@@ -229,7 +229,7 @@ def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndar
     """The class or cluster of every image, (N,) int64, -1 for none.
 
     Clusters are the task's own, which `extract_embeddings.py` wrote to `assignment_folder`, whatever the partition
-    deals. UserError where there are none.
+    assigns. UserError where there are none.
     """
     if by == CLUSTER:
         folder = assignment_folder or Path()
@@ -237,7 +237,7 @@ def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndar
     return data.labels.cpu().numpy()
 
 
-def _dealt(clients: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _assigned(clients: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """All clients' images, and the client of each."""
-    dealt = ClientImages.of(clients)
-    return dealt.images, dealt.owners
+    assigned = ClientImages.of(clients)
+    return assigned.images, assigned.owners

@@ -83,7 +83,7 @@ def measure(
     settings: LocalSettings,
     groups: Tensor,
 ) -> dict[str, Any]:
-    """The choice of `clients_per_batch`, and the milliseconds per client and step that it rests on.
+    """The choice of `vectorised_clients`, and the milliseconds per client and step that it rests on.
 
     `build` makes the workspace of n clients. Each n is measured on as many threads as it would be trained on. The model
     is left unchanged.
@@ -96,7 +96,7 @@ def measure(
     torch.set_num_threads(before)
     copy_into(model.state_dict(), start)
     return {
-        "clients_per_batch": choice.n,
+        "vectorised_clients": choice.n,
         "ms_by_clients": {n: round(1e3 * seconds, 3) for n, seconds in choice.least.items()},
         "contrary_turns": choice.contrary,
     }
@@ -107,7 +107,7 @@ def print_pace(pace: Mapping[str, Any]) -> None:
     if reason := pace.get("one_by_one"):
         print(f"clients train one by one: {reason}")
     if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
-        print(f"clients at once: {pace['clients_per_batch']} (ms per client and step by that number: {times})")
+        print(f"clients at once: {pace['vectorised_clients']} (ms per client and step by that number: {times})")
         for n, (contrary, turns) in pace["contrary_turns"].items():
             print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or the "
                   "number makes no difference")  # fmt: skip

@@ -129,7 +129,7 @@ class SimulationSettings:
         bool,
     )
     on_nan: str = setting("stop", "what to do where a client's loss is not finite", choices=ON_NAN)
-    clients_per_batch: int | None = setting(1, "clients trained at once; auto: the fastest number", number_or_auto)
+    vectorised_clients: int | None = setting(1, "clients trained at once; auto: the fastest number", number_or_auto)
     compile: bool = setting(False, "compile the forward pass of local training", bool)
     checkpoint_every: int = 1
     memory: int = MEMORY

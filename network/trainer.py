@@ -64,8 +64,8 @@ class Trainer:
         self.states, self.shared, self.seed = states, frozenset(shared), settings.rand_seed
         self.reweighting = config.reweighting
         self.groups = torch.from_numpy(data.groups).to(data.images.device)
-        at_once = settings.clients_per_batch
-        self.pace: dict[str, Any] = {"clients_per_batch": at_once} if at_once else {}
+        at_once = settings.vectorised_clients
+        self.pace: dict[str, Any] = {"vectorised_clients": at_once} if at_once else {}
         self._names = list(model.state_dict())
         part = TRAINABLE[config.local.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
@@ -80,21 +80,21 @@ class Trainer:
 
         UserError where a number was given and the network does not allow more than one.
         """
-        given = self.pace.get("clients_per_batch")
+        given = self.pace.get("vectorised_clients")
         alone = given == 1 if given else most() == 1
         together = alone or self._build.side_by_side
         if given and not together and most() > 1:
-            raise UserError(f"--clients_per_batch {given}: {NOT_SIDE_BY_SIDE}; give --clients_per_batch 1")
+            raise UserError(f"--vectorised_clients {given}: {NOT_SIDE_BY_SIDE}; give --vectorised_clients 1")
         pace = self.pace or measure(
             most() if together else 1, self._build, self.model, self.images, self.local_settings, self.groups
         )
         pace |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
-        n_images = min(pace["clients_per_batch"], len(self.states.own)) * self.local_settings.batch_size
+        n_images = min(pace["vectorised_clients"], len(self.states.own)) * self.local_settings.batch_size
         return pace | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, cohort: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in batches of clients that can train at once."""
-        most, alike = self.pace["clients_per_batch"], defaultdict(list)
+        most, alike = self.pace["vectorised_clients"], defaultdict(list)
         if most > 1 and len(cohort) > 1 and not self._build.side_by_side:
             most = 1  # unseen clients with adapters, or a run of before this was looked at
         for client, each in cohort.items():

@@ -172,7 +172,7 @@ class Workspaces:
         if n == 1:
             return OneCopy(self._model, self._compiled, self._part)
         if self._way is None:
-            raise UserError(f"--clients_per_batch {n}: {NOT_SIDE_BY_SIDE}; give --clients_per_batch 1")
+            raise UserError(f"--vectorised_clients {n}: {NOT_SIDE_BY_SIDE}; give --vectorised_clients 1")
         return self._way(self._model, n, self._compiled, self._part)
 
     @property

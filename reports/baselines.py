@@ -12,7 +12,7 @@ from reports.console import wrapped
 from reports.files import write_table
 from reports.learnt import beats_trivial
 from reports.statistics import MARGIN, finite, increase, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import as_text, by_seed, dealt_by_alpha, differing, varying_arguments
+from reports.tables import as_text, assigned_by_alpha, by_seed, differing, varying_arguments
 from utils.files import as_file_name
 from utils.runs import MEASURED_ON
 from utils.words import counted
@@ -24,24 +24,28 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     A row for each setting of the others and part of the data. Runs of `read_runs` are paired by seed where their other
     arguments agree, as far as both have them. What has one value for each value of `name` does not stand in the way,
     nor does a learning rate that has one for each setting of all else. The verdict's p is adjusted over the table;
-    there is none where neither loss is clearly below the trivial predictor's. Empty where nothing has a partner.
+    there is none where neither loss is clearly below the constant baseline's. Empty where nothing has a partner.
     """
     if name not in runs:
         return pd.DataFrame()
     shown = [argument for argument in varying_arguments(runs) if argument != name]
     runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
     baseline, compared = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
-    dealt = [part for part in ("task", "method", "type", "alpha") if part != name]
+    assigned = [part for part in ("task", "method", "type", "alpha") if part != name]
     rates = [argument for argument in shown if argument.endswith("_lr")]
     others = [argument for argument in shown if argument not in rates]
-    alike = [*dealt, *differing(runs, others, [*dealt, name]), *differing(runs, rates, [*dealt, name, *others])]
+    alike = [
+        *assigned,
+        *differing(runs, others, [*assigned, name]),
+        *differing(runs, rates, [*assigned, name, *others]),
+    ]
     rows, changes, withheld = [], [], []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in compared.groupby(keys, sort=False):
         said = dict(zip(keys, values, strict=True))
         loss = by_seed(part)
         reference = _partners(baseline, said, alike).reindex(loss.index)
-        alpha = said["alpha"] if dealt_by_alpha(part, said["type"]) else ""
+        alpha = said["alpha"] if assigned_by_alpha(part, said["type"]) else ""
         said |= {"type": said["type"].removesuffix("_based"), "alpha": alpha}
         for images, data in MEASURED_ON.items():
             column = f"{images}_loss"

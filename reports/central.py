@@ -15,7 +15,7 @@ from reports.tables import by_setting
 
 
 def read_central(result_path: Path) -> pd.DataFrame:
-    """The central models' held-out loss and last metric beside the trivial predictor's, as text.
+    """The central models' held-out loss and last metric beside the constant baseline's, as text.
 
     A row per task or, if a task's runs differ in more than their seed, per setting, with mean ± standard deviation over
     seeds. Empty without runs.

@@ -13,7 +13,7 @@ def chosen_clients(simulation: Simulation) -> pd.DataFrame | None:
     """A row per client that took part, of a run in which a rule chose clients; None of any other.
 
     Columns: `client`; `rounds` that it took part in, and those in which it was `chosen`; `share`, the latter over the
-    former; `images`; `distance`, the total variation between its shares of the dealt groups and those of all clients
+    former; `images`; `distance`, the total variation between its shares of the assigned groups and those of all clients
     together, from 0 to 1; `attacker`.
     """
     rows = simulation.rows[1:]

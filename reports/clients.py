@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from network.partition.dealing import Partition
+from network.partition.assigning import Partition
 from network.partition.heterogeneity import sparse_counts
 
 CLIENTS_FILE = "clients.csv"
 
 
 def client_table(values: Mapping[str, np.ndarray], partition: Partition, names: Sequence[str] = ()) -> pd.DataFrame:
-    """A row per client that was evaluated: the commonest of the groups dealt to it, and its values.
+    """A row per client that was evaluated: the commonest of the groups assigned to it, and its values.
 
     Columns: `client`; `group`, by its name or number (of equally common ones the first); `share`, that of the client's
     images in this group; and the others of `values`, which are those of `Evaluation.by_client`. A client without an

@@ -18,8 +18,8 @@ from utils.runs import ASIDE
 
 # By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
 # the target share.
-Dealt = dict[str, dict[float | None, tuple[np.ndarray, float]]]
-_DEALT = ("partition", "groups")
+Assigned = dict[str, dict[float | None, tuple[np.ndarray, float]]]
+_ASSIGNED = ("partition", "groups")
 _GRID = ["task", "method", "type", "alpha", "rand_seed"]
 _MEASURED = ["loss", "trivial", "measure"]
 
@@ -29,7 +29,7 @@ def read_rounds(result_path: Path, images: str, methods: Collection[str] = ()) -
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `images` of the data (see
     `reports.figures.style.IMAGES`; a mean over clients, of personal models where there are some), `trivial`, the
-    trivial predictor's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
+    constant baseline's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
     differ in other arguments.
     """
     runs = _runs(result_path, methods)
@@ -82,9 +82,9 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     return table[has].reset_index(drop=True)
 
 
-def read_dealings(result_path: Path) -> dict[str, Dealt]:
+def read_assigned(result_path: Path) -> dict[str, Assigned]:
     """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
-    found: dict[str, Dealt] = {}
+    found: dict[str, Assigned] = {}
     uneven = [run for run in _runs(result_path, ()) if run.args["type"] != "iid"]
     if not uneven:
         raise UserError(
@@ -95,10 +95,10 @@ def read_dealings(result_path: Path) -> dict[str, Dealt]:
         alpha = run.args["alpha"] if uses_alpha(split, run.args.get("partition")) else None
         of_split = found.setdefault(run.args["task"], {}).setdefault(split, {})
         if alpha not in of_split:
-            client_of, groups = (np.load(run.path / f"{name}.npy", allow_pickle=False) for name in _DEALT)
-            dealt = client_of >= 0
+            client_of, groups = (np.load(run.path / f"{name}.npy", allow_pickle=False) for name in _ASSIGNED)
+            assigned = client_of >= 0
             counts = np.zeros((client_of.max() + 1, groups.max() + 1), np.int64)
-            np.add.at(counts, (client_of[dealt], groups[dealt]), 1)
+            np.add.at(counts, (client_of[assigned], groups[assigned]), 1)
             of_split[alpha] = counts, run.summary["heterogeneity"]["target_variance_share"]
     return found
 

@@ -40,7 +40,7 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     may be wrong for all seeds alike; how far it lies from straight lines between the runs is taken for this error and
     widens the interval at both ends, and the verdict and p count only what lies beyond it. Where the gap between the
     runs beside the share is wider than half of a split's range of shares, there is no verdict, nor where the IID runs
-    are not clearly below the trivial predictor.
+    are not clearly below the constant baseline.
 
     A row per task, method and setting, as text, with p adjusted over the table. Empty where no seed has both splits.
     """
@@ -73,10 +73,10 @@ def _at_equal_share(part: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str,
     gap between runs beside the share, over its split's range of shares.
     """
     for seed, of_seed in part.groupby("rand_seed"):
-        dealt = {split: of_seed[of_seed["type"] == f"{split}_based"] for split in COMPARED}
-        if seed not in iid.index or any(runs.empty for runs in dealt.values()):
+        assigned = {split: of_seed[of_seed["type"] == f"{split}_based"] for split in COMPARED}
+        if seed not in iid.index or any(runs.empty for runs in assigned.values()):
             continue
-        points = {split: _points(runs, iid.loc[seed]) for split, runs in dealt.items()}
+        points = {split: _points(runs, iid.loc[seed]) for split, runs in assigned.items()}
         share = min(of.index[-1] for of in points.values())
         if share <= max(0.0, iid.loc[seed, _SHARE]):  # a split separates nothing more than chance does
             continue

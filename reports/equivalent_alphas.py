@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from datasets.table import Table, read_table
+from network.partition.assigning import read_partition
 from network.partition.assignments import read_assignments
-from network.partition.dealing import read_partition
 from network.partition.equivalent_alpha import equivalent_alpha
 from network.partition.heterogeneity import sparse_counts
 from network.partition.rules import uses_alpha
@@ -84,7 +84,7 @@ def _pair(run: Finished) -> tuple[str, str, int]:
 
 
 def _split(run: Finished) -> str:
-    """The split in words, with the alpha that it was dealt with, if it depends on one."""
+    """The split in words, with the alpha that it was assigned with, if it depends on one."""
     name = run.args["type"].removesuffix("_based")
     return f"{name}, α = {run.args['alpha']:g}" if uses_alpha(run.args["type"], run.args["partition"]) else name
 

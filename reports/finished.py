@@ -57,7 +57,7 @@ def finished_runs(folder: Path, *parts: str, optional: Collection[str] = ()) -> 
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             args, summary = (_read(path.with_name(name)) for name in ("args.json", "summary.json"))
-            args = _by_what_was_dealt(args)
+            args = _by_what_was_assigned(args)
             summary = {part: summary[part] for part in (*parts, *(name for name in optional if name in summary))}
             noted = path.with_name("environment.json")
             run = Finished(path.parent, args, summary, _read(noted) if noted.is_file() else {})
@@ -79,8 +79,8 @@ def _rank(value: Any) -> tuple[bool, float, str]:
     return not as_number and value is not None, value if as_number else -math.inf, json.dumps(value)
 
 
-def _by_what_was_dealt(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a federated run, with the features in its type if it dealt clusters of other features.
+def _by_what_was_assigned(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a federated run, with the features in its type if it assigned clusters of other features.
 
     So "embedding_based" always means clusters of the model's embeddings, as in the paper.
     """

@@ -20,7 +20,7 @@ from reports.console import narrow, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import between_methods, by_seed, dealt_by_alpha, differing, in_words, random_settings, settings
+from reports.tables import assigned_by_alpha, between_methods, by_seed, differing, in_words, random_settings, settings
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -44,9 +44,10 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
     apart), `model` (of the participants: global or personal), seeds, and arrays over seeds: `trivial`, the trivial
     predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
-    clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the trivial predictor's
+    clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the constant baseline's
     participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
-    in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever else was dealt.
+    in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever else was
+    assigned.
     Empty if no run has unseen clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
@@ -59,9 +60,12 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         about = {name: fixed.pop(name) for name in ("task", "method")}
-        dealt = by_seed(part)
-        said = {"split": split.removesuffix("_based"), "alpha": f"α = {alpha:g}" if dealt_by_alpha(part, split) else ""}
-        rows.append(about | said | {"more": fixed} | _of(dealt, iid))
+        assigned = by_seed(part)
+        said = {
+            "split": split.removesuffix("_based"),
+            "alpha": f"α = {alpha:g}" if assigned_by_alpha(part, split) else "",
+        }
+        rows.append(about | said | {"more": fixed} | _of(assigned, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
     shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
@@ -109,7 +113,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         said |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
         said |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
-        said |= {"trivial predictor's gap, %": with_interval(row["by_itself"], 1, "+")}
+        said |= {"constant baseline's gap, %": with_interval(row["by_itself"], 1, "+")}
         rows.append(said | {"over IID's, %": with_interval(over_iid[-1], 1, "+")})
     text = (
         pd.DataFrame(rows)

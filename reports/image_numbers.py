@@ -9,7 +9,7 @@ from pathlib import Path
 from network.partition.groups import RANDOM
 from reports.finished import finished_runs
 
-_ALIKE = 0.98  # of the IID runs' images: dealing in equal numbers leaves a remainder
+_ALIKE = 0.98  # of the IID runs' images: assigning in equal numbers leaves a remainder
 
 
 def fewer_images(result_path: Path) -> Iterator[str]:

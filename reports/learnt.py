@@ -1,4 +1,4 @@
-"""Whether models have learnt more than the trivial predictor, which looks at no image.
+"""Whether models have learnt more than the constant baseline, which looks at no image.
 
 Where they have not, even with images spread at random, a comparison of splits compares noise: tables mark its rows, and
 no verdict is given.
@@ -14,14 +14,14 @@ from reports.statistics import MARGIN, change_interval, finite, increase
 
 YES, NO, BY_HEART = "yes", "no", "by heart"
 WORDS = (
-    f"learnt: {YES} where the IID split's loss is clearly below the trivial predictor's (the whole 95 % interval over "
+    f"learnt: {YES} where the IID split's loss is clearly below the constant baseline's (the whole 95 % interval over "
     f"seeds by more than {MARGIN:g} %), {NO} where it is not, and {BY_HEART} where it is on the images trained on alone"
 )
 _HELD_OUT = {"train": "test", "unseen_train": "unseen_test"}  # what is held out, by what models are trained on
 
 
 def beats_trivial(loss: ArrayLike, trivial: ArrayLike) -> bool | None:
-    """Whether losses, one for each seed, are clearly below the trivial predictor's; None where there are none.
+    """Whether losses, one for each seed, are clearly below the constant baseline's; None where there are none.
 
     The 95 % interval of their ratio's mean must be below 1 by more than `MARGIN` percent, as for a difference that
     counts. One seed has no interval: its own ratio must be.

@@ -1,4 +1,4 @@
-"""Every metric of a task in one table: the trivial predictor, the central model and the federated runs."""
+"""Every metric of a task in one table: the constant baseline, the central model and the federated runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from network.attacks import ATTACKS
 from network.partition.rules import uses_alpha
-from network.partition.settings import DealSettings, SplitSettings
+from network.partition.settings import AssignSettings, SplitSettings
 from reports.files import write_table
 from reports.finished import finished_runs
 from reports.statistics import with_spread
@@ -31,14 +31,14 @@ _COLUMNS = {
 _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
 _ROW = ["data", "model", "split", "alpha"]
-_TRIVIAL, _CENTRAL = "trivial predictor", "central"
+_TRIVIAL, _CENTRAL = "constant baseline", "central"
 _ARGUMENT = "argument."
-# The arguments that a trivial predictor's values depend on: what images and targets are, and which clients there are.
+# The arguments that a constant baseline's values depend on: what images and targets are, and which clients there are.
 _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
-_OF_PARTICIPANTS = _OF_IMAGES | {"trained_on"}
+_OF_PARTICIPANTS = _OF_IMAGES | {"train_clients"}
 _OF_CLIENTS = _OF_IMAGES.union(
     NOT_IID,
-    (each.name for settings in (DealSettings, SplitSettings) for each in fields(settings)),
+    (each.name for settings in (AssignSettings, SplitSettings) for each in fields(settings)),
     {"evaluate_clients", "attack"}.union(*(attack.arguments for attack in ATTACKS.values())),
 )
 
@@ -52,7 +52,7 @@ def read_metrics(result_path: Path) -> pd.DataFrame:
     """
     rows = []
     for _, args, summary, _ in finished_runs(result_path / "train_centralized", "test", "trivial"):
-        of_all = args.get("trained_on", "all") == "all"
+        of_all = args.get("train_clients", "all") == "all"
         said_of = _OF_IMAGES if of_all else _OF_PARTICIPANTS
         rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=said_of))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
@@ -81,11 +81,11 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     part = metrics[metrics["task"] == task]
     names = [name for name in part if name not in {"task", "seed", *_ROW} and not name.startswith(_ARGUMENT)]
     names = [name for name in names if part[name].notna().any()]
-    # A trivial predictor says the clients' arguments only where it is that of clients.
-    compared = part.assign(dealt=part["split"] != "")
+    # A constant baseline says the clients' arguments only where it is that of clients.
+    compared = part.assign(assigned=part["split"] != "")
     given = [name for name in part if name.startswith(_ARGUMENT)]
     of_runs = part[(part["split"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
-    shown = {*differing(compared, given, ["model", "data", "dealt"]), *between_methods(of_runs, given)}
+    shown = {*differing(compared, given, ["model", "data", "assigned"]), *between_methods(of_runs, given)}
     arguments = [name for name in given if name in shown]
     order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
@@ -98,7 +98,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     for setting, group in part.groupby([*_ROW, *arguments], sort=False, dropna=False):
         row = dict(zip([*_ROW, *arguments], setting, strict=True))
         row["data"], row["alpha"] = MEASURED_ON[row["data"]], "" if pd.isna(row["alpha"]) else f"{row['alpha']:g}"
-        # One value per seed: the trivial predictor's comes with every run.
+        # One value per seed: the constant baseline's comes with every run.
         by_seed = group.groupby("seed")[names].mean()
         rows.append(row | {"seeds": len(by_seed)} | {name: with_spread(by_seed[name], 4) for name in names})
     return pd.DataFrame(rows).fillna("").rename(columns=lambda name: name.removeprefix(_ARGUMENT))

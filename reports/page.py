@@ -25,9 +25,9 @@ from utils.runs import ASIDE
 from utils.versions import declared
 
 _TABLES = {
-    "learnt": f"The loss under IID beside the trivial predictor's, with its 95 % interval over seeds ({learnt.WORDS}). "
+    "learnt": f"The loss under IID beside the constant baseline's, with its 95 % interval over seeds ({learnt.WORDS}). "
     "Where it is not learnt, there is no verdict on splits.",
-    "methods": "The loss of each method: mean ± standard deviation over seeds. The trivial predictor's under "
+    "methods": "The loss of each method: mean ± standard deviation over seeds. The constant baseline's under "
     "IID, class and embedding, where these differ.",
     "increases": "Loss over the IID split's, in percent: mean over seeds with its 95 % interval.",
     "verdicts": "Embedding-based over class-based splits of the same seeds: mean increase with its 95 % t interval, "
@@ -46,9 +46,9 @@ _TABLES = {
     "gap_verdicts": "The participation gap under embedding-based and class-based splits of the same seeds, before and "
     f"after steps of adaptation, with verdicts on their difference ({WORDS}).",
     "comparison": "Losses under the splits, mean ± standard deviation over seeds, the mean increases with their 95 % "
-    "intervals, and how skewed the splits are. The trivial predictor's loss under IID, class and "
+    "intervals, and how skewed the splits are. The constant baseline's loss under IID, class and "
     "embedding, where these differ.",
-    "central": "The central models on the held-out images beside the trivial predictor, mean ± standard deviation.",
+    "central": "The central models on the held-out images beside the constant baseline, mean ± standard deviation.",
     "metrics": "Every metric of every model: mean ± standard deviation over seeds.",
     "task_similarity": "How similar the clusters of tasks are to each other and to the scene classes.",
 }
@@ -239,7 +239,7 @@ def _run_figures(runs: Sequence[_Run]) -> Iterator[Part]:
 
 
 def _learnt(runs: Sequence[_Run]) -> dict[str, float]:
-    """How far the best central model's loss is below the trivial predictor's, as a share of the latter, by task."""
+    """How far the best central model's loss is below the constant baseline's, as a share of the latter, by task."""
     shares: dict[str, float] = {}
     for run in runs:
         summary = _json(run.path / "summary.json")

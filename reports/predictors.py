@@ -36,7 +36,7 @@ _PERMUTATIONS = 9999
 def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
     """What each run of a split costs, in percent over the IID run of its seed and setting.
 
-    A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else deals the data, as text), the
+    A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else assigns the data, as text), the
     `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`; `cost` is the column of the loss,
     usually that on the clients' own data.
     """

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, increase, judged_changes, mean_text, with_interval, with_spread
-from reports.tables import BETWEEN_CLIENTS, SKEW, between_methods, by_seed, dealt_by_alpha, settings, trivial_text
+from reports.tables import BETWEEN_CLIENTS, SKEW, assigned_by_alpha, between_methods, by_seed, settings, trivial_text
 from utils.runs import MEASURED_ON
 
 OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
@@ -21,7 +21,7 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split (the `--type` without `_based`), alpha (nan where it is not used), `more` (a dictionary
     of the `reports.tables.varying_arguments`, as text), images, model, seeds, arrays over these seeds with the losses
-    `loss` and `iid`, and the trivial predictor's on the images of either (`trivial`, `iid_trivial`), the mean of the
+    `loss` and `iid`, and the constant baseline's on the images of either (`trivial`, `iid_trivial`), the mean of the
     task's `metric` under the split (`of_split`) and under IID (`of_iid`), whether the IID runs have `learnt` the task,
     and `skew`, a dictionary of the split's mean skew by its label. Seeds without an IID run have nan there. Rows are in
     the order of task, method, split and alpha. Empty if all runs are of IID splits. `runs` comes from
@@ -34,7 +34,7 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
         about = {name: fixed.pop(name) for name in ("task", "method")}
         about |= {
             "split": kind.removesuffix("_based"),
-            "alpha": alpha if dealt_by_alpha(of, kind) else np.nan,
+            "alpha": alpha if assigned_by_alpha(of, kind) else np.nan,
             "more": fixed,
             "skew": {label: of[name].mean() for name, label in shown.items() if of[name].notna().any()},
             "seeds": [*of.index],
@@ -108,7 +108,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(row: Mapping[str, Any]) -> dict[str, str]:
-    """The losses of the IID split and, on the same images, of the trivial predictor."""
+    """The losses of the IID split and, on the same images, of the constant baseline."""
     return {"trivial": mean_text(row["iid_trivial"], 3), "IID": with_spread(row["iid"], 3)}
 
 

@@ -45,7 +45,7 @@ MEASURES = SKEW | BETWEEN_CLIENTS | {"frechet": "Fréchet distance"}
 OVER_IID = "over_iid"  # V of a split over that of the IID split with the same seed, whose V is due to chance only
 SPENT = {"epsilon": "epsilon", "delta": "at_delta"}  # by a private run, as its last round's metrics call it
 CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a split's cost
-# What deals the data of a split: arguments that a random split does not use.
+# What assigns the data of a split: arguments that a random split does not use.
 NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
 
 
@@ -110,7 +110,7 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per task, method, alpha and part of the data (column `images`), with every loss by seed.
 
     Columns `iid`, `class`, `embedding` hold arrays of losses over `seeds`, and `trivial_iid`, `trivial_class` and
-    `trivial` the trivial predictor's, which on clients' images depend on the split, too; `class_emd`, `embedding_emd`,
+    `trivial` the constant baseline's, which on clients' images depend on the split, too; `class_emd`, `embedding_emd`,
     `class_gradient_dispersion` and so on hold the mean skew; `model` says whether the losses are those of the global
     model or of personal ones. A method has no row for data on which it has no loss. Runs are paired by seed; seeds
     without both splits are left out. Other arguments that differ between the runs of a task and method become columns
@@ -131,8 +131,8 @@ def by_seed(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.drop_duplicates("rand_seed", keep="last").set_index("rand_seed").sort_index()
 
 
-def dealt_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
-    """Whether alpha has a part in what these runs of a `--type` have dealt."""
+def assigned_by_alpha(runs: pd.DataFrame, kind: str) -> bool:
+    """Whether alpha has a part in what these runs of a `--type` have assigned."""
     return any(uses_alpha(kind, rule) for rule in runs.get("partition", [None]))
 
 
@@ -155,7 +155,7 @@ def settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, 
 
 
 def random_settings(runs: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yields each setting of the IID runs with these, by seed, also where nothing else was dealt.
+    """Yields each setting of the IID runs with these, by seed, also where nothing else was assigned.
 
     A setting is as in `settings`, without the arguments that a random split does not use.
     """
@@ -302,7 +302,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
 def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The comparison in narrow tables, one per method, model and part of the data, each with its title.
 
-    As text, in 100 columns: the trivial predictor's and the runs' loss, both under the IID split, and the increases in
+    As text, in 100 columns: the constant baseline's and the runs' loss, both under the IID split, and the increases in
     percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods than
     tasks, it is one per task. The common held-out images come last, where a reader of the console looks first.
     """
@@ -339,7 +339,7 @@ def setting(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trivial_text(digits: int, *of_splits: np.ndarray) -> str:
-    """The trivial predictor's mean losses under these splits: one where they do not differ, else all, in their order.
+    """The constant baseline's mean losses under these splits: one where they do not differ, else all, in their order.
 
     Splits without runs are left out.
     """

@@ -1,4 +1,4 @@
-"""What runs have learnt beyond the trivial predictor, as a table and in lines: tables and reports open with them."""
+"""What runs have learnt beyond the constant baseline, as a table and in lines: tables and reports open with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from utils.runs import MEASURED_ON
 
 
 def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """The IID runs beside the trivial predictor, as text: a row per task, method, other setting and part of the data.
+    """The IID runs beside the constant baseline, as text: a row per task, method, other setting and part of the data.
 
     What has not been learnt comes first. Empty without IID runs.
     """
@@ -44,7 +44,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     lines = []
     for setting, words in found.items():
         phrases = {
-            NO: "under IID the loss is not clearly below the trivial predictor's, and there is no verdict, on {}",
+            NO: "under IID the loss is not clearly below the constant baseline's, and there is no verdict, on {}",
             BY_HEART: "learnt by heart: {}",
         }
         said = [phrase.format(", ".join(words[word])) for word, phrase in phrases.items() if word in words]
@@ -53,7 +53,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
 
 
 def central_not_learnt(central: pd.DataFrame) -> list[str]:
-    """A line for each row of `reports.central.read_central` whose loss is not clearly below the trivial predictor's."""
+    """A line for each row of `reports.central.read_central` whose loss is not clearly below the constant baseline's."""
     return [
         f"{row['task']}: the central model's held-out loss, {row['model loss']}, is not clearly below the trivial "
         f"predictor's, {row['trivial loss']}; clusters of its embeddings say little of the task"

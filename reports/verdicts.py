@@ -133,7 +133,7 @@ class _Wording(NamedTuple):
         """A row's setting, verdict, change, and the task's metric under each split."""
         setting = in_words({name: row[name] for name in named})
         if row[self.verdict] == WITHHELD:
-            losses = f"the loss under IID is {row['IID']}, the trivial predictor's {row['trivial']}"
+            losses = f"the loss under IID is {row['IID']}, the constant baseline's {row['trivial']}"
             return f"{setting}: no verdict, since the task is not learnt ({losses}){self._metric(row)}"
         by_heart = ", learnt by heart" if row["learnt"] == BY_HEART else ""
         return f"{setting}: {self._phrase(row)}{by_heart}, {row[self.change]} %{self._metric(row)}"

@@ -19,7 +19,7 @@ from utils.versions import ROOT
 SETTINGS = ROOT / "scripts" / "args"
 SCALES = tuple(sorted(str(path.parent.relative_to(SETTINGS)) for path in SETTINGS.rglob("fed.txt")))
 # The types of sweep. The published `--type lr_test` and `--type sgd_test` vary an argument of the whole federation,
-# while `test_fed.py --type` says what one run deals. So they are types of sweeps, each with a file of values to vary.
+# while `test_fed.py --type` says what one run assigns. So they are types of sweeps, each with a file of values to vary.
 COMPARISON = "comparison"
 SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 
@@ -53,7 +53,7 @@ class Grid:
     `init` and `common` are further arguments for the initial models and for every training; `axes` maps further
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method reads, under "method", and
     those of each partition rule, aggregation and attack; an argument varies only the runs that read it. `features` are
-    those whose clusters embedding-based splits deal. `train` and `embed` are further arguments of these two stages.
+    those whose clusters embedding-based splits assign. `train` and `embed` are further arguments of these two stages.
     Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of features that are
     not the central model's, made once for all seeds. With a `guidance`, the folder for a teacher's vectors, runs whose
     method reads `--guidance_path` need these, made with the arguments `teacher`.
@@ -115,11 +115,11 @@ class Grid:
             taught = self._is_taught(method)
             guided = ("--guidance_path", str(self.guidance)) if taught else ()
             for axis in self._axes_of(task, method):
-                for features, dealt in self._dealings():
+                for features, assigned in self._partitions():
                     made = self._clusters(task, seed, k, features) if features in self._clustered else model
                     needs = (made.name, self._guidance().name) if taught else (made.name,)
                     base = self._federation(task, seed, k, features, method) + guided + axis
-                    jobs.append(_job("test_fed", base + dealt, needs, axis))
+                    jobs.append(_job("test_fed", base + assigned, needs, axis))
         return jobs
 
     def hold_settings(self) -> None:
@@ -201,7 +201,7 @@ class Grid:
             *self.common,
         )  # fmt: skip
 
-    def _dealings(self) -> Iterator[tuple[str, Command]]:
+    def _partitions(self) -> Iterator[tuple[str, Command]]:
         """Each combination of features, split and alpha: the features, and the arguments of the split.
 
         Only embedding-based splits differ by features.
@@ -250,7 +250,8 @@ class Grid:
 def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
     """Arguments `--name value value …` with any number of values, by name; a bare one has the value True.
 
-    Raises UserError for words before the first name, and for `partition_file`, since a sweep deals its own partitions.
+    Raises UserError for words before the first name, and for `partition_file`, since a sweep assigns its own
+    partitions.
     """
     axes: dict[str, list[str]] = {}
     for word in words:
@@ -261,7 +262,7 @@ def read_axes(words: Sequence[str]) -> dict[str, list[str]]:
         else:
             raise UserError(f"{word}: not the value of an argument; see --help")
     if "partition_file" in axes:
-        raise UserError("--partition_file: a sweep deals its own partitions; give it to test_fed.py instead")
+        raise UserError("--partition_file: a sweep assigns its own partitions; give it to test_fed.py instead")
     return {name: given or ["True"] for name, given in axes.items()}
 
 

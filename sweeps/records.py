@@ -59,11 +59,11 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     for state in (State.DONE, State.CUT_OFF):
         if differences := found.get((state, True)):
             if difference := min(differences):  # "" where a run is of the present code
-                remedy = "" if policy.accept_code else "; --refuse_code True makes them again"
+                remedy = "" if policy.accept_code else "; --reuse same_source makes them again"
                 warn(f"runs made with {difference} count{remedy}")
             return state
     for difference in sorted(found.get((State.DONE, False), ())):
-        warn(f"finished runs made with {difference} are made again; --accept_code True keeps them")
+        warn(f"finished runs made with {difference} are made again; --reuse any keeps them")
     return State.NEW
 
 
@@ -86,7 +86,7 @@ def _has_initial_model(config: Mapping[str, Any], policy: CodePolicy) -> bool:
         return True
     counts, difference = policy.judge({"code_version": noted}, {"code_version": versions_of(model)})
     if difference:
-        becomes = "counts" if counts else "is made again; --accept_code True keeps it"
+        becomes = "counts" if counts else "is made again; --reuse any keeps it"
         warn(f"the initial model {path}, made with {difference}, {becomes}")
     return counts
 

@@ -28,7 +28,7 @@ from PIL import Image
 from datasets.rooms.make import make_sample_rooms
 from datasets.sources.taskonomy import available_tasks
 from datasets.table import Table
-from reports.figures.contact_sheet import draw_contact_sheet
+from reports.figures.preview_grid import draw_preview_grid
 from tests.datasets.tables import select_views
 from utils import interrupt
 
@@ -133,7 +133,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rooms") / "data"
     # In this process: others would take longer to start than these few views to render.
     make_sample_rooms(
-        path, n_buildings=2, views_per_building=36, image_size=32, seed=3, n_workers=1, draw=draw_contact_sheet
+        path, n_buildings=2, views_per_building=36, image_size=32, seed=3, n_workers=1, draw=draw_preview_grid
     )
     return path
 

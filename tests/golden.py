@@ -48,10 +48,10 @@ from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.config import FederationConfig
 from network.federated_data import FederatedData
-from network.partition.dealing import deal_as_asked
+from network.partition.assigning import assign_as_asked
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import DealSettings
+from network.partition.settings import AssignSettings
 from network.sampling import POISSON, SAMPLERS, ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from network.simulation import Simulation
@@ -84,12 +84,12 @@ def parts() -> dict[str, tuple[Any, Callable[[], list[float]]]]:
     found: dict[str, tuple[Any, Callable[[], list[float]]]] = {}
     found |= {f"engine of {stage}": (version, engines[stage]) for stage, version in ENGINE.items()}
     found |= {f"method {name}": (method.versions(), partial(rounds, name)) for name, method in ALGORITHMS.items()}
-    entries = {"task": (TASKS, task), "partition": (PARTITIONERS, dealt), "encoder": (ENCODERS, encoded),
+    entries = {"task": (TASKS, task), "partition": (PARTITIONERS, assigned), "encoder": (ENCODERS, encoded),
                "decoder": (DECODERS, decoded)}  # fmt: skip
     entries |= {"aggregation": (AGGREGATIONS, aggregated), "attack": (ATTACKS, attacked)}
     for kind, (registry, compute) in entries.items():
         found |= {f"{kind} {name}": (entry.version, partial(compute, name)) for name, entry in registry.items()}
-    within = {name: partial(dealt_within, name) for name in PARTITIONERS}
+    within = {name: partial(assigned_within, name) for name in PARTITIONERS}
     found |= {f"partition {name} within groups": (PARTITIONERS[name].version, each) for name, each in within.items()}
     robust = {name: partial(aggregated_far, name) for name in AGGREGATIONS}
     found |= {f"aggregation {name} of far uploads": (AGGREGATIONS[name].version, each) for name, each in robust.items()}
@@ -393,7 +393,7 @@ def _output(task: Task, n_classes: int) -> Tensor:
     return torch.cat([predicted, constants.expand(N, -1, -1)], dim=-1)
 
 
-def dealt(rule: str) -> list[float]:
+def assigned(rule: str) -> list[float]:
     """The client of each of 60 images of five groups, at two values of alpha."""
     groups = np.arange(60) * 7 // 3 % 5
     return [
@@ -403,13 +403,13 @@ def dealt(rule: str) -> list[float]:
     ]
 
 
-def dealt_within(rule: str) -> list[float]:
-    """The client of each of 60 images of five groups, dealt within two cities of different size."""
+def assigned_within(rule: str) -> list[float]:
+    """The client of each of 60 images of five groups, assigned within two cities of different size."""
     groups, cities = np.arange(60) * 7 // 3 % 5, np.where(np.arange(60) % 5 < 3, "ulm", "bern")
     cities[::13] = ""
     natural = Natural.of("city", cities)
-    asked = DealSettings(1, rule, 0.3, 5, 1)
-    return [float(client) for client in deal_as_asked(asked, joined(natural, groups), natural).client_of]
+    asked = AssignSettings(1, rule, 0.3, 5, 1)
+    return [float(client) for client in assign_as_asked(asked, joined(natural, groups), natural).client_of]
 
 
 def encoded(name: str) -> list[float]:

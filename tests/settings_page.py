@@ -15,13 +15,13 @@ from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
 from network.importance import FedIR
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import DealSettings, SplitSettings
+from network.partition.settings import AssignSettings, SplitSettings
 from network.sampling import ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from utils.arguments import Argument
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
-_CLASSES = (ModelConfig, TrainSettings, SplitSettings, DealSettings, LocalSettings, SimulationSettings, ClientSampling,
+_CLASSES = (ModelConfig, TrainSettings, SplitSettings, AssignSettings, LocalSettings, SimulationSettings, ClientSampling,
             FedIR, PrivacySettings, AdaptSettings, Adapters)  # fmt: skip
 _REGISTRIES = {
     "Federated methods, `network.algorithms.ALGORITHMS`": ALGORITHMS,

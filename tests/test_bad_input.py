@@ -34,7 +34,7 @@ SELECT = "extract_datapoints_for_experiments.py --client_file_name rooms.csv --d
 TRAIN = f"train_centralized_task_model.py --task normal --test_mode True {CPU}"
 EMBED = f"extract_embeddings.py --task normal --n_clusters 4 --test_mode True {CPU}"
 FED = f"test_fed.py --task normal --n_clusters 4 --n_clients 3 --test_mode True {CPU}"
-DEAL = "make_partition.py --labels labels.npy --n_clients 3"
+ASSIGN = "make_partition.py --labels labels.npy --n_clients 3"
 CLIENT = "deploy_client.py --superlink a:8000"
 RESUME = "--resume_training True"
 DONE = Path("results/test_federated/fedavg/normal/embedding_based/alpha0.1_seed42")
@@ -55,7 +55,7 @@ def work(rendered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(rendered, folder / "data")
     np.save(folder / "labels.npy", np.arange(60) % 5)
     np.save(folder / "embeddings.npy", np.random.default_rng(0).normal(size=(60, 3)))
-    for command in (SELECT, INIT, TRAIN, EMBED, FED, f"{DEAL} --output_path partition"):
+    for command in (SELECT, INIT, TRAIN, EMBED, FED, f"{ASSIGN} --output_path partition"):
         process = start_in(folder, command)
         process.join(300)
         assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
@@ -140,7 +140,7 @@ ARGUMENTS = [
     (f"{SELECT} --data_path nowhere", "nowhere: no such folder; see --data_path"),
     (f"{SELECT} --data_path file", "file: no such folder; see --data_path"),
     (f"{SELECT} --client_file_name no.csv", "no.csv: cannot read the building list"),
-    (f"{SELECT} --client_file_name contact_sheet.png", "contact_sheet.png: cannot read the building list"),
+    (f"{SELECT} --client_file_name preview_grid.png", "preview_grid.png: cannot read the building list"),
     (f"{SELECT} --scene_class_file_name rooms.csv", "class names where Places has 365"),
     (f"{SELECT} --scene_class_file_name no.txt", "see --scene_class_file_name"),
     (f"{SELECT} --result_path file", "file"),
@@ -272,7 +272,7 @@ ARGUMENTS = [
     (f"{FED} @broken.args", "broken.args: not a readable file of arguments (No closing quotation)"),
     (f"{FED} @circle.args", "circle.args: this file of arguments names itself"),
     (f"{FED} @data", "data: not a readable file of arguments (Is a directory)"),
-    (f"{FED} @data/contact_sheet.png", "not a readable file of arguments ('utf-8' codec can't decode"),
+    (f"{FED} @data/preview_grid.png", "not a readable file of arguments ('utf-8' codec can't decode"),
     (f"{FED} @{LONG}", "not a readable file of arguments (File name too long)"),
     (f"{SELECT} --data_path {LONG}", "File name too long; give a shorter one"),
     (f"{SELECT} --client_file_name {LONG}", "cannot read the building list"),
@@ -306,17 +306,20 @@ ARGUMENTS = [
         "--hosts: 'k\u00f6ln' is no name of a host",
     ),
     ("make_certificates.py --n_clients 2 --output_path file", "cannot be written"),
-    ("make_partition.py --n_clients 3", "nothing to deal; give --embeddings, --labels, --users or --lat_lng"),
-    (f"{DEAL} --labels no.npy", "no.npy: not a readable .npy file"),
-    (f"{DEAL} --labels file", "file: not a readable .npy file"),
-    (f"{DEAL} --labels embeddings.npy", "needs one whole number or text per image"),
-    (f"{DEAL} --embeddings labels.npy", "needs a row of numbers per image"),
-    (f"{DEAL} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
-    (f"{DEAL} --alpha 0", "0 is for --partition dirichlet_hsu only"),
-    (f"{DEAL} --n_clients 61", "--n_clients"),
-    (f"{DEAL} --partition shards --shards_per_client 50", "--shards_per_client"),
-    (f"{DEAL} --client_share 0.5", "--client_share is not an argument of --partition paper but of split_groups; omit"),
-    (f"{DEAL} --output_path file", "cannot be written"),
+    ("make_partition.py --n_clients 3", "nothing to assign; give --embeddings, --labels, --users or --lat_lng"),
+    (f"{ASSIGN} --labels no.npy", "no.npy: not a readable .npy file"),
+    (f"{ASSIGN} --labels file", "file: not a readable .npy file"),
+    (f"{ASSIGN} --labels embeddings.npy", "needs one whole number or text per image"),
+    (f"{ASSIGN} --embeddings labels.npy", "needs a row of numbers per image"),
+    (f"{ASSIGN} --embeddings embeddings.npy --n_clusters 61", "--n_clusters 61 is more than the 60 embeddings"),
+    (f"{ASSIGN} --alpha 0", "0 is for --partition dirichlet_hsu only"),
+    (f"{ASSIGN} --n_clients 61", "--n_clients"),
+    (f"{ASSIGN} --partition shards --shards_per_client 50", "--shards_per_client"),
+    (
+        f"{ASSIGN} --client_share 0.5",
+        "--client_share is not an argument of --partition paper but of split_groups; omit",
+    ),
+    (f"{ASSIGN} --output_path file", "cannot be written"),
     ("make_tables.py --result_path empty", "no finished run in empty; run train_centralized_task_model.py or test_fed"),
     ("make_tables.py --table_path file", "cannot be written"),
     ("make_figures.py rounds --methods fedwrong", "--methods: invalid choice: 'fedwrong' (choose from 'fedavg', 'fe"),
@@ -351,7 +354,7 @@ LEFT_NOTHING = [
     (f"{FED} --method feddifrc", "guidance/guidance.json is missing; run extract_diffusion_features.py first"),
     (f"{FED} --type class_based --assignment_files_path none --importance_reweighting cluster",
      "none/assignments_normal.json is missing; run extract_embeddings.py --task normal first"),
-    (f"{FED} --type class_based --assignment_files_path none --method fedproto --kinds cluster",
+    (f"{FED} --type class_based --assignment_files_path none --method fedproto --label_source cluster",
      "none/assignments_normal.json is missing"),
     *((f"{FED} --type iid --n_clients 5 --method fedper --train head {act}",
        f"{act} does not suit --method fedper: all that --train head trains stays with the clients; omit one of them")
@@ -524,12 +527,12 @@ FILES = {
                        "type '../x_based' is not valid; make the partition again"),
     "partition pickle": (array(DONE / "partition.npy", [{}] * 72, dtype=object), f"{FED} --partition_file {DONE}",
                          "allow_pickle=False"),
-    "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), DEAL, "labels.npy: not a readable .npy file"),
-    "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), DEAL, "one whole number or text per image"),
-    "labels few": (array(Path("labels.npy"), [1, 2]), f"{DEAL} --embeddings embeddings.npy", "60 embeddings but 2 lab"),
-    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{DEAL} --embeddings embeddings.npy",
+    "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), ASSIGN, "labels.npy: not a readable .npy file"),
+    "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), ASSIGN, "one whole number or text per image"),
+    "labels few": (array(Path("labels.npy"), [1, 2]), f"{ASSIGN} --embeddings embeddings.npy", "60 embeddings but 2 lab"),
+    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{ASSIGN} --embeddings embeddings.npy",
                        "have values that are not finite; mend the file"),
-    "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{DEAL} --embeddings embeddings.npy", "readable .npy file"),
+    "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{ASSIGN} --embeddings embeddings.npy", "readable .npy file"),
     "summary cut": (put(DONE / "summary.json", "{"), "make_tables.py", "not a readable run"),
 }  # fmt: skip
 
@@ -580,7 +583,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
         (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data", 600),
         (f"{FED} --rand_seed 3 --result_path {{disk}} --data_path data --method ditto", 1800),
         (f"{SELECT} --result_path {{disk}}", 8),
-        (f"{DEAL} --output_path {{disk}}", 8),
+        (f"{ASSIGN} --output_path {{disk}}", 8),
         ("make_tables.py --table_path {disk} --data_path data", 8),
         ("datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {disk}/rooms", 16),
     ],
@@ -595,7 +598,7 @@ def test_full_disk(
 ) -> None:
     disk = tiny_disk(kilobytes)
     if "{disk}/data" in command:  # with room for the files, and none for the packed arrays
-        shutil.copytree(work / "data", disk / "data", ignore=shutil.ignore_patterns("packed", "contact_sheet.png"))
+        shutil.copytree(work / "data", disk / "data", ignore=shutil.ignore_patterns("packed", "preview_grid.png"))
         filler = disk / "filler"
         filler.write_bytes(b"0" * max(0, shutil.disk_usage(disk).free - 100_000))
     line = refused(work, command.format(disk=disk), monkeypatch, capfd)
@@ -608,7 +611,7 @@ def test_full_disk(
         f"{INIT} --init_model_dir {{place}}", f"{TRAIN} --checkpoint_path {{place}}",
         f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
         f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
-        f"{DEAL} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
+        f"{ASSIGN} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
         "datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
     ],
 )  # fmt: skip

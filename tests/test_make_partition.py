@@ -18,8 +18,8 @@ import make_partition
 from datasets.table import TABLE_FILE, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
+from network.partition.assigning import assign, read_partition
 from network.partition.assignments import save_assignments
-from network.partition.dealing import deal, read_partition
 from network.partition.saved_partition import client_column, clients
 from utils.errors import UserError
 
@@ -46,7 +46,7 @@ def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_pa
     assert "6 clients with 50 to 50 images each, 300 in all, of 5 groups" in text
     partition = read_partition(tmp_path / "out")
     assert adjusted_rand_score(arrays[0], partition.groups) == 1
-    assert (partition.client_of == deal("equal_size", partition.groups, 6, 0.1, 3).client_of).all()
+    assert (partition.client_of == assign("equal_size", partition.groups, 6, 0.1, 3).client_of).all()
     assert partition.origin["embeddings"] == "embeddings.npy" and len(partition.origin["embeddings_sha256"]) == 64
     table = pd.read_csv(tmp_path / "out/partition.csv")
     assert (table["class"] == np.unique(arrays[1], return_inverse=True)[1]).all()
@@ -59,14 +59,14 @@ def test_embeddings_in_partition_out(arrays: tuple, run_script: Callable, tmp_pa
     assert (tmp_path / "out/partition.npy").read_bytes() == first
 
 
-def test_labels_alone_are_dealt(run_script: Callable, tmp_path: Path) -> None:
+def test_labels_alone_are_assigned(run_script: Callable, tmp_path: Path) -> None:
     np.save(tmp_path / "users.npy", np.array([70, 70, -1, 3, 3, 3, 12]))
     run_script("make_partition.py --labels users.npy --partition natural --n_clients 3 --output_path out")
     assert sorted(map(sorted, clients(tmp_path / "out"))) == [[0, 1], [3, 4, 5], [6]]
     assert "frechet" not in json.loads((tmp_path / "out/heterogeneity.json").read_text())
 
 
-def test_embeddings_and_labels_are_dealt_within_natural_groups(
+def test_embeddings_and_labels_are_assigned_within_natural_groups(
     arrays: tuple, run_script: Callable, run_anywhere: Callable, tmp_path: Path
 ) -> None:
     blobs, words = arrays
@@ -74,7 +74,7 @@ def test_embeddings_and_labels_are_dealt_within_natural_groups(
     np.save(tmp_path / "city.npy", cities)
     command = "make_partition.py {} --within city.npy --n_clients 8 --partition equal_size --output_path {}"
     text = run_script(command.format("--embeddings embeddings.npy --labels labels.npy --n_clusters 5", "a")).stdout
-    assert "within city: 3 groups with 1 to 4 clients each" in text and "46 images of no city: not dealt" in text
+    assert "within city: 3 groups with 1 to 4 clients each" in text and "46 images of no city: not assigned" in text
     assert "fewer than 5 clusters in 1 group, 4 at least: too few images" in text
     partition = read_partition(tmp_path / "a")
     assert [sorted(set(cities[images])) for images in partition.clients] == [["bern"]] * 3 + [["linz"]] + [["ulm"]] * 4
@@ -83,7 +83,7 @@ def test_embeddings_and_labels_are_dealt_within_natural_groups(
     assert len(partition.origin["within_sha256"]) == 64
     Image.open(tmp_path / "a/figures/clusters.png").verify()
     text = run_script(command.format("--labels labels.npy", "b")).stdout
-    assert "of 3 groups" in text and "by label" in text  # described by the labels, dealt by city and label
+    assert "of 3 groups" in text and "by label" in text  # described by the labels, assigned by city and label
     partition = read_partition(tmp_path / "b")
     for pair in range(partition.groups.max() + 1):
         assert len({(cities[i], words[i]) for i in np.flatnonzero(partition.groups == pair)}) == 1
@@ -121,7 +121,7 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
     assert origin["partition"] == "natural" and origin["max_cell"] == 3
 
 
-def test_of_a_tasks_clusters_the_training_images_are_dealt(
+def test_of_a_tasks_clusters_the_training_images_are_assigned(
     own_copy: Path, run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     table = read_table(own_copy)
@@ -133,7 +133,7 @@ def test_of_a_tasks_clusters_the_training_images_are_dealt(
     partition = read_partition(tmp_path / "out")
     assert 0 < len(table.train) < len(table) and len(client_column(tmp_path / "out")) == len(table.train)
     assert partition.groups.tolist() == clusters[table.train].tolist()
-    assert (partition.client_of == deal("equal_size", clusters[table.train], 3, 0.1, 42).client_of).all()
+    assert (partition.client_of == assign("equal_size", clusters[table.train], 3, 0.1, 42).client_of).all()
     own_copy.joinpath(TABLE_FILE).rename(own_copy / "gone.csv")
     with pytest.raises(SystemExit):
         run_here(command)
@@ -143,8 +143,8 @@ def test_of_a_tasks_clusters_the_training_images_are_dealt(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ("", "nothing to deal; give --embeddings, --labels"),
-        ("--users labels.npy --lat_lng embeddings.npy", "--users and --lat_lng cannot both be dealt"),
+        ("", "nothing to assign; give --embeddings, --labels"),
+        ("--users labels.npy --lat_lng embeddings.npy", "--users and --lat_lng cannot both be assigned"),
         ("--lat_lng embeddings.npy", r"needs latitude and longitude per image"),
         ("--lat_lng far.npy", "image 1: latitude 100 is beyond 90 degrees"),
         ("--users short.npy --labels labels.npy", "3 users but 300 labels"),
@@ -180,7 +180,7 @@ def test_a_mistake_is_one_line_on_the_console(run_anywhere: Callable, tmp_path: 
 
 
 @pytest.mark.skipif(not CIFAR.is_file(), reason="the images of cifar10_subset are not here")
-def test_photographs_are_dealt_by_what_they_look_like(run_script: Callable, tmp_path: Path) -> None:
+def test_photographs_are_assigned_by_what_they_look_like(run_script: Callable, tmp_path: Path) -> None:
     with np.load(CIFAR) as images:
         np.save(tmp_path / "x.npy", images["x"])
         np.save(tmp_path / "y.npy", images["y"])

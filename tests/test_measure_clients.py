@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from network.partition.dealing import read_partition
+from network.partition.assigning import read_partition
 
 
 def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

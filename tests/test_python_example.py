@@ -44,7 +44,7 @@ def test_example_of_ones_own_photographs_runs_in_any_folder(tmp_path: Path, monk
     (tmp_path / "task-perspective-het").symlink_to(ROOT)
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "test_accuracy" in done.stdout and "trivial predictor: 0.69" in done.stdout  # ln 2
+    assert "test_accuracy" in done.stdout and "constant baseline: 0.69" in done.stdout  # ln 2
     rounds = pd.read_csv(tmp_path / "runs/mine/metrics.csv")
     assert rounds["round"].tolist() == [0, 1, 2, 3] and {path.name for path in tmp_path.iterdir()} == {
         "photos", "program.py", "runs", "task-perspective-het"

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: a training finishes its step, saves, and says how to go on; anything else ends at once.
 
 The state of an ending script is its signal handler alone: `stop_at_once` raises KeyboardInterrupt and installs `_leave`
-in its place, so that no second exception is raised while the first is dealt with; for the last line the system's own
+in its place, so that no second exception is raised while the first is handled; for the last line the system's own
 handler follows.
 """
 

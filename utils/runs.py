@@ -131,7 +131,7 @@ class Run:
                 if difference:
                     warn(f"{run.path} was started with {difference}; going on with it")
                 return run
-            remedy = "start without --resume_training True, or go on with it by --accept_code True"
+            remedy = "start without --resume_training True, or go on with it by --reuse any"
             faults.append(f"{run.path} was started with {fault or f'{difference}; {remedy}'}")
         raise UserError(faults[0])
 

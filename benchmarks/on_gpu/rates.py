@@ -91,7 +91,7 @@ def dense(setup: Setup) -> Iterator[Found]:
 
             def a_round(way: str, simulation=simulation, ways=ways, n=n) -> None:
                 """A round of all clients in this way."""
-                simulation.trainer.pace["clients_per_batch"] = 1 if way == "one by one" else n
+                simulation.trainer.pace["vectorised_clients"] = 1 if way == "one by one" else n
                 simulation.trainer._workspace = ways[way]
                 simulation._train_round(0)
 

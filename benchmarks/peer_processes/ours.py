@@ -76,7 +76,7 @@ def simulation_of(federation: Federation, folder: Path) -> Simulation:
     data = Arrays(federation)
     clients = np.split(data.test, federation.n_clients)
     federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))
-    how = SimulationSettings(federation.seed, clients_per_batch=federation.at_once)
+    how = SimulationSettings(federation.seed, vectorised_clients=federation.at_once)
     accelerator = Accelerator(cpu=federation.device == "cpu")
     model = WithEmbedding(federation.initial_model())
     return Simulation(model, federated, FederationConfig(local=settings, settings=how), accelerator, Run(folder))

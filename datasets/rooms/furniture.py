@@ -113,7 +113,7 @@ def _cupboard(n_columns: int, n_rows: int, plinth: float = 0.06) -> tuple[Part, 
 
 
 def _shelves(n_boards: int, *goods: tuple[Part, ...]) -> tuple[Part, ...]:
-    """An open rack; `goods` are rows of parts in a unit-high compartment, dealt to the compartments in turn."""
+    """An open rack; `goods` are rows of parts in a unit-high compartment, assigned to the compartments in turn."""
     sides = (
         _box("wood", -0.5, -0.47, -0.5, 0.5, 0, 1),
         _box("wood", 0.47, 0.5, -0.5, 0.5, 0, 1),

@@ -179,7 +179,7 @@ def _map(n_workers: int, function: Callable[..., int], calls: list[tuple]) -> It
 
 
 def plan_building(seed: int, building: int, n_views: int) -> list[RoomPlan]:
-    """The rooms of a building and how its `n_views` views are dealt to them, from (seed, building) alone.
+    """The rooms of a building and how its `n_views` views are assigned to them, from (seed, building) alone.
 
     Scene classes come as often as their shares say: systematic sampling does not leave rare ones to chance.
     """
@@ -284,9 +284,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="everything follows from it")
     parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one per core")
     args = parser.parse_args()
-    from reports.figures.contact_sheet import draw_contact_sheet
+    from reports.figures.preview_grid import draw_preview_grid
 
-    make_sample_rooms(**vars(args), draw=draw_contact_sheet)
+    make_sample_rooms(**vars(args), draw=draw_preview_grid)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measuring a model on images, and the trivial predictor that it has to beat."""
+"""Measuring a model on images, and the constant baseline that it has to beat."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trivial_output(data: TaskData) -> Tensor:
 
 
 def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerator) -> list[dict[str, float]]:
-    """Loss and metrics of the trivial predictor on each part, given as positions in `data`."""
+    """Loss and metrics of the constant baseline on each part, given as positions in `data`."""
     output = trivial_output(data)
 
     def predict(batch: Batch) -> Tensor:
@@ -72,7 +72,7 @@ def evaluate_trivial(data: TaskData, *parts: np.ndarray, accelerator: Accelerato
 def measure_trivial(
     data: TaskData, parts: Mapping[str, np.ndarray], accelerator: Accelerator
 ) -> list[dict[str, float]]:
-    """Loss and metrics of the trivial predictor on parts of the images; UserError where nothing counts in one of them.
+    """Loss and metrics of the constant baseline on parts of the images; UserError where nothing counts in one of them.
 
     Every loss would be nan there, and no model better than another.
     """
@@ -89,7 +89,7 @@ def measure_trivial(
 def held_out_values(
     model: nn.Module, data: TaskData, accelerator: Accelerator
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Loss and metrics on the held-out images: of a model, and of the trivial predictor (`measure_trivial`)."""
+    """Loss and metrics on the held-out images: of a model, and of the constant baseline (`measure_trivial`)."""
     [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)
     return mean_values(data, evaluate(model, data, data.test, accelerator)), trivial
 

@@ -37,10 +37,10 @@ class Guide:
 
     def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffle: int | None) -> None:
         self.kept, self.data = read_guidance(folder, data.table, data.shortened), data
-        self._dealt = np.sort(np.concatenate(list(clients)))
+        self._assigned = np.sort(np.concatenate(list(clients)))
         self._source = np.arange(len(data.table))
         if shuffle is not None:
-            self._source[self._dealt] = generator("shuffle", shuffle).permutation(self._dealt)
+            self._source[self._assigned] = generator("shuffle", shuffle).permutation(self._assigned)
         self._source_on_device = torch.from_numpy(self._source).to(data.device)
         self._vectors = _on_device(self.kept.features, data.device)
         # Cached, because a step must not wait until they are copied to the device.
@@ -55,7 +55,7 @@ class Guide:
         """
         labels = self.data.labels.cpu().numpy()
         chosen = {"texts": self.kept.positive, "classes": labels, "groups": groups}[among]
-        if (chosen[self._dealt] < 0).all():
+        if (chosen[self._assigned] < 0).all():
             raise UserError(
                 f"--contrast {among}: {self.kept.folder} or the images have no {among} to choose among; "
                 "give another --contrast, or --tdcl_weight 0"
@@ -93,7 +93,7 @@ class Guide:
 
     def _means_of(self, ids: np.ndarray) -> Tensor:
         """The mean vector (K, d) of the clients' images of each id; 0 for an id that none of them has."""
-        used = self._dealt[ids[self._dealt] >= 0]
+        used = self._assigned[ids[self._assigned] >= 0]
         sums = np.zeros((int(ids.max()) + 1, self.kept.features.shape[2]))
         np.add.at(sums, ids[used], self.kept.features[used, -1].astype(np.float64))
         counts = np.bincount(ids[used], minlength=len(sums))[:, None]

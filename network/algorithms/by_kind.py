@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ByKind(FedAvg):
-    """FedAvg that knows the kind of each image, by `--kinds`: its class, as in the papers, or its cluster.
+    """FedAvg that knows the kind of each image, by `--label_source`: its class, as in the papers, or its cluster.
 
     Clusters are those of the task's own embeddings, so that methods made for classification work for every task.
     """
@@ -35,7 +35,9 @@ class ByKind(FedAvg):
     def unprotected(self) -> str:
         """Clusters are of all clients' images."""
         if self.kinds == CLUSTER:
-            return "clusters, which --kinds asks for, were found in all clients' images; give --kinds class"
+            return (
+                "clusters, which --label_source asks for, were found in all clients' images; give --label_source class"
+            )
         return super().unprotected()
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:

@@ -100,7 +100,7 @@ class FedAvg(Configured):
 
         Args:
             data: the task's images, with their labels, table and positions held out.
-            groups: (N,) the group of every image that the partition dealt, -1 for none.
+            groups: (N,) the group of every image that the partition assigned, -1 for none.
             clients: each client's images, as positions in `data`.
         """
 

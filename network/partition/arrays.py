@@ -17,7 +17,7 @@ from utils.files import read_json
 from utils.versions import file_digest
 from utils.words import in_order
 
-_FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is dealt
+_FILES = ("embeddings", "users", "lat_lng", "labels")  # the first of these that is given is assigned
 _WHOLE = ("users", "lat_lng")
 _OF_WITHIN = "values of --within"
 _CALLED = {"embeddings": "cluster", "users": "user", "lat_lng": "cell", "labels": "label"}  # a group of each
@@ -27,10 +27,12 @@ _CALLED = {"embeddings": "cluster", "users": "user", "lat_lng": "cell", "labels"
 class Arrays:
     """The input of `make_partition.py`.
 
-    `groups` (N,) are dealt, by a rule or each `whole` to a client of its own; `labels` (N,), if there are any, are
+    `groups` (N,) are assigned, by a rule or each `whole` to a client of its own; `labels` (N,), if there are any, are
     reported. `projection` (N, D) is that of the embeddings. `described` (N,) are the groups that the measures are of,
-    `names` what one of these is called, and one of those dealt; `shown` are those that figures are drawn of, by name.
-    `natural` are the groups within which they are dealt, if any, and `n_clusters` how many clusters each should have.
+    `names` what one of these is called, and one of those assigned; `shown` are those that figures are drawn of, by
+    name.
+    `natural` are the groups within which they are assigned, if any, and `n_clusters` how many clusters each should
+    have.
     `origin` says what all this was made from.
     """
 
@@ -46,7 +48,7 @@ class Arrays:
     n_clusters: int | None = None
 
     def called(self, groups: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
-        """The names of groups that were dealt within natural groups, and of the natural group of each; else none."""
+        """The names of groups that were assigned within natural groups, and of the natural group of each; else none."""
         if self.natural is None or groups is not self.groups:
             return (), ()
         return names_within(self.natural, groups), owners_within(self.natural, groups)
@@ -64,13 +66,14 @@ class Arrays:
 def read_arrays(config: Mapping[str, Any]) -> Arrays:
     """The files in `make_partition.py`'s arguments.
 
-    UserError if there is nothing to deal, if there are several things to deal, or if the files are of different images.
+    UserError if there is nothing to assign, if there are several things to assign, or if the files are of different
+    images.
     """
     given = [name for name in _FILES if config[name] is not None]
     if not given:
-        raise UserError("nothing to deal; give --embeddings, --labels, --users or --lat_lng")
+        raise UserError("nothing to assign; give --embeddings, --labels, --users or --lat_lng")
     if len(others := [name for name in given if name != "labels"]) > 1:
-        raise UserError(f"--{' and --'.join(others)} cannot both be dealt; omit one")
+        raise UserError(f"--{' and --'.join(others)} cannot both be assigned; omit one")
     if config["within"] is not None and given[0] in _WHOLE:
         raise UserError(f"--within is not for --{given[0]}, each of which becomes a client whole; omit one")
     natural = None if config["within"] is None else read_natural(config["within"])
@@ -99,14 +102,14 @@ def read_arrays(config: Mapping[str, Any]) -> Arrays:
             groups = joined(natural, labels)
     _check_lengths(len(groups), given[0], labels)
     whole = given[0] in _WHOLE
-    dealt_as = described_as = _CALLED[given[0]]
+    assigned_as = described_as = _CALLED[given[0]]
     described = groups
     if labels is not None and (whole or given[0] == "labels"):
         described, described_as = labels, _CALLED["labels"]
     origin |= {f"{name}_sha256": file_digest(config[name]) for name in given}  # last: they can be read
     origin |= {} if natural is None else {"within_sha256": file_digest(config["within"])}
     n_clusters = config["n_clusters"] if projection is not None else None
-    names = described_as, dealt_as
+    names = described_as, assigned_as
     return Arrays(groups, whole, labels, projection, described, names, shown, origin, natural, n_clusters)
 
 

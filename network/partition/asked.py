@@ -1,4 +1,4 @@
-"""The partition that a federated run asks for: dealt from its groups, or read from another run."""
+"""The partition that a federated run asks for: assigned from its groups, or read from another run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from network.partition.assigning import Partition, assign_as_asked, read_partition
 from network.partition.assignments import features_of_assignments
-from network.partition.dealing import Partition, deal_as_asked, read_partition
 from network.partition.groups import EMBEDDING, TYPE, groups_of, groups_within, within
 from network.partition.nested import Natural
 from network.partition.rules import PARTITIONERS
@@ -48,11 +48,11 @@ def partition_of(asked: SplitSettings, data: TaskData) -> tuple[Partition, Split
 
     Its groups are of all images. The settings are those asked for, with the features that clusters are of or, of a
     saved partition, its own. Unseen clients are set aside; a saved partition that has some keeps them. UserError if it
-    is of other images, deals some that are held out or cannot be read, or has another number of unseen clients.
+    is of other images, assigns some that are held out or cannot be read, or has another number of unseen clients.
     """
-    partition, settings = _dealt(asked, data) if asked.partition_file is None else _saved(asked, data)
+    partition, settings = _assigned(asked, data) if asked.partition_file is None else _saved(asked, data)
     if asked.unseen_clients and not partition.n_unseen:
-        partition = set_aside(partition, asked.unseen_clients, asked.deal.rand_seed)
+        partition = set_aside(partition, asked.unseen_clients, asked.assign.rand_seed)
     elif asked.unseen_clients and count_of(asked.unseen_clients, partition.n_clients) != partition.n_unseen:
         raise UserError(
             f"{asked.partition_file} has {counted(partition.n_unseen, 'unseen client')}, which stay as they are; "
@@ -61,16 +61,16 @@ def partition_of(asked: SplitSettings, data: TaskData) -> tuple[Partition, Split
     return partition, replace(settings, unseen_clients=partition.n_unseen or None)
 
 
-def _dealt(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+def _assigned(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
     folder = asked.assignment_files_path
     of_what = asked.type, data, folder, asked.n_clusters, asked.features
     natural = Natural.in_table(asked.within, data.table) if asked.within else None
-    groups = groups_within(*of_what, natural, asked.deal.rand_seed) if natural else groups_of(*of_what)
+    groups = groups_within(*of_what, natural, asked.assign.rand_seed) if natural else groups_of(*of_what)
     # Recorded, so that runs with clusters of different features are never compared as equals.
     features = features_of_assignments(data.task.name, folder) if asked.type == EMBEDDING else None
     settings = replace(asked, features=features)
-    partition = deal_as_asked(settings.dealt_by, within(groups, data.train), natural)
-    said: dict[str, Any] = {"type": asked.type, "partition": asked.deal.partition, "task": data.task.name}
+    partition = assign_as_asked(settings.assigned_by, within(groups, data.train), natural)
+    said: dict[str, Any] = {"type": asked.type, "partition": asked.assign.partition, "task": data.task.name}
     said |= {"n_clusters": asked.n_clusters, "features": features, "table_sha256": data.table.fingerprint}
     return replace(partition, groups=groups.astype(np.int64), origin={**partition.origin, **said}), settings
 
@@ -80,21 +80,21 @@ def _saved(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettin
     assert file is not None
     partition = read_partition(file)
     if asked.within not in (None, partition.origin.get("within")):
-        raise UserError(f"--within {asked.within}: {file} was not dealt within {asked.within}; omit one of the two")
+        raise UserError(f"--within {asked.within}: {file} was not assigned within {asked.within}; omit one of the two")
     if partition.origin.get("table_sha256") != data.table.fingerprint:
         raise UserError(f"{file} was made from another table of images; make the partition again")
     strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
     if len(strangers):
         raise UserError(
-            f"{file} deals {len(strangers)} images that are held out or that {data.task.name} cannot "
+            f"{file} assigns {len(strangers)} images that are held out or that {data.task.name} cannot "
             "read; make the partition again"
         )
 
-    deal = replace(asked.deal, n_clients=partition.n_clients, **_said(partition, _OF_RULE, file))
-    of_rule = PARTITIONERS[deal.partition].arguments
+    assign = replace(asked.assign, n_clients=partition.n_clients, **_said(partition, _OF_RULE, file))
+    of_rule = PARTITIONERS[assign.partition].arguments
     checks = {name: partial(_fits, argument) for name, argument in of_rule.items()}
-    deal = replace(deal, options=_said(partition, checks, file))
-    settings = replace(asked, deal=deal, **_said(partition, _OF_SPLIT, file))
+    assign = replace(assign, options=_said(partition, checks, file))
+    settings = replace(asked, assign=assign, **_said(partition, _OF_SPLIT, file))
     return replace(partition, origin={**partition.origin, "partition_file": str(file)}), settings
 
 

@@ -33,8 +33,8 @@ class ClientImages(Sequence[np.ndarray]):
         return cls(np.concatenate([np.zeros(0, np.int64), *clients]), bounds)
 
     @classmethod
-    def dealt(cls, client_of: np.ndarray, n_clients: int, images: np.ndarray | None = None) -> ClientImages:
-        """The images that each client is dealt, in their order.
+    def assigned(cls, client_of: np.ndarray, n_clients: int, images: np.ndarray | None = None) -> ClientImages:
+        """The images that each client is assigned, in their order.
 
         Args:
             client_of: (N,) each image's client, -1 for none.

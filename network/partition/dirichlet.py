@@ -30,7 +30,7 @@ def paper(
     group. Images that no client's mixture takes have no client: the more, the fewer clients there are beside groups.
 
     Args:
-        groups: (N,) group ids, -1 for images not to be dealt.
+        groups: (N,) group ids, -1 for images not to be assigned.
         n_clients: number of clients.
         alpha: Dirichlet concentration, > 0.
         rng: source of all randomness.
@@ -38,7 +38,7 @@ def paper(
             is less, halved until sizes are found.
 
     Returns:
-        (N,) int32, each image's client, -1 for images that are not dealt.
+        (N,) int32, each image's client, -1 for images that are not assigned.
 
     Raises:
         UserError: if no draw has feasible sizes; it names a group that is too small.
@@ -152,7 +152,7 @@ def quantity_skew(
 ) -> np.ndarray:
     """Sizes ~ Dir(alpha) and images at random: the quantity skew of Li et al. 2022 (arXiv 2102.02079).
 
-    The draw is repeated, a bounded number of times, until each client has `min_size` images. All images are dealt.
+    The draw is repeated, a bounded number of times, until each client has `min_size` images. All images are assigned.
     Arguments and errors as for `paper`, except that the published smallest size is 10.
 
     >>> client_of = quantity_skew(np.zeros(1000, int), 4, 0.5, np.random.default_rng(0))

@@ -20,11 +20,11 @@ from models.embedding.features import shrunk
 from models.networks.task_model import load_model, made_as, versions_of
 from network.aggregation.weighted_sum import sum_type
 from network.importance import FedIR
+from network.partition.assigning import Partition
 from network.partition.assignments import read_projection
-from network.partition.dealing import Partition
 from network.partition.description import described_by
 from network.partition.explained import share_between, target_share
-from network.partition.groups import dealt_as
+from network.partition.groups import assigned_as
 from network.partition.heterogeneity import report
 from network.partition.objects import unevenness
 from network.partition.settings import SplitSettings
@@ -133,7 +133,7 @@ def measure(
     client_of, n_clients = partition.client_of, partition.n_clients
     projection = read_projection(data.task.name, data.table, split.assignment_files_path)
     groups, name, _ = described_by(partition, split.type, data.table)
-    others = partition.groups if name != dealt_as(split.type, data.table) else None
+    others = partition.groups if name != assigned_as(split.type, data.table) else None
     values = report(client_of, groups, n_clients, projection, others)
     values["target_variance_share"] = target_share(data, client_of, n_clients)
     if data.task.boxes:

@@ -53,21 +53,21 @@ def share_between(rows: Callable[[np.ndarray], np.ndarray], client_of: np.ndarra
         client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
-    dealt = np.flatnonzero(client_of >= 0)
-    sizes = np.bincount(client_of[dealt], minlength=n_clients)
+    assigned = np.flatnonzero(client_of >= 0)
+    sizes = np.bincount(client_of[assigned], minlength=n_clients)
     sums, squares = np.zeros((n_clients, 0)), 0.0
-    for at in np.split(dealt, range(_CHUNK, len(dealt), _CHUNK)):
+    for at in np.split(assigned, range(_CHUNK, len(assigned), _CHUNK)):
         values = rows(at).astype(np.float64)
         if not sums.size:
             sums = np.zeros((n_clients, values.shape[1]))
         owners, owner = np.unique(client_of[at], return_inverse=True)
         sums[owners] += csr_matrix((np.ones(len(at)), (owner, range(len(at)))), (len(owners), len(at))) @ values
         squares += np.square(values).sum()
-    of_all = np.square(np.sum(sums, axis=0)).sum() / len(dealt)
+    of_all = np.square(np.sum(sums, axis=0)).sum() / len(assigned)
     total = squares - of_all
     of_client = np.concatenate([np.square(part).sum(axis=1) for part in np.array_split(sums, -(-n_clients // _MOST))])
     between = (of_client / np.maximum(sizes, 1)).sum() - of_all
-    return beyond_chance(between / total, n_clients, len(dealt)) if total > 1e-12 * squares else 0.0
+    return beyond_chance(between / total, n_clients, len(assigned)) if total > 1e-12 * squares else 0.0
 
 
 def shrunk_targets(data: TaskData, positions: np.ndarray) -> np.ndarray:

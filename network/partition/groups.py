@@ -1,4 +1,4 @@
-"""What is dealt to clients: clusters of embeddings, classes, natural groups, or single images."""
+"""What is assigned to clients: clusters of embeddings, classes, natural groups, or single images."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def column_name(text: str) -> str:
     return text
 
 
-def dealt_as(split: str, table: Table) -> str:
-    """What one of the groups is called that a `--type` deals."""
+def assigned_as(split: str, table: Table) -> str:
+    """What one of the groups is called that a `--type` assigns."""
     if split == RANDOM:
         return CLASS if table.class_names else "image"  # without classes, all images are one group
     return "cluster" if split == EMBEDDING else split.removesuffix(_BASED)
@@ -61,7 +61,8 @@ def groups_within(
     natural: Natural,
     seed: int,
 ) -> np.ndarray:
-    """What is dealt within natural groups: the number of every image's pair of natural group and group, see `joined`.
+    """What is assigned within natural groups: the number of every image's pair of natural group and group, see
+    `joined`.
 
     Clusters are found within each natural group, `n_clusters` in each, from the projection that `extract_embeddings.py`
     made, with whatever number of clusters. Other arguments and errors as for `groups_of`; UserError where there is no

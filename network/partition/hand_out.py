@@ -8,13 +8,13 @@ from utils.errors import UserError
 
 
 def shuffled(groups: np.ndarray, n_clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The images to be dealt, sorted by group and shuffled within each, and the sizes of the groups that occur.
+    """The images to be assigned, sorted by group and shuffled within each, and the sizes of the groups that occur.
 
     UserError if there are fewer images than clients.
     """
     order = rng.permutation(np.flatnonzero(groups >= 0))
     if n_clients < 1 or len(order) < n_clients:
-        raise UserError(f"{len(order)} images cannot be dealt to {n_clients} clients; lower --n_clients")
+        raise UserError(f"{len(order)} images cannot be assigned to {n_clients} clients; lower --n_clients")
     # One sort rather than a search per group: there may be thousands of groups.
     order = order[np.argsort(groups[order], kind="stable")]
     _, capacity = np.unique(groups[order], return_counts=True)

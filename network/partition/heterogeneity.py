@@ -17,7 +17,7 @@ _WORDING = {
     "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
     "residual_variance_share": ("share of the residuals' variance between clients", "0 by chance, at most 1"),
     "emd": ("earth mover's distance to the population, by {described}", "0 to 2"),
-    "dealt_emd": ("earth mover's distance to the population, by {dealt}", "0 to 2"),
+    "dealt_emd": ("earth mover's distance to the population, by {assigned}", "0 to 2"),
     "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
     "hellinger": ("Hellinger distance between clients, by {described}", "0 to 1"),
     "jensen_shannon_distance": ("Jensen-Shannon distance of all clients, by {described}", "0 to 1"),
@@ -138,13 +138,13 @@ def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: 
         client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients, each of which has at least one image.
     """
-    dealt = np.flatnonzero(client_of >= 0)
-    points = embeddings[dealt].astype(np.float64)
+    assigned = np.flatnonzero(client_of >= 0)
+    points = embeddings[assigned].astype(np.float64)
     points -= points.mean(axis=0)
     values, vectors = np.linalg.eigh(points.T @ points / len(points))
     root = vectors * np.sqrt(values.clip(0)) @ vectors.T
-    order = np.argsort(client_of[dealt], kind="stable")
-    bounds = np.cumsum(np.bincount(client_of[dealt], minlength=n_clients))[:-1]
+    order = np.argsort(client_of[assigned], kind="stable")
+    bounds = np.cumsum(np.bincount(client_of[assigned], minlength=n_clients))[:-1]
     distances = np.empty(n_clients)
     for client, own in enumerate(np.split(order, bounds)):
         mean = points[own].mean(axis=0)
@@ -215,7 +215,7 @@ def report(
     groups: np.ndarray,
     n_clients: int,
     embeddings: np.ndarray | None = None,
-    dealt: np.ndarray | None = None,
+    assigned: np.ndarray | None = None,
 ) -> dict[str, float]:
     """All measures of a partition by name.
 
@@ -224,7 +224,7 @@ def report(
         groups: (N,) each image's group, -1 for none.
         n_clients: number of clients.
         embeddings: (N, D) for the Fréchet distance, which is omitted without them.
-        dealt: (N,) the group of each image that was dealt, where `groups` are others, for an EMD of its own.
+        assigned: (N,) the group of each image that was assigned, where `groups` are others, for an EMD of its own.
     """
     counts = sparse_counts(client_of, groups, n_clients)
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
@@ -243,17 +243,18 @@ def report(
     }
     if embeddings is not None:
         values["frechet"] = relative_frechet(embeddings, client_of, n_clients)
-    if dealt is not None:
-        values["dealt_emd"] = earth_movers_distance(sparse_counts(client_of, dealt, n_clients))
+    if assigned is not None:
+        values["dealt_emd"] = earth_movers_distance(sparse_counts(client_of, assigned, n_clients))
     return values
 
 
 def report_text(
-    values: Mapping[str, float], described: str = "group", dealt: str = "group", unassigned: Sequence[str] = ()
+    values: Mapping[str, float], described: str = "group", assigned: str = "group", unassigned: Sequence[str] = ()
 ) -> str:
     """The report for the console: a line for the sizes, those on images without a client, and a line per measure.
 
-    `described` is what one of the groups is called that the measures are of, `dealt` one of those that were dealt.
+    `described` is what one of the groups is called that the measures are of, `assigned` one of those that were
+    assigned.
     """
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
@@ -262,7 +263,7 @@ def report_text(
     ]
     for name, (wording, bounds) in _WORDING.items():
         if name in values:
-            wording = wording.format(described=described, dealt=dealt)
+            wording = wording.format(described=described, assigned=assigned)
             lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values)}")
     return "\n".join(lines)
 

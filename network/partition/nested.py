@@ -1,4 +1,4 @@
-"""Splits within natural groups: each city's, hospital's or building's images are dealt among clients of its own.
+"""Splits within natural groups: each city's, hospital's or building's images are assigned among clients of its own.
 
 >>> cities = Natural.of("city", np.array(["ulm", "ulm", "bern", "", "bern", "ulm"]))
 >>> joined(cities, np.array([0, 1, 0, 0, -1, 0])).tolist()
@@ -138,20 +138,20 @@ def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_c
         client_of: (N,) each image's client, -1 for none.
         pairs: (N,) as `joined` numbers them.
         natural: the groups.
-        n_clusters: of each group as asked for, None where something else than clusters is dealt.
+        n_clusters: of each group as asked for, None where something else than clusters is assigned.
     """
     clients = [len(np.unique(client_of[images])) for _, images in natural.members(client_of >= 0)]
     each = f"{min(clients)} to {max(clients)}" if min(clients) < max(clients) else f"{min(clients)}"
     yield f"within {natural.column}: {counted(len(clients), 'group')} with {each} clients each"
     if without := int((natural.numbers < 0).sum()):
-        yield f"{counted(without, 'image')} of no {natural.column}: not dealt"
+        yield f"{counted(without, 'image')} of no {natural.column}: not assigned"
     if n_clusters is not None:
-        found = [len(np.unique(pairs[images])) for _, images in natural.members(pairs >= 0)]  # dealt or not
+        found = [len(np.unique(pairs[images])) for _, images in natural.members(pairs >= 0)]  # assigned or not
         if few := sum(number < n_clusters for number in found):
             yield f"fewer than {n_clusters} clusters in {counted(few, 'group')}, {min(found)} at least: too few images"
 
 
 def within_of(origin: Mapping[str, Any], table: Table) -> Natural | None:
-    """The natural groups within which a partition of this origin was dealt; None where it was within none."""
+    """The natural groups within which a partition of this origin was assigned; None where it was within none."""
     column = origin.get("within")
     return Natural.in_table(column, table) if column else None

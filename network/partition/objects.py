@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def commonest_objects(table: Table, train: np.ndarray) -> np.ndarray:
-    """The group of every image by the objects in it, (N,) int64, as FedCV deals detection data (arXiv 2111.11066).
+    """The group of every image by the objects in it, (N,) int64, as FedCV assigns detection data (arXiv 2111.11066).
 
     Group 0 has all images with the category that most of the images at `train` show (which need not have the most
     boxes), group 1 those of the rest with the category that most of the rest show, and so on; of equally common

@@ -31,7 +31,7 @@ _PARTITION, BY_CLASS, BY_CLUSTERS = "assigned groups", "class", "clusters of "
 class OwnClients:
     """Who has which images: `client_of` (N,), -1 for nobody; and by each grouping's name, each image's group (N,).
 
-    `of_table` are the groupings that a table of images has, which `test_fed.py` deals.
+    `of_table` are the groupings that a table of images has, which `test_fed.py` assigns.
     """
 
     client_of: np.ndarray
@@ -65,7 +65,7 @@ def own_clients(
         client_of, groupings = read_flower(partition_file, groups)
         groups = ()
     elif partition_file is not None:
-        from network.partition.dealing import read_partition
+        from network.partition.assigning import read_partition
 
         partition = read_partition(partition_file)
         client_of, groupings[_PARTITION] = partition.client_of, partition.groups

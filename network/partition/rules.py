@@ -1,8 +1,10 @@
-"""The rules by which images are dealt to clients.
+"""The rules by which images are assigned to clients.
 
 A partitioner takes one group id per image (a cluster of embeddings, a scene class, a building; -1 for images that are
-not to be dealt) and returns each image's client, int32, -1 for images that are not dealt. Since every image has one
-client, none can be dealt twice. All partitioners have the signature of `dirichlet.paper`, take bounded time, give every
+not to be assigned) and returns each image's client, int32, -1 for images that are not assigned. Since every image
+has one
+client, none can be assigned twice. All partitioners have the signature of `dirichlet.paper`, take bounded time, give
+every
 client at least one image, and say which demand cannot be met. Time and memory grow with the number of images plus
 clients times groups.
 
@@ -31,15 +33,15 @@ class Rule:
     """A partitioner and its properties.
 
     Attributes:
-        deal: the partitioner.
-        arguments: its own command-line arguments, by the names of `deal`'s parameters.
+        assign: the partitioner.
+        arguments: its own command-line arguments, by the names of `assign`'s parameters.
         uses_alpha: whether it depends on alpha.
         client_per_group: whether it allows `--n_clients auto`: as many clients as groups.
         by_choice: whether it is chosen for leaving images out, so that these are never too many.
-        version: raised by one where it deals otherwise than before.
+        version: raised by one where it assigns otherwise than before.
     """
 
-    deal: Callable[..., np.ndarray]
+    assign: Callable[..., np.ndarray]
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     uses_alpha: bool = True
     client_per_group: bool = False
@@ -57,7 +59,7 @@ class Rule:
     ) -> np.ndarray:
         """Each image's client, as from `dirichlet.paper`; `options` are values of `arguments`, by default theirs."""
         defaults = {name: argument.default for name, argument in self.arguments.items()}
-        return self.deal(groups, n_clients, alpha, rng, min_size, **defaults | options)
+        return self.assign(groups, n_clients, alpha, rng, min_size, **defaults | options)
 
 
 def counts(text: str) -> list[int]:
@@ -99,12 +101,12 @@ WITHOUT_ALPHA = frozenset(name for name, rule in PARTITIONERS.items() if not rul
 
 
 def rule_of(split: str, partition: str) -> str:
-    """The rule by which a `--type` is dealt that goes with this `--partition`: an IID split has its own."""
+    """The rule by which a `--type` is assigned that goes with this `--partition`: an IID split has its own."""
     return "iid" if split == "iid" else partition
 
 
 def uses_alpha(split: str, partition: str | None) -> bool:
-    """Whether a `--type` that is dealt by this `--partition` depends on alpha; None is that of a run from before it.
+    """Whether a `--type` that is assigned by this `--partition` depends on alpha; None is that of a run from before it.
 
     >>> uses_alpha("class_based", "paper"), uses_alpha("iid", "paper"), uses_alpha("object_based", "commonest_object")
     (True, False, False)

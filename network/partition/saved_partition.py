@@ -6,7 +6,7 @@ this project, Python would take the folder `datasets/` for Hugging Face's packag
 
     from saved_partition import client_column, clients, flower_partitioner
 
-    dataset = dataset.add_column("client", client_column("out"))            # Hugging Face: -1 where not dealt
+    dataset = dataset.add_column("client", client_column("out"))            # Hugging Face: -1 where not assigned
     federated = FederatedDataset(dataset="cifar10", partitioners={"train": flower_partitioner("out")})
 """
 
@@ -30,7 +30,7 @@ def clients(folder: str | Path) -> list[list[int]]:
 
 
 def client_column(folder: str | Path) -> np.ndarray:
-    """The client of each image, (N,) int32, -1 for images that are not dealt; for `Dataset.add_column`."""
+    """The client of each image, (N,) int32, -1 for images that are not assigned; for `Dataset.add_column`."""
     return np.load(Path(folder, "partition.npy"), allow_pickle=False)
 
 
@@ -43,7 +43,7 @@ def flower_partitioner(folder: str | Path) -> Partitioner:
     from flwr_datasets.partitioner import Partitioner
 
     class SavedPartitioner(Partitioner):
-        """Client k has the rows that the partition in `folder` deals to it."""
+        """Client k has the rows that the partition in `folder` assigns to it."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -31,11 +31,11 @@ def alpha(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class DealSettings:
-    """By which rule groups are dealt, to how many clients; `options` are the values of the rule's own arguments."""
+class AssignSettings:
+    """By which rule groups are assigned, to how many clients; `options` are the values of the rule's own arguments."""
 
     rand_seed: int
-    partition: str = setting(_USUAL, "rule by which groups are dealt to clients", choices=PARTITIONERS)
+    partition: str = setting(_USUAL, "rule by which groups are assigned to clients", choices=PARTITIONERS)
     alpha: float = setting(
         0.1,
         "Dirichlet concentration, 0 with dirichlet_hsu only; "
@@ -63,7 +63,7 @@ class DealSettings:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> DealSettings:
+    def from_config(cls, config: Mapping[str, Any]) -> AssignSettings:
         """The settings of these arguments."""
         options = arguments_of(PARTITIONERS[config["partition"]], config)
         given = {name: value for name, value in options.items() if name not in _UNSAID or value != _UNSAID[name]}
@@ -82,7 +82,7 @@ class DealSettings:
     def words(self, unsaid: str = "") -> list[str]:
         """What the partition depends on, for titles: the rule, but for this one, and alpha and options that it uses.
 
-        >>> DealSettings(0, "dirichlet_hsu", alpha=0.5).words(), DealSettings(0, "natural").words()
+        >>> AssignSettings(0, "dirichlet_hsu", alpha=0.5).words(), AssignSettings(0, "natural").words()
         (['dirichlet_hsu', 'α = 0.5'], ['natural'])
         """
         rule = [self.partition] if self.partition != unsaid else []
@@ -91,7 +91,7 @@ class DealSettings:
     def name(self, unsaid: str = "") -> str:
         """The same as a part of the name of a folder, with the seed.
 
-        >>> DealSettings(3, "shards", options={"shards_per_client": 4}).name()
+        >>> AssignSettings(3, "shards", options={"shards_per_client": 4}).name()
         'shards_shards_per_client4_seed3'
         """
         rule = [self.partition] if self.partition != unsaid else []
@@ -113,15 +113,16 @@ def _short(value: str) -> str:
 
 @dataclass(frozen=True)
 class SplitSettings:
-    """What `test_fed.py` deals, and how: the `--type`, of which clusters, and by which rule.
+    """What `test_fed.py` assigns, and how: the `--type`, of which clusters, and by which rule.
 
-    With a column of natural groups, it is dealt `within` each of these. `assignment_files_path` is where the clusters
+    With a column of natural groups, it is assigned `within` each of these. `assignment_files_path` is where the
+    clusters
     are; a `partition_file` takes the place of all other settings, but for `unseen_clients` where it has none: the
     share, or number, of the clients that never train.
     """
 
     type: str
-    deal: DealSettings
+    assign: AssignSettings
     n_clusters: int
     assignment_files_path: Path
     features: str | None = setting(
@@ -134,19 +135,19 @@ class SplitSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SplitSettings:
         """The settings of these arguments."""
-        return cls(**settings_of(cls, config), deal=DealSettings.from_config(config))
+        return cls(**settings_of(cls, config), assign=AssignSettings.from_config(config))
 
     @property
-    def dealt_by(self) -> DealSettings:
-        """How it is dealt: an IID split by a rule of its own, whatever `--partition` says."""
-        rule = rule_of(self.type, self.deal.partition)
-        return self.deal if rule == self.deal.partition else replace(self.deal, partition=rule, options={})
+    def assigned_by(self) -> AssignSettings:
+        """How it is assigned: an IID split by a rule of its own, whatever `--partition` says."""
+        rule = rule_of(self.type, self.assign.partition)
+        return self.assign if rule == self.assign.partition else replace(self.assign, partition=rule, options={})
 
     def said(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed and for files, by name."""
         within = {"within": self.within} if self.within else {}
         said = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
-        return said | {"unseen_clients": self.unseen_clients} | self.deal.said()
+        return said | {"unseen_clients": self.unseen_clients} | self.assign.said()
 
     def instead_of(self, asked: SplitSettings) -> list[str]:
         """A line where these, which are a saved partition's, are others than those that were asked for."""
@@ -155,26 +156,26 @@ class SplitSettings:
         if asked.partition_file is None or not own:
             return []
         words = ", ".join(f"--{name} {value}" for name, value in own.items())
-        return [f"{asked.partition_file} was dealt with {words}: these are taken, whatever the arguments are"]
+        return [f"{asked.partition_file} was assigned with {words}: these are taken, whatever the arguments are"]
 
     @property
     def title(self) -> str:
         """The split in titles, such as "class-based split, α = 0.1, seed 42"."""
         label = split_label(self.type) + (f" within {self.within}" if self.within else "")
         unseen = [counted(int(self.unseen_clients), "unseen client")] if self.unseen_clients else []
-        return ", ".join([label, *self.dealt_by.words(self._unsaid), *unseen, f"seed {self.deal.rand_seed}"])
+        return ", ".join([label, *self.assigned_by.words(self._unsaid), *unseen, f"seed {self.assign.rand_seed}"])
 
     @property
     def name(self) -> str:
         """The name of a run's folder, within that of its `--type`."""
         within = f"within_{_short(self.within)}_" if self.within else ""
         unseen = f"_unseen{self.unseen_clients:g}" if self.unseen_clients else ""
-        return within + self.dealt_by.name(self._unsaid) + unseen
+        return within + self.assigned_by.name(self._unsaid) + unseen
 
     @property
     def former_name(self) -> str:
-        """The name that a run's folder once had, by whatever rule it was dealt."""
-        return f"alpha{self.deal.alpha:g}_seed{self.deal.rand_seed}"
+        """The name that a run's folder once had, by whatever rule it was assigned."""
+        return f"alpha{self.assign.alpha:g}_seed{self.assign.rand_seed}"
 
     @property
     def _unsaid(self) -> str:
@@ -183,7 +184,7 @@ class SplitSettings:
 
 def add_partition(parser: Parser) -> None:
     """Add `--partition` and the arguments that rules use."""
-    add_settings(parser, DealSettings, "partition")
+    add_settings(parser, AssignSettings, "partition")
     add_arguments_of(parser, "partition", PARTITIONERS, "partition")
 
 
@@ -191,10 +192,10 @@ def add_split(parser: Parser) -> None:
     """Add the arguments for `SplitSettings`."""
     add = parser.group("partition").add_argument
     add("--type", type=split_type, default=EMBEDDING,
-        help="what is dealt: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
+        help="what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
         "groups, or iid")  # fmt: skip
     add("--within", type=column_name, metavar="COLUMN", default=SUPPRESS,
-        help="deal within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
+        help="assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
         "clients of its own, in proportion to its images")  # fmt: skip
     add_partition(parser)
     add("--partition_file", type=Path, help="use this saved partition: a run's partition.json or its folder")

@@ -96,7 +96,8 @@ def fit(log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np
 
     A Dirichlet draw is a sequence of independent Beta draws, in whatever order its parts are taken: the share of the
     first group, that of the second in what the first leaves, and so on (Connor and Mosimann 1969, Journal of the
-    American Statistical Association 64). Hence groups are dealt one after another, in random order. A client takes the
+    American Statistical Association 64). Hence groups are assigned one after another, in random order. A client
+    takes the
     group's share of the images that it still lacks. The odds of these shares are multiplied by a common factor for all
     clients, such that the group is used up. Of all shares that use it up, these have the least relative entropy to
     those drawn (I-projection, Csiszár 1975, Annals of Probability 3). They exist for any draw: as alpha goes to 0,

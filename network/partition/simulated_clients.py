@@ -1,4 +1,4 @@
-"""Simulated clients that are like given ones: the rule and α by which they are dealt, and how near they come."""
+"""Simulated clients that are like given ones: the rule and α by which they are assigned, and how near they come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.groups import CLASSES, EMBEDDING
 from network.partition.heterogeneity import earth_movers_distance, size_imbalance, sparse_counts
 from network.partition.own_clients import BY_CLASS, Measured, OwnClients
@@ -25,11 +25,11 @@ Shares = Mapping[str, Callable[[np.ndarray, int], float]]  # of a target by its 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Clients dealt by a rule, beside those that they are to be like.
+    """Clients assigned by a rule, beside those that they are to be like.
 
     `own` has the earth mover's distance to the population, the coefficient of variation of the sizes and the shares of
     targets between clients; `drawn` the same of the simulated clients, means over draws. `arguments` are those of
-    `test_fed.py` where the grouping is a table's, which it deals, of `make_partition.py` otherwise.
+    `test_fed.py` where the grouping is a table's, which it assigns, of `make_partition.py` otherwise.
     """
 
     grouping: str
@@ -67,9 +67,9 @@ class Simulated:
 
 
 def simulate(clients: OwnClients, measured: Measured, seed: int, shares: Shares) -> list[Simulated]:
-    """The clients that each rule deals at the equivalent α, those nearest to the given ones first.
+    """The clients that each rule assigns at the equivalent α, those nearest to the given ones first.
 
-    As many clients share out the images of the given ones, five times for each rule. A rule that cannot deal these
+    As many clients share out the images of the given ones, five times for each rule. A rule that cannot assign these
     images to so many clients is left out.
 
     Raises:
@@ -84,22 +84,22 @@ def simulate(clients: OwnClients, measured: Measured, seed: int, shares: Shares)
     simulated, reason = [], ""
     for rule, alpha in _rules(measured):
         try:
-            dealt = [deal(rule, groups, n_clients, alpha, seed + n).client_of for n in range(_DRAWS)]
+            assigned = [assign(rule, groups, n_clients, alpha, seed + n).client_of for n in range(_DRAWS)]
         except UserError as error:
             reason = str(error)
             continue
-        each = [_measures(one, groups, n_clients, shares) for one in dealt]
+        each = [_measures(one, groups, n_clients, shares) for one in assigned]
         drawn = {name: float(np.mean([values[name] for values in each])) for name in own}
         split = _split(measured) if measured.name in clients.of_table else ""
         arguments = split + _arguments(rule, alpha, n_clients)
         simulated.append(Simulated(measured.name, rule, alpha, arguments, own, drawn))
     if not simulated:
-        raise UserError(f"{measured.name}: no rule can deal these images to {n_clients} clients ({reason})")
+        raise UserError(f"{measured.name}: no rule can assign these images to {n_clients} clients ({reason})")
     return sorted(simulated, key=lambda one: one.distance)
 
 
 def _rules(measured: Measured) -> Iterator[tuple[str, float]]:
-    """The rules that may deal such clients, each with the α of its convention."""
+    """The rules that may assign such clients, each with the α of its convention."""
     alpha = measured.estimate.alpha
     if math.isinf(measured.estimate.high):
         yield "iid", math.inf
@@ -117,11 +117,11 @@ def _measures(client_of: np.ndarray, groups: np.ndarray, n_clients: int, shares:
 
 
 def _split(measured: Measured) -> str:
-    """The arguments of `test_fed.py` that deal this grouping of a table."""
+    """The arguments of `test_fed.py` that assign this grouping of a table."""
     return f"--type {CLASSES} " if measured.name == BY_CLASS else f"--type {EMBEDDING} --n_clusters {measured.groups} "
 
 
 def _arguments(rule: str, alpha: float, n_clients: int) -> str:
-    """The arguments that deal such clients."""
+    """The arguments that assign such clients."""
     of_alpha = f" --alpha {alpha:.3g}" if math.isfinite(alpha) else ""
     return f"--partition {rule}{of_alpha} --n_clients {n_clients}"

@@ -17,7 +17,7 @@ from utils.errors import UserError
 from utils.words import counted, some
 
 if TYPE_CHECKING:
-    from network.partition.settings import DealSettings
+    from network.partition.settings import AssignSettings
 
 _NAMED = 8  # groups, at most, in a line
 
@@ -54,7 +54,7 @@ def _groups(client_of: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.n
     return present, np.setdiff1d(present, groups[(client_of >= 0) & (groups >= 0)])
 
 
-def check_unassigned(settings: DealSettings, client_of: np.ndarray, groups: np.ndarray) -> None:
+def check_unassigned(settings: AssignSettings, client_of: np.ndarray, groups: np.ndarray) -> None:
     """UserError if more images have no client than `--allow_unassigned` says; arguments as for `unassigned_lines`."""
     n = int((groups >= 0).sum())
     share = 1 - int((client_of >= 0).sum()) / n
@@ -80,7 +80,7 @@ def thinned(client_of: np.ndarray, n_images: int, rng: np.random.Generator) -> n
     Raises:
         UserError: if fewer have one, or if one of the clients would have none.
     """
-    clients = ClientImages.dealt(client_of, int(client_of.max()) + 1)
+    clients = ClientImages.assigned(client_of, int(client_of.max()) + 1)
     if n_images > len(clients.images):
         raise UserError(
             f"--n_images {n_images:,} is more than the {len(clients.images):,} that are assigned; lower it, or give "

@@ -1,4 +1,4 @@
-"""Unseen clients: dealt like all others, they never train, and nobody computes anything of their images before.
+"""Unseen clients: assigned like all others, they never train, and nobody computes anything of their images before.
 
 >>> partition = Partition(np.array([0, 0, 1, 2, -1], np.int32), np.zeros(5, np.int64), 3)
 >>> apart = set_aside(partition, 1, seed=0)
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.partition.dealing import PARTITION_FILE, UNSEEN, Partition, read_partition
+from network.partition.assigning import PARTITION_FILE, UNSEEN, Partition, read_partition
 from utils.args import Parser, count_of
 from utils.errors import UserError
 from utils.streams import generator
@@ -100,7 +100,7 @@ class Whose:
             raise UserError(f"{self.file} was made from another table of images; make the partition again")
         nobodys = data.train[self.partition.participants.client_of[data.train] < 0]
         if len(nobodys) == len(data.train):
-            raise UserError(f"{self.file} deals none of these images; make the partition again")
+            raise UserError(f"{self.file} assigns none of these images; make the partition again")
         return data.without(nobodys)
 
 

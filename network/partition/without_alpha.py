@@ -23,7 +23,8 @@ def shards(
 ) -> np.ndarray:
     """Images sorted by group, cut into equal shards, some to each client: McMahan et al. 2017 (arXiv 1602.05629).
 
-    A client with two shards has images of few groups. All images are dealt; client sizes differ only by the rounding of
+    A client with two shards has images of few groups. All images are assigned; client sizes differ only by the
+    rounding of
     shards. Other arguments and errors as for `dirichlet.paper`; alpha is not used.
 
     >>> groups = np.repeat(np.arange(10), 100)
@@ -100,7 +101,8 @@ def one_group(
 
     The second setting of FedDifRC (arXiv 2507.06482): six clients with one class each, and one with all. The classes
     are drawn, each equally often up to one. The paper does not say how many images clients have; here it is as many as
-    the groups allow with equal sizes, and the rest is not dealt. Other arguments and errors as for `dirichlet.paper`;
+    the groups allow with equal sizes, and the rest is not assigned. Other arguments and errors as for
+    `dirichlet.paper`;
     alpha is not used.
 
     >>> groups = np.repeat(np.arange(10), 110)
@@ -135,7 +137,7 @@ def split_groups(
 ) -> np.ndarray:
     """Each client has a random part of one group, as where each client has images of one domain.
 
-    This is how FedDifRC (arXiv 2507.06482) deals domains: four of the ten clients have digits of USPS, a tenth each.
+    This is how FedDifRC (arXiv 2507.06482) assigns domains: four of the ten clients have digits of USPS, a tenth each.
 
     Args:
         clients_per_group: how many clients share each group, in the order of the groups' numbers; None for equally many
@@ -169,5 +171,5 @@ def _check_enough(n_groups: int, n_clients: int) -> None:
     """UserError where there are fewer groups than clients, each of which gets at least one."""
     if n_groups < n_clients:
         raise UserError(
-            f"{n_groups} groups cannot be dealt whole to {n_clients} clients; give --n_clients {n_groups} or fewer"
+            f"{n_groups} groups cannot be assigned whole to {n_clients} clients; give --n_clients {n_groups} or fewer"
         )

@@ -32,7 +32,7 @@ def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> 
 
 
 def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: str, measure: str, path: Path) -> Path:
-    """Training and validation loss over epochs, with the trivial predictor's held-out loss.
+    """Training and validation loss over epochs, with the constant baseline's held-out loss.
 
     `measure` is what the loss is called, with its unit.
     """
@@ -41,7 +41,7 @@ def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: st
     epochs = [row["epoch"] for row in history]
     for key, label in (("train_loss", "training"), ("val_loss", "validation")):
         axes.plot(epochs, [row[key] for row in history], ".-", label=f"{label} images")
-    axes.axhline(trivial, color="gray", ls=":", label="trivial predictor, held-out images")
+    axes.axhline(trivial, color="gray", ls=":", label="constant baseline, held-out images")
     axes.set(xlabel="epoch", ylabel=measure, title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
@@ -109,7 +109,7 @@ def federated_rounds(
 
     The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
     the global model all of them; both have those of unseen clients, if there are any. Bands are the standard deviation
-    over clients; dotted lines the trivial predictor.
+    over clients; dotted lines the constant baseline.
     A point is an evaluation; `name` is that of the columns, `measure` what its values are called, with their unit.
     """
     figure = Figure((10, 4.6), layout="constrained")
@@ -140,7 +140,7 @@ def federated_rounds(
         panels["local_test"].plot(rounds, values, "k.--", lw=1, label=label)
         highest.append(np.nanmax(values[1:], initial=0.0))
     for images, axes in panels.items():
-        axes.axhline(trivial.get(images, np.nan), color="gray", ls=":", label="trivial predictor")
+        axes.axhline(trivial.get(images, np.nan), color="gray", ls=":", label="constant baseline")
         axes.set(xlabel="round", title=IMAGES[images])
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels["train"].set(ylabel=measure, ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))

@@ -36,7 +36,7 @@ def adaptation(
     Args:
         rows: of `network.adaptation.Adaptation.run`.
         last: the columns of the federation's last round, for the participants' loss on their held-out images.
-        trivial: the trivial predictor's values by split.
+        trivial: the constant baseline's values by split.
         title: of the figure.
         measure: what the loss is called, with its unit.
         path: of the PNG.
@@ -55,7 +55,7 @@ def adaptation(
         last[f"{whose}local_test_loss_mean"], color="black", ls="--", lw=1, label="participants' held-out images"
     )
     guess = trivial["unseen_test"]["loss"]
-    axes.axhline(guess, color="gray", ls=":", label="trivial predictor, unseen clients' held-out images")
+    axes.axhline(guess, color="gray", ls=":", label="constant baseline, unseen clients' held-out images")
     axes.set_xticks(at, [f"{row['steps']:g}" for row in rows])  # evenly spaced: few steps count as much as many
     axes.set(xlabel="steps of adaptation", ylabel=measure)
     figure.suptitle(f"Unseen clients that adapt: mean ± standard deviation over clients\n{title}", fontsize="medium")

@@ -38,7 +38,8 @@ def distribution(
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
 
     `legend` is what a group is called; groups beyond `names` are shown by their numbers. Of more than 5,000 clients an
-    evenly spaced choice is shown, and of more than 1,000 groups the largest. Where groups were dealt `within` natural
+    evenly spaced choice is shown, and of more than 1,000 groups the largest. Where groups were assigned `within`
+    natural
     groups, which these are the names of for each, they and the clients keep their order in a heat map: it shows blocks.
     Bars have the names of `clients`, if these have some. The last `n_unseen` clients, which never train, are marked.
     """

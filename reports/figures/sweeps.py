@@ -21,7 +21,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from network.partition.groups import EMBEDDING, split_label
-from reports.curves import Dealt
+from reports.curves import Assigned
 from reports.figures.partitions import stack
 from reports.figures.style import COLOURS, IMAGES, INTERVAL, palette, save
 from reports.labels import in_order, method_label, task_label
@@ -34,7 +34,7 @@ _LOOKS = {
     "class_based": ("class-based split", COLOURS["class"], "-", "o"),
     "embedding_based": ("embedding-based split", COLOURS["embedding"], "-", "^"),
 }
-_TRIVIAL = ("trivial predictor", "#555555", ":")
+_TRIVIAL = ("constant baseline", "#555555", ":")
 _BAR = Line2D([], [], color="black", ls="", marker="|", ms=10, label=INTERVAL)
 _PANEL = (2.5, 1.9)  # inches
 _CATEGORY = 0.24  # inches between categories under an axis, at least
@@ -47,7 +47,7 @@ _MOST_IN_LEGEND = 24
 def rounds(table: pd.DataFrame, images: str, method: str, path: Path) -> Path:
     """Loss by round, a panel per task (rows) and alpha (columns); `table` comes from `read_rounds`.
 
-    Lines are means over seeds. The IID split and the trivial predictor do not depend on alpha: their lines are the same
+    Lines are means over seeds. The IID split and the constant baseline do not depend on alpha: their lines are the same
     in all panels of a task.
     """
     table = table[table["method"] == method]
@@ -99,7 +99,7 @@ def _line(axis: Any, part: pd.DataFrame, split: str) -> list[float]:
 
 
 def _trivial(axes: Iterable[Any], of_task: pd.DataFrame) -> float:
-    """Draw the trivial predictor's line in all panels of a task; returns its loss, a mean over runs."""
+    """Draw the constant baseline's line in all panels of a task; returns its loss, a mean over runs."""
     label, colour, style = _TRIVIAL
     loss = float(of_task["trivial"].mean())
     for axis in axes:
@@ -114,16 +114,16 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
     some value is not a positive number, all are categories. The IID split does not depend on alpha: there, its loss is
     constant.
     """
-    dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
-    if argument == "alpha" and not dealt.empty:
-        iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": dealt["alpha"].unique()}), how="cross")
+    assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
+    if argument == "alpha" and not assigned.empty:
+        iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": assigned["alpha"].unique()}), how="cross")
     fixed = [name for name in ("method", "alpha") if name != argument]
     name = "α" if argument == "alpha" else argument
     title = f"Loss after the last round by {name}\n{IMAGES[images]}, mean over {_seeds(table)}"
     figure, panels = _panels(table, fixed, title, name, table[argument].nunique(dropna=False))
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task} | {name: value for name, value in of_row.items() if name != "alpha"})
-        _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid], ignore_index=True), argument)
+        _points(axis, pd.concat([_with(assigned, {"task": task} | of_row), of_iid], ignore_index=True), argument)
         _trivial([axis], table[table["task"] == task])
     return save(figure, path)
 
@@ -140,13 +140,13 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     least, most = finite.min(), finite.max()
     edge = most * max(most / least, 10.0) ** 0.25  # of the axis, where infinity stands
     table = table.assign(epsilon=table["epsilon"].where(np.isfinite(table["epsilon"]), edge))
-    dealt, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
+    assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     deltas = " or ".join(f"{delta:.2g}" for delta in sorted(table["delta"].unique()))
     title = f"Loss after the last round by ε at δ = {deltas}\n{IMAGES[images]}, mean over {_seeds(table)}"
     figure, panels = _panels(table, ["method", "alpha"], title, "ε")
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task, "method": of_row["method"]})
-        _points(axis, pd.concat([_with(dealt, {"task": task} | of_row), of_iid]), "epsilon")
+        _points(axis, pd.concat([_with(assigned, {"task": task} | of_row), of_iid]), "epsilon")
         _trivial([axis], table[table["task"] == task])
         axis.xaxis.set_major_locator(LogLocator(numticks=5))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -163,8 +163,8 @@ def _panels(
     A setting is what the runs have as `fixed`, which are "method", "alpha" or both; IID runs do not count beside
     others, since their alpha says nothing. Returns the figure and each panel with its setting and task.
     """
-    dealt = table[table["type"] != "iid"]
-    settings = sorted({*(table if dealt.empty else dealt)[[*fixed]].itertuples(index=False, name=None)})
+    assigned = table[table["type"] != "iid"]
+    settings = sorted({*(table if assigned.empty else assigned)[[*fixed]].itertuples(index=False, name=None)})
     rows = [dict(zip(fixed, values, strict=True)) for values in settings]
     tasks = in_order(table["task"])
     alone = len(tasks) == 1
@@ -240,19 +240,20 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def distributions(dealt: Dealt, task: str, path: Path) -> Path:
+def distributions(assigned: Assigned, task: str, path: Path) -> Path:
     """The groups that clients have, a panel per split (rows) and alpha (columns), as stacked bars.
 
     Splits without an alpha stand in the last column. The target share in titles is the share of the target's variance
-    that lies between clients. `dealt` comes from `read_dealings`; each row has a legend of its colours if they are few.
+    that lies between clients. `assigned` comes from `read_assigned`; each row has a legend of its colours if they
+    are few.
     """
-    splits = [*(split for split in _LOOKS if split in dealt), *sorted(dealt.keys() - _LOOKS.keys())]
-    alphas = sorted({alpha for of_split in dealt.values() for alpha in of_split}, key=lambda a: (a is None, a))
+    splits = [*(split for split in _LOOKS if split in assigned), *sorted(assigned.keys() - _LOOKS.keys())]
+    alphas = sorted({alpha for of_split in assigned.values() for alpha in of_split}, key=lambda a: (a is None, a))
     figure, axes = _grid(len(splits), len(alphas), f"{task_label(task)}: images of each client by group")
     for row, split in enumerate(splits):
         for axis, alpha in zip(axes[row], alphas, strict=True):
-            if alpha in dealt[split]:
-                counts, share = dealt[split][alpha]
+            if alpha in assigned[split]:
+                counts, share = assigned[split][alpha]
                 stack(axis, counts)
                 about = "" if alpha is None else f"α = {alpha:g}, "
                 axis.set_title(f"{about}target share {share:.2f}", fontsize="medium")
@@ -301,7 +302,7 @@ def _grid(
 
 
 def _legend(table: pd.DataFrame, band: bool = False) -> list[Artist]:
-    """The legend's entries: a table's splits, the trivial predictor and, with several seeds, the interval."""
+    """The legend's entries: a table's splits, the constant baseline and, with several seeds, the interval."""
     splits = [_LOOKS[split] for split in _LOOKS if split in set(table["type"])]
     handles: list[Artist] = [
         Line2D([], [], color=colour, ls=style, marker=marker, ms=4, label=label)

@@ -31,7 +31,7 @@ def report_held_out(
     model: TaskModel, data: TaskData, values: Mapping[str, float], trivial: Mapping[str, float], folder: Path
 ) -> None:
     """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
-    print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "trivial predictor": trivial})
+    print_values(f"{data.task.name}, {len(data.test)} held-out images", {"model": values, "constant baseline": trivial})
     draw_predictions(model, data, folder)
 
 

@@ -65,12 +65,12 @@ def report_clusters(title: str, embeddings: np.ndarray, reduced: np.ndarray, kep
 
 
 def report_central(task: str, loss: float, trivial: float) -> None:
-    """Name a central model whose held-out loss is not below the trivial predictor's: what its clusters are of."""
+    """Name a central model whose held-out loss is not below the constant baseline's: what its clusters are of."""
     if beats_trivial([loss], [trivial]) is False:
         print(
             wrapped(
                 f"The central model of {task} has not learnt its task: its held-out loss, {loss:.4f}, is not clearly "
-                f"below the trivial predictor's, {trivial:.4f}, and clusters of its embeddings say little of the task. "
+                f"below the constant baseline's, {trivial:.4f}, and clusters of its embeddings say little of the task. "
                 "Train it longer or at another rate, or cluster --features target."
             )
         )

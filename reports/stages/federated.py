@@ -9,11 +9,11 @@ from typing import Any, cast
 from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
+from network.partition.assigning import Partition
 from network.partition.assignments import know_unseen
 from network.partition.client_images import ClientImages
-from network.partition.dealing import Partition
-from network.partition.description import client_names, dealt_names, described_by, shown_by
-from network.partition.groups import EMBEDDING, dealt_as
+from network.partition.description import assigned_names, client_names, described_by, shown_by
+from network.partition.groups import EMBEDDING, assigned_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
 from network.partition.settings import SplitSettings
@@ -64,7 +64,7 @@ def report_partition(
     write_json(run.path / "heterogeneity.json", uneven)
     natural, train = within_of(partition.origin, data.table), data.train
     own = train if natural is None else train[natural.numbers[train] >= 0]
-    names, called = dealt_names(partition, split, data.table), dealt_as(split, data.table)
+    names, called = assigned_names(partition, split, data.table), assigned_as(split, data.table)
     left = unassigned_lines(partition.client_of[own], partition.groups[own], names, called)
     print(report_text(uneven, described_by(partition, split, data.table)[1], called, [*map(wrapped, left)]))
     if natural is not None:
@@ -95,10 +95,10 @@ def report_unseen(partition: Partition, split: SplitSettings, task: str, by_clus
     if (by_cluster or split.type == EMBEDDING) and know_unseen(task, split.assignment_files_path, digest(partition)):
         print(
             f"the clusters of {task} were found with their images, too; for others, extract_embeddings.py has\n"
-            "  --clusters_of participants, and takes this run as --partition_file, as test_fed.py then does"
+            "  --cluster_clients participants, and takes this run as --partition_file, as test_fed.py then does"
         )
     if start_warm:
-        print("the central model has seen their images, unless it was made with --trained_on participants")
+        print("the central model has seen their images, unless it was made with --train_clients participants")
 
 
 def report_run(
@@ -128,7 +128,7 @@ def report_run(
     if (chosen := chosen_clients(simulation)) is not None:
         run.write_rows("chosen.csv", chosen)
         choices(chosen, title, run.figures / "chosen.png")
-    names = dealt_names(partition, split, simulation.data.images.table)
+    names = assigned_names(partition, split, simulation.data.images.table)
     run.write_rows(CLIENTS_FILE, client_table(simulation.evaluation.by_client(), partition, names))
     if adapted:
         summary |= {"adaptation": list(adapted)}

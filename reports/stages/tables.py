@@ -23,7 +23,7 @@ from reports.verdicts import WORDS, alpha_slopes, headlines, verdicts
 
 
 def report_learnt(central: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> None:
-    """Write the IID runs beside the trivial predictor, and print what they, and central models, have not learnt.
+    """Write the IID runs beside the constant baseline, and print what they, and central models, have not learnt.
 
     The tables come from `read_central` and `read_runs`; either may be empty.
     """

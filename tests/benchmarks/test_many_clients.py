@@ -21,13 +21,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_of_few_clients_and_of_many_are_measured_in_turn(name: str) -> None:
     found = many_clients.measure(name, 300, 3)
     for of in ("few", "many"):
-        assert len(found[of]["rounds"]) == 3 and found[of]["dealt"] > 0
+        assert len(found[of]["rounds"]) == 3 and found[of]["assigned"] > 0
     row = many_clients.row_of(name, 300, found)
     assert row["method"] == name and row["clients"] == "300" and found["peak"] > 1e8
 
 
 def test_a_table_has_a_row_a_method(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    few = {"dealt": 1.0, "set up": 0.5, "drawn": 1e-3, "evaluated": 2.0, "rounds": [9.0, 1.0, 2.0, 4.0, 9.0]}
+    few = {"assigned": 1.0, "set up": 0.5, "drawn": 1e-3, "evaluated": 2.0, "rounds": [9.0, 1.0, 2.0, 4.0, 9.0]}
     many = few | {"rounds": [9.0, 1.1, 2.4, 4.0, 9.0]}
 
     def found(name: str, n_clients: int, n_rounds: int) -> dict[str, Any]:

@@ -19,4 +19,4 @@ def test_table_has_every_rule(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert sorted((row[0], row[1]) for row in rows[1:]) == expected
     of_iid = next(row for row in rows if row[:2] == ["iid", "300"])
     assert of_iid[2] == "–" and "s, x" in of_iid[3]  # 200 images are too few for 300 clients
-    assert "iid, 300 clients, 200 images, 4 groups: 200 images cannot be dealt to 300 clients" in printed
+    assert "iid, 300 clients, 200 images, 4 groups: 200 images cannot be assigned to 300 clients" in printed

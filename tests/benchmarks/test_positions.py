@@ -9,7 +9,7 @@ from benchmarks import positions
 
 def test_table_has_a_row_a_way_and_alpha(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr(positions, "CLIENTS", (2, 8))
-    monkeypatch.setattr("sys.argv", ["positions", "--deals", "3"])
+    monkeypatch.setattr("sys.argv", ["positions", "--assigns", "3"])
     positions.main()
     rows = [line.split("|")[1:4] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert [cell.strip() for cell in rows[0]] == ["clients", "alpha", "filled"]

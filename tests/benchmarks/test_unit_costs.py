@@ -20,4 +20,4 @@ def test_every_part_has_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_costs_are_microseconds_a_unit() -> None:
-    assert unit_costs.row("dealt", 0.5, 1000, "an image")["processor time, µs"] == "500"
+    assert unit_costs.row("assigned", 0.5, 1000, "an image")["processor time, µs"] == "500"

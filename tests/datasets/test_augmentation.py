@@ -167,11 +167,11 @@ def test_clients_see_the_same_side_by_side_and_one_by_one(kind: str, data: TaskD
             return super().local_loss(loss, local)
 
     ends = []
-    for clients_per_batch in (1, 3):
+    for vectorised_clients in (1, 3):
         seen.append({})
         federated = FederatedData(data, clients, [data.test[:2]] * 3, np.zeros(len(data), np.int64))
-        how = SimulationSettings(0, evaluate_every=9, clients_per_batch=clients_per_batch)
-        algorithm, folder = Watching(), tmp_path / str(clients_per_batch)
+        how = SimulationSettings(0, evaluate_every=9, vectorised_clients=vectorised_clients)
+        algorithm, folder = Watching(), tmp_path / str(vectorised_clients)
         run = Simulation(
             model_of(), federated, FederationConfig(algorithm, settings, how), Accelerator(cpu=True), Run(folder)
         )

@@ -71,7 +71,7 @@ def test_many_images_of_one_place_stay_together() -> None:
     assert max(level(identity) for identity in cells.ids.tolist()) == 30
 
 
-def test_few_images_are_dealt_by_the_faces_of_the_cube() -> None:
+def test_few_images_are_assigned_by_the_faces_of_the_cube() -> None:
     # Off the coasts of Africa, in the Indian Ocean, at both poles; the date line from both sides.
     latitude, longitude = np.array([0.0, 1.0, 0.0, 90.0, -90.0, 0.0, 0.0]), np.array([0.0, 1.0, 90.0, 0, 0, 180, -180])
     cells = adaptive_cells(latitude, longitude, 100)

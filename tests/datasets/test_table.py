@@ -351,7 +351,7 @@ def test_validation_images_are_held_out_where_nothing_else_is() -> None:
     assert parts_of(found_with(part=["train", "val", "val", "train"])) == ["train", "test", "test", "train"]
 
 
-def test_training_images_alone_are_dealt_like_those_of_no_part() -> None:
+def test_training_images_alone_are_assigned_like_those_of_no_part() -> None:
     users = [f"u{i // 3}" for i in range(60)]
     both = [parts_of(found_with(user=users, **more), 0.3, 5) for more in ({}, {"part": ["train"] * 60})]
     assert both[0] == both[1] and both[0].count("test") == 18

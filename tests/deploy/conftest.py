@@ -15,10 +15,10 @@ from datasets.task_data import TaskData
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel, init_file, load_model, make_initial_model
 from network.federated_data import FederatedData
+from network.partition.assigning import Partition, assign
 from network.partition.client_images import ClientImages
-from network.partition.dealing import Partition, deal
 from network.partition.groups import within
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 
 for package in ("flwr", "cryptography"):
     pytest.importorskip(package, reason=f"needs {package}, of requirements-flower.txt")
@@ -49,7 +49,7 @@ class Shares:
 
 @pytest.fixture(scope="session")
 def shares(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> Shares:
-    """The 72 rendered views dealt by class to three clients, one of whom has nothing held out."""
+    """The 72 rendered views assigned by class to three clients, one of whom has nothing held out."""
     from deploy.shares import export_shares
 
     path = tmp_path_factory.mktemp("deployed")
@@ -57,8 +57,8 @@ def shares(rendered: Path, table: Table, tmp_path_factory: pytest.TempPathFactor
     model = TaskModel(ModelConfig(TASK, "tiny", 32))
     data = TaskData(table, model.task, 32, torch.device("cpu"))
     classes = within(table.labels, data.train)
-    partition = replace(deal("equal_size", classes, 3, 1.0, SEED), groups=table.labels)
-    held_out = [*deal_held_out(partition.clients, classes, within(table.labels, data.test), SEED)]
+    partition = replace(assign("equal_size", classes, 3, 1.0, SEED), groups=table.labels)
+    held_out = [*assign_held_out(partition.clients, classes, within(table.labels, data.test), SEED)]
     held_out[2] = held_out[2][:0]
     export_shares(path / "shares", data, partition, held_out)
     return Shares(path / "shares", path / "init", data, partition, held_out)

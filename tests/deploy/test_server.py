@@ -311,7 +311,7 @@ def test_a_client_that_is_away_or_refused_is_left_out_where_that_is_asked_for(
     assert [line.partition(":")[0] for line in lines] == ["client 0 in round 2", "client 1 in round 2"]
 
 
-def test_a_loss_that_is_not_finite_is_dealt_with_as_in_a_simulation(
+def test_a_loss_that_is_not_finite_is_assigned_with_as_in_a_simulation(
     shares: Shares, tmp_path: Path, accelerator: Accelerator
 ) -> None:
     for make in (simulation, deployment):
@@ -399,7 +399,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
         ("--clip_norm 1", "--clip_norm 1.0 cannot be deployed: no account"),
         ("--noise_multiplier 0.5", "--noise_multiplier 0.5 cannot be deployed: no account"),
         ("--client_sampling poisson", "--client_sampling poisson cannot be deployed"),
-        ("--clients_per_batch 2", "a client's machine trains one client"),
+        ("--vectorised_clients 2", "a client's machine trains one client"),
         ("--test_mode", "would take other images on each machine"),
         ("--n_rouns 3", "did you mean --n_rounds?"),
     ],
@@ -409,7 +409,7 @@ def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> 
         parse(shlex.split(f"{WORDS} {words}"))
 
 
-@pytest.mark.parametrize("words", ["--method fedproto --kinds cluster", "--importance_reweighting cluster"])
+@pytest.mark.parametrize("words", ["--method fedproto --label_source cluster", "--importance_reweighting cluster"])
 def test_clusters_are_refused(words: str) -> None:
     config = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):

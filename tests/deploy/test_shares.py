@@ -14,7 +14,7 @@ from datasets.table import read_table
 from datasets.task_data import TaskData
 from deploy import shares as module
 from deploy.shares import SHARE_FILE, export_clients, read_share
-from network.partition.dealing import UNSEEN
+from network.partition.assigning import UNSEEN
 from tests.deploy.conftest import TASK, Shares
 from utils.errors import UserError
 
@@ -85,13 +85,13 @@ def test_a_partition_that_deals_held_out_images_is_refused(shares: Shares, tmp_p
     spoilt = shares.partition.client_of.copy()
     spoilt[shares.data.test[:2]] = 0
     type(shares.partition)(spoilt, shares.partition.groups, 3, shares.partition.origin).save(tmp_path / "saved")
-    with pytest.raises(UserError, match="deals 2 images that are held out"):
+    with pytest.raises(UserError, match="assigns 2 images that are held out"):
         export_clients(asked, tmp_path / "saved")
 
 
 def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: Shares, tmp_path: Path) -> None:
-    asked, dealt = exported(shares, tmp_path), shares.partition
-    type(dealt)(dealt.client_of, dealt.groups, 3, {**dealt.origin, UNSEEN: 1}).save(tmp_path / "saved")
+    asked, assigned = exported(shares, tmp_path), shares.partition
+    type(assigned)(assigned.client_of, assigned.groups, 3, {**assigned.origin, UNSEEN: 1}).save(tmp_path / "saved")
     with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --unseen_clients"):
         export_clients(asked, tmp_path / "saved")
     assert not asked["export_clients"].exists()

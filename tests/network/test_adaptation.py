@@ -216,7 +216,7 @@ def test_images_are_parted_once_and_few_are_among_many() -> None:
 def test_clients_side_by_side_adapt_as_one_by_one(tmp_path: Path, name: str) -> None:
     rows = []
     for n in (1, 2):
-        run = federation(name, tmp_path / str(n), clients_per_batch=n)
+        run = federation(name, tmp_path / str(n), vectorised_clients=n)
         rows.append(train(run, ADAPTING, resume=False))
     for one, other in zip(*rows, strict=True):
         assert one == pytest.approx(other, rel=1e-4, abs=1e-6, nan_ok=True)

@@ -192,7 +192,7 @@ def test_a_hundred_thousand_clients_of_a_thousand_classes_take_little_memory() -
     assert measures["coverage"] == pytest.approx(1 - (1 - 1 / 1203) ** 13, rel=0.01) and measures["kish"] > 0.95
 
 
-def test_clusters_are_the_tasks_own_whatever_was_dealt(table: Table, tmp_path: Path) -> None:
+def test_clusters_are_the_tasks_own_whatever_was_assigned(table: Table, tmp_path: Path) -> None:
     data = TaskData(table, TASKS["normal"], 32, torch.device("cpu"))
     assert (kinds_of(CLASS, data, None) == table.labels).all()
     with pytest.raises(UserError, match=r"assignments_normal.json.*extract_embeddings.py --task normal"):

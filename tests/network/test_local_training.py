@@ -106,7 +106,7 @@ def test_losses_of_clients_side_by_side_are_those_of_each_by_itself(batch_size: 
 
     settings = replace(q.SETTINGS, batch_size=batch_size)
     together, alone = (
-        q.trained(method(), tmp_path / method.__name__, settings, clients_per_batch=2) for method in (FedAvg, Own)
+        q.trained(method(), tmp_path / method.__name__, settings, vectorised_clients=2) for method in (FedAvg, Own)
     )
     assert (q.server_of(together) == q.server_of(alone)).all()
     assert [row["local_loss"] for row in together.rows[1:]] == [row["local_loss"] for row in alone.rows[1:]]

@@ -19,7 +19,7 @@ from network.client import ClientRound
 from network.config import FederationConfig
 from network.federated_data import FederatedData
 from network.importance import FedIR
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.heterogeneity import report
 from network.sampling import ClientSampling
 from network.settings import SimulationSettings
@@ -95,12 +95,12 @@ class Photographs(QuadraticData):
 
 
 def peak_of(n_users: int, folder: Path) -> int:
-    """The most memory, in bytes, that it takes to deal all photographs, say how uneven that is, and train on some."""
+    """The most memory, in bytes, that it takes to assign all photographs, say how uneven that is, and train on some."""
     rng = np.random.default_rng(0)
     users, labels = rng.permutation(np.arange(1_300_000) % n_users), rng.integers(1203, size=1_300_000)
     data, sampling = Photographs(labels), ClientSampling(virtual_client_size=16, clients_per_round=A_ROUND)
     tracemalloc.start()
-    partition = deal("natural", users, n_users, 1.0, 0)
+    partition = assign("natural", users, n_users, 1.0, 0)
     values = report(partition.client_of, labels, n_users)
     assert values["smallest_client"] == values["largest_client"] == 1_300_000 // n_users
     reweighting = FedIR(importance_reweighting="class")

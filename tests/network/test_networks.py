@@ -51,16 +51,16 @@ def federation(
     )
 
 
-@pytest.mark.parametrize("clients_per_batch", [1, 2])
+@pytest.mark.parametrize("vectorised_clients", [1, 2])
 @pytest.mark.parametrize("network", [*NETWORKS, RANDOM])
 def test_a_resumed_federation_ends_in_the_same_bits(
-    network: tuple[str, str], clients_per_batch: int, table: Table, tmp_path: Path
+    network: tuple[str, str], vectorised_clients: int, table: Table, tmp_path: Path
 ) -> None:
-    through = federation(table, tmp_path / "through", network, clients_per_batch=clients_per_batch)
+    through = federation(table, tmp_path / "through", network, vectorised_clients=vectorised_clients)
     through.train()
-    federation(table, tmp_path / "stopped", network, 1, clients_per_batch=clients_per_batch).train()
+    federation(table, tmp_path / "stopped", network, 1, vectorised_clients=vectorised_clients).train()
     torch.rand(7)  # another state of the generator than there was
-    resumed = federation(table, tmp_path / "stopped", network, clients_per_batch=clients_per_batch)
+    resumed = federation(table, tmp_path / "stopped", network, vectorised_clients=vectorised_clients)
     resumed.resume()
     resumed.train()
     assert len(resumed.rows) == 3 and through.server.keys() == resumed.server.keys()
@@ -73,7 +73,7 @@ def test_clients_side_by_side_come_where_they_come_one_by_one(
 ) -> None:
     ends = []
     for n in (1, 2):
-        run = federation(table, tmp_path / str(n), network, norm="group", clients_per_batch=n)
+        run = federation(table, tmp_path / str(n), network, norm="group", vectorised_clients=n)
         start = {name: tensor.clone() for name, tensor in run.server.items()}
         run.train()
         ends.append({name: (tensor - start[name]).double() for name, tensor in run.server.items()})

@@ -121,7 +121,7 @@ def test_other_processes_do_not_count_on_the_cpu(monkeypatch: pytest.MonkeyPatch
     # Any number takes as long as one: eight are eight times as fast. All but one alone wait for others' work.
     disturbed(monkeypatch, dict.fromkeys((1, 2, 4, 8), 1 / 16), [1, 1, 40, 1, 40, 1, 40, 1, 40, *[40] * 20])
     choice = choice_of(8)
-    assert choice["clients_per_batch"] == 8
+    assert choice["vectorised_clients"] == 8
     assert choice["ms_by_clients"] == {n: round(1e3 / 16 / 3 / n, 3) for n in (1, 2, 4, 8)}  # three steps per turn
 
 
@@ -130,7 +130,7 @@ def test_short_turns_are_measured_for_a_tenth_of_a_second_one_after_the_other(
     seconds: float, each: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = disturbed(monkeypatch, {1: seconds, 2: 2 * seconds}, [])
-    assert choice_of(2)["clients_per_batch"] == 1
+    assert choice_of(2)["vectorised_clients"] == 1
     assert turns == [1, 2] + [1, 2] * each  # the first of each, which pays for what the others find, is not measured
 
 
@@ -141,7 +141,7 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     data.train = q.CLIENTS[1]
     build = partial(workspace, model, image_shape=(5,))
     choice = measure(4, build, model, data, q.SETTINGS, torch.zeros(11).long())
-    assert choice["clients_per_batch"] in (1, 2, 4) and set(choice["ms_by_clients"]) >= {1, 2}
+    assert choice["vectorised_clients"] in (1, 2, 4) and set(choice["ms_by_clients"]) >= {1, 2}
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -158,8 +158,8 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_run_notes_its_pace_and_computes_with_it(tmp_path: Path, two_threads: None) -> None:
-    q.trained(q.method("fedavg"), tmp_path, clients_per_batch=1)
-    assert json.loads((tmp_path / "pace.json").read_text()) == {"clients_per_batch": 1, "threads": 2}
+    q.trained(q.method("fedavg"), tmp_path, vectorised_clients=1)
+    assert json.loads((tmp_path / "pace.json").read_text()) == {"vectorised_clients": 1, "threads": 2}
     assert torch.get_num_threads() == 2
 
 
@@ -167,7 +167,7 @@ def test_threads_are_those_of_the_clients_at_once(tmp_path: Path, monkeypatch: p
     asked: list[int] = []
     monkeypatch.setattr("network.trainer.threads_for", lambda model, data, n_images: asked.append(n_images) or 1)
     for n in (1, 2, 5):  # of two clients, with batches of eight
-        q.simulation(q.method("fedavg"), tmp_path, clients_per_batch=n).settle_pace()
+        q.simulation(q.method("fedavg"), tmp_path, vectorised_clients=n).settle_pace()
     assert asked == [8, 16, 16]
 
 
@@ -175,15 +175,15 @@ def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monk
     choices = iter([2, 1])
 
     def chosen(*_: object) -> dict[str, object]:
-        return {"clients_per_batch": next(choices), "ms_by_clients": {1: 2.0}, "contrary_turns": {}}
+        return {"vectorised_clients": next(choices), "ms_by_clients": {1: 2.0}, "contrary_turns": {}}
 
     monkeypatch.setattr("network.trainer.measure", chosen)
     settings = replace(q.SETTINGS, n_rounds=1)
-    q.trained(q.method("fedavg"), tmp_path, settings, clients_per_batch=None)
-    resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), clients_per_batch=None)
+    q.trained(q.method("fedavg"), tmp_path, settings, vectorised_clients=None)
+    resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=None)
     resumed.resume()
     resumed.train()
-    assert resumed.trainer.pace["clients_per_batch"] == 2 and next(choices) == 1
+    assert resumed.trainer.pace["vectorised_clients"] == 2 and next(choices) == 1
 
 
 def test_a_resumed_run_keeps_the_number_of_threads(
@@ -191,13 +191,13 @@ def test_a_resumed_run_keeps_the_number_of_threads(
 ) -> None:
     """Otherwise it would round otherwise."""
     settings = replace(q.SETTINGS, n_rounds=1)
-    q.trained(q.method("fedavg"), tmp_path, settings, clients_per_batch=1)
+    q.trained(q.method("fedavg"), tmp_path, settings, vectorised_clients=1)
     monkeypatch.setattr("network.trainer.threads_for", lambda *_: 1)
     torch.set_num_threads(1)
-    resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), clients_per_batch=1)
+    resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=1)
     resumed.resume()
     resumed.train()
-    assert torch.get_num_threads() == 2 and resumed.trainer.pace == {"clients_per_batch": 1, "threads": 2}
+    assert torch.get_num_threads() == 2 and resumed.trainer.pace == {"vectorised_clients": 1, "threads": 2}
 
 
 class Chosen(q.Quadratic):
@@ -210,9 +210,9 @@ class Chosen(q.Quadratic):
 def test_clients_train_one_by_one_where_copies_cannot_train_at_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    expected = q.trained(q.method("fedavg"), tmp_path / "one", clients_per_batch=1).server
+    expected = q.trained(q.method("fedavg"), tmp_path / "one", vectorised_clients=1).server
     for name, n in (("fastest", None), ("resumed", 2)):
-        run = q.simulation(q.method("fedavg"), tmp_path / name, model=Chosen(), clients_per_batch=n)
+        run = q.simulation(q.method("fedavg"), tmp_path / name, model=Chosen(), vectorised_clients=n)
         if n:  # as in a checkpoint of before this was looked at
             run.trainer.pace |= {"threads": 1}
         run.train()
@@ -221,16 +221,16 @@ def test_clients_train_one_by_one_where_copies_cannot_train_at_once(
         "clients train one by one: copies of this network that train side by side do not end where each does alone"
     )
     assert capsys.readouterr().out.splitlines() == [printed]
-    refused = q.simulation(q.method("fedavg"), tmp_path / "asked", model=Chosen(), clients_per_batch=2)
-    with pytest.raises(UserError, match=r"--clients_per_batch 2: copies .* alone; give --clients_per_batch 1"):
+    refused = q.simulation(q.method("fedavg"), tmp_path / "asked", model=Chosen(), vectorised_clients=2)
+    with pytest.raises(UserError, match=r"--vectorised_clients 2: copies .* alone; give --vectorised_clients 1"):
         refused.train()
     assert not refused.rows
 
 
 def test_what_was_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    print_pace({"clients_per_batch": 1, "threads": 2})
+    print_pace({"vectorised_clients": 1, "threads": 2})
     assert capsys.readouterr().out == ""
-    measured = {"clients_per_batch": 2, "ms_by_clients": {1: 4.5, 2: 3.0, 4: 2.9}, "contrary_turns": {4: (2, 5)}}
+    measured = {"vectorised_clients": 2, "ms_by_clients": {1: 4.5, 2: 3.0, 4: 2.9}, "contrary_turns": {4: (2, 5)}}
     print_pace(measured)
     first, second = capsys.readouterr().out.splitlines()
     assert first == "clients at once: 2 (ms per client and step by that number: 1: 4.5, 2: 3.0, 4: 2.9)"

@@ -255,7 +255,7 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
     asked = PrivacySettings(clip_norm=0.2, noise_multiplier=0.5)
     servers = []
     for at_once in (1, 2):
-        run = private(tmp_path / str(at_once), asked, q.method("scaffold"), clients_per_batch=at_once)
+        run = private(tmp_path / str(at_once), asked, q.method("scaffold"), vectorised_clients=at_once)
         run.train()
         servers.append(run.server)
     for key, tensor in servers[0].items():
@@ -271,7 +271,7 @@ def test_clients_side_by_side_are_bounded_alike(tmp_path: Path) -> None:
         ("local", {}, "nothing is sent"),
         ("centralized", {}, "one worker"),
         ("feddifrc", {}, "basis of FedDifRC's vectors"),
-        ("fedrcl", {"kinds": "cluster"}, "give --kinds class"),
+        ("fedrcl", {"kinds": "cluster"}, "give --label_source class"),
         ("fedavg", {"importance_reweighting": "class"}, "--importance_target population"),
         (
             "fedavg",

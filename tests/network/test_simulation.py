@@ -33,9 +33,9 @@ from network.batch_norm import batch_norm_tensors
 from network.client import ClientContext, ClientRound
 from network.config import FederationConfig
 from network.federated_data import FederatedData
+from network.partition.assigning import assign
 from network.partition.client_images import ClientImages
-from network.partition.dealing import deal
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
 from network.simulation import Simulation
@@ -74,7 +74,7 @@ def method(name: str = "fedavg", **arguments) -> FedAvg:
 
 def clients_of(data: TaskData, n_clients: int = 3) -> tuple[list[np.ndarray], np.ndarray]:
     groups = np.where(np.isin(np.arange(len(data)), data.train), data.table.labels, -1)
-    return deal("paper", groups, n_clients, 5.0, 0).clients, groups
+    return assign("paper", groups, n_clients, 5.0, 0).clients, groups
 
 
 def held_out_groups(data: TaskData) -> np.ndarray:
@@ -90,7 +90,7 @@ def simulate(data: TaskData, tmp_path: Path) -> Callable[..., Simulation]:
         clients, groups = clients_of(data)
         run = Run(tmp_path / more.pop("run", "run"))
         clients = more.pop("clients", clients)
-        held_out = deal_held_out(clients, groups, held_out_groups(data), 0)
+        held_out = assign_held_out(clients, groups, held_out_groups(data), 0)
         network = more.pop("model", None) or model(norm)
         federated = FederatedData(data, clients, held_out, groups)
         sampling = more.pop("sampling", None) or ClientSampling()
@@ -156,7 +156,7 @@ def test_clients_side_by_side_do_what_they_do_one_by_one(
     clients = [np.arange(3), np.arange(3, 7), np.array([7])]
     more = {"clients": clients, "held_out": [*q.HELD_OUT, np.array([8])]}
     alone = q.trained(method(name), tmp_path / "alone", settings, **more)
-    together = q.trained(method(name), tmp_path / "together", settings, clients_per_batch=2, **more)
+    together = q.trained(method(name), tmp_path / "together", settings, vectorised_clients=2, **more)
     for key, tensor in alone.server.items():
         assert torch.allclose(together.server[key], tensor, rtol=1e-4, atol=1e-6), key
     for client in range(3):
@@ -182,7 +182,7 @@ def test_networks_side_by_side_are_those_one_by_one(
     for n in (1, 3):
         torch.manual_seed(0)
         run = simulate(
-            method(), settings, data=data, clients=clients, model=TaskModel(config), clients_per_batch=n, run=f"run{n}"
+            method(), settings, data=data, clients=clients, model=TaskModel(config), vectorised_clients=n, run=f"run{n}"
         )
         client_batches = sorted(
             run.trainer.client_batches(run.config.sampling.cohort(run.data.clients, settings, np.random.default_rng(0)))
@@ -361,7 +361,7 @@ def test_a_method_looks_at_all_images_once_before_anything_else(simulate: Callab
             assert (self.counts[local.client][local.batch.groups.numpy()] > 0).all()
             return super().local_loss(loss, local)
 
-    simulation = simulate(Looking(), clients_per_batch=3)
+    simulation = simulate(Looking(), vectorised_clients=3)
     simulation.train()
     assert told[:2] == ["prepare", "server_state"] and set(told[2:]) == {"local_loss"}
     assert sum(simulation.algorithm.counts).sum() == sum(map(len, simulation.data.clients))

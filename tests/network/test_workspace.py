@@ -183,7 +183,7 @@ def test_a_network_that_allows_neither_way_says_so() -> None:
     builds = Workspaces(Unbatched(), (5,))
     assert not builds.side_by_side and isinstance(builds(1), OneCopy)
     with pytest.raises(
-        UserError, match=r"--clients_per_batch 2: copies of this network .*; give --clients_per_batch 1"
+        UserError, match=r"--vectorised_clients 2: copies of this network .*; give --vectorised_clients 1"
     ):
         builds(2)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from datasets.table import Table
-from network.partition.dealing import Partition
+from network.partition.assigning import Partition
 from reports import equivalent_alphas
 from reports.equivalent_alphas import costs, ranking
 from utils.errors import UserError

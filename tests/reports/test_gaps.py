@@ -94,7 +94,7 @@ def test_table_has_losses_gaps_and_what_the_gap_is_over_iids(tmp_path: Path, wri
     assert text.loc["class", "participation gap, %"] == with_interval([10.0, 21.0, -1.0], 1, "+")
     assert text.loc["class", "over IID's, %"] == text.loc["class", "participation gap, %"]  # IID has none
     assert text.loc["embedding", "after 5 steps, %"].startswith("+10.0")
-    assert text.loc["embedding", "trivial predictor's gap, %"].startswith("+50.0")
+    assert text.loc["embedding", "constant baseline's gap, %"].startswith("+50.0")
     assert (
         text.loc["iid", "p, adjusted"] == "" and text.loc["iid", "over IID's, %"] != text.loc["class", "over IID's, %"]
     )
@@ -204,7 +204,7 @@ def test_random_splits_alone_have_a_table(tmp_path: Path, write: Write) -> None:
     assert g.gap_table(table)["participation gap, %"].tolist() == ["+25.0"]
 
 
-def test_every_random_split_has_a_row_whatever_else_was_dealt(tmp_path: Path, write: Write) -> None:
+def test_every_random_split_has_a_row_whatever_else_was_assigned(tmp_path: Path, write: Write) -> None:
     def rows() -> list[tuple]:
         table = g.gaps(read_runs(tmp_path))
         said = table[["task", "split", "more"]].itertuples(index=False, name=None)

@@ -13,8 +13,8 @@ def write(folder: Path, name: str, images: int | None, **args: Any) -> None:
     path = folder / "test_federated" / name
     path.mkdir(parents=True)
     (path / "args.json").write_text(json.dumps({"task": "normal", "method": "fedavg", "name": name, **args}))
-    dealt = {} if images is None else {"images_dealt": images}
-    (path / "summary.json").write_text(json.dumps({"heterogeneity": dealt}))
+    assigned = {} if images is None else {"images_dealt": images}
+    (path / "summary.json").write_text(json.dumps({"heterogeneity": assigned}))
 
 
 def test_a_rule_that_leaves_images_out_is_named_with_what_makes_runs_alike(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whether models beat the trivial predictor, from losses whose intervals are known."""
+"""Whether models beat the constant baseline, from losses whose intervals are known."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_clearly_below_the_trivial_predictor(loss: list[float], trivial: list[fl
 
 
 def iid(own: float, held_out: float, of_clients: float, model: str = "global") -> pd.DataFrame:
-    """IID runs of three seeds, as `read_runs` makes them; the trivial predictor has 1 everywhere."""
+    """IID runs of three seeds, as `read_runs` makes them; the constant baseline has 1 everywhere."""
     losses = {"train": own, "test": held_out, "local_test": of_clients, "unseen_train": NAN, "unseen_test": NAN}
     row = {f"{images}_loss": loss for images, loss in losses.items()}
     row |= {f"{images}_trivial": 1.0 for images in losses} | {"local_test_model": model}

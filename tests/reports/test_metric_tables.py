@@ -70,16 +70,16 @@ def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write)
     of_two = [2, "8.0000 ± 0.0000", "4.0000 ± 0.0000"]
     # Of values that differ by one the deviation is 0.7071, of halves 0.3536.
     assert rows == [
-        ["clients' own", "trivial predictor", "IID", "", *of_two],
-        ["clients' own", "trivial predictor", "class", "0.1", *of_two],
-        ["clients' own", "trivial predictor", "embedding", "0.1", *of_two],
+        ["clients' own", "constant baseline", "IID", "", *of_two],
+        ["clients' own", "constant baseline", "class", "0.1", *of_two],
+        ["clients' own", "constant baseline", "embedding", "0.1", *of_two],
         ["clients' own", "fedavg", "IID", "", 2, "1.5000 ± 0.7071", "0.7500 ± 0.3536"],
         ["clients' own", "fedavg", "class", "0.1", 2, "2.5000 ± 0.7071", "1.2500 ± 0.3536"],
         ["clients' own", "fedavg", "embedding", "0.1", 2, "3.5000 ± 0.7071", "1.7500 ± 0.3536"],
-        ["clients' held out", "trivial predictor", "IID", "", *of_two],
-        ["clients' held out", "trivial predictor", "class", "0.1", *of_two],
-        ["clients' held out", "trivial predictor", "embedding", "0.1", *of_two],
-        ["held out", "trivial predictor", "", "", *of_two],
+        ["clients' held out", "constant baseline", "IID", "", *of_two],
+        ["clients' held out", "constant baseline", "class", "0.1", *of_two],
+        ["clients' held out", "constant baseline", "embedding", "0.1", *of_two],
+        ["held out", "constant baseline", "", "", *of_two],
         ["held out", "central", "", "", 2, "1.0000 ± 0.7071", "0.2500 ± 0.0000"],
         ["held out", "fedavg", "IID", "", 2, "2.5000 ± 0.7071", "1.7500 ± 0.3536"],
         ["held out", "fedavg", "class", "0.1", 2, "3.5000 ± 0.7071", "2.2500 ± 0.3536"],
@@ -94,7 +94,7 @@ def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, wri
         for steps in (20, 40):
             federated(write, "embedding_based", 1.0, seed=seed, trivial=6.0 + seed, sgd_per_epoch=steps)
     rows = rows_of(tmp_path, "data", "model", "split", "sgd_per_epoch", "seeds", "loss")
-    assert [row[:1] + row[2:] for row in rows if row[1] == "trivial predictor"] == [
+    assert [row[:1] + row[2:] for row in rows if row[1] == "constant baseline"] == [
         ["clients' own", "class", "", 2, "2.5000 ± 0.7071"],
         ["clients' own", "embedding", "", 2, "6.5000 ± 0.7071"],
         ["clients' held out", "class", "", 2, "2.5000 ± 0.7071"],
@@ -104,12 +104,15 @@ def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, wri
 
 
 def test_trivial_predictor_of_participants_is_not_that_of_all(tmp_path: Path, write: Write) -> None:
-    for whose, loss in (({"trained_on": "all"}, 8.0), ({"trained_on": "participants", "partition_file": "p"}, 6.0)):
+    for whose, loss in (
+        ({"train_clients": "all"}, 8.0),
+        ({"train_clients": "participants", "partition_file": "p"}, 6.0),
+    ):
         summary = {"test": {"loss": loss / 2, "mae": 0.25}, "trivial": {"loss": loss, "mae": 4.0}}
         write("train_centralized", whose, summary)
     federated(write, "class_based", 1.0)
-    rows = rows_of(tmp_path, "data", "model", "trained_on", "loss")
-    assert sorted(row[2:] for row in rows if row[:2] == ["held out", "trivial predictor"]) == [
+    rows = rows_of(tmp_path, "data", "model", "train_clients", "loss")
+    assert sorted(row[2:] for row in rows if row[:2] == ["held out", "constant baseline"]) == [
         ["", "8.0000"],
         ["participants", "6.0000"],
     ]
@@ -121,11 +124,11 @@ def test_trivial_predictor_has_a_row_for_each_size_of_images(tmp_path: Path, wri
         central = {"test": {"loss": own, "mae": 0.25}, "trivial": {"loss": 8.0 * own, "mae": 4.0}}
         write("train_centralized", {"image_size": size}, central)
     rows = rows_of(tmp_path, "data", "model", "image_size", "loss")
-    assert [row[2:] for row in rows if row[:2] == ["clients' own", "trivial predictor"]] == [
+    assert [row[2:] for row in rows if row[:2] == ["clients' own", "constant baseline"]] == [
         ["64", "2.0000"],
         ["128", "4.0000"],
     ]
-    assert [row[2] for row in rows if row[:2] == ["held out", "trivial predictor"]] == ["64", "128"]
+    assert [row[2] for row in rows if row[:2] == ["held out", "constant baseline"]] == ["64", "128"]
 
 
 def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Path, write: Write) -> None:
@@ -133,7 +136,7 @@ def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Pat
         federated(write, kind, 1.0, unseen_clients=5)
     write("train_centralized", {}, {"test": {"loss": 1.0, "mae": 0.5}, "trivial": {"loss": 8.0, "mae": 4.0}})
     rows = rows_of(tmp_path, "data", "model", "split")
-    assert [row[2] for row in rows if row[:2] == ["held out", "trivial predictor"]] == ["", "class", "embedding"]
+    assert [row[2] for row in rows if row[:2] == ["held out", "constant baseline"]] == ["", "class", "embedding"]
 
 
 def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Write) -> None:
@@ -152,7 +155,7 @@ def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write)
         federated(write, "class_based", 1.0, method=method, init_lr=rate, batch_size=8, mu=rate)
     rows = metric_table(read_metrics(tmp_path), "normal").query('data == "held out"')
     assert rows[["model", "init_lr"]].values.tolist() == [
-        ["trivial predictor", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
+        ["constant baseline", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
     ]  # fmt: skip
     assert "batch_size" not in rows
 
@@ -204,6 +207,6 @@ def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, 
     metrics = read_metrics(tmp_path)
     assert "miou" not in metric_table(metrics, "normal")
     assert metric_table(metrics, "segment_semantic")[["model", "miou"]].values.tolist() == [
-        ["trivial predictor", "0.1000"],
+        ["constant baseline", "0.1000"],
         ["central", "0.5000"],
     ]

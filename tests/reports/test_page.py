@@ -161,7 +161,7 @@ def test_figures_of_the_best_learnt_task_lead(results: Path) -> None:
 
 
 def test_a_task_without_anything_to_learn_is_no_share(results: Path) -> None:
-    # The cross-entropy of the only class is exactly 0, the trivial predictor's, too.
+    # The cross-entropy of the only class is exactly 0, the constant baseline's, too.
     run = results / "train_centralized/normal/seed0"
     (run / "summary.json").write_text(json.dumps({"test": {"loss": 0.0}, "trivial": {"loss": 0.0}}))
     assert 'id="runs-train-centralized"' in report_page(results)

@@ -117,7 +117,7 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     assert [of_class[f"normal, {loss}"] for loss in ("trivial", "IID", "loss")] == ["4.0000", "2.0000", "2.2000"]
     assert (embedding["normal, loss"], embedding["reshading, loss"]) == ("2.4000", "3.9000")
     assert said.iloc[0]["reshading, IID"] == ""
-    # On held-out images, FedProx has 20 of the trivial predictor's 5.
+    # On held-out images, FedProx has 20 of the constant baseline's 5.
     assert said.iloc[-1]["normal, IID"] == "20.0000 (not learnt)"
     # As many tasks as methods: the console has a table for each method; with one method more, for each task.
     assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, held out images"

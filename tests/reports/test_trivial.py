@@ -17,7 +17,7 @@ from reports.trivial import central_not_learnt, learnt_table, not_learnt
 
 
 def write(folder: Path, kind: str, own: float, held_out: float, seed: int, **more: object) -> None:
-    """A federated run, and the trivial predictor's losses: 1 on clients' own images, 1.618 on held-out ones."""
+    """A federated run, and the constant baseline's losses: 1 on clients' own images, 1.618 on held-out ones."""
     args = {"task": "classification", "method": "fedavg", "type": kind, "alpha": 0.1, "rand_seed": seed, **more}
     path = folder / "test_federated" / "-".join(map(str, args.values()))
     path.mkdir(parents=True)
@@ -44,7 +44,7 @@ def test_what_is_not_learnt_comes_first_and_is_named(runs: Path) -> None:
     assert table["IID"].tolist() == ["2.6170 [2.5922, 2.6418]", "0.5100 [0.4852, 0.5348]"]  # ± 4.303 * 0.01 / √3
     [line] = not_learnt(table)
     assert line == (
-        "classification, fedavg: under IID the loss is not clearly below the trivial predictor's, and there is no "
+        "classification, fedavg: under IID the loss is not clearly below the constant baseline's, and there is no "
         "verdict, on held out images (2.6170 [2.5922, 2.6418], trivial 1.6180); learnt by heart: clients' own images "
         "(0.5100 [0.4852, 0.5348], trivial 1.0000)"
     )

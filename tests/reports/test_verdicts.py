@@ -120,7 +120,7 @@ def test_no_verdict_where_the_iid_runs_have_not_learnt() -> None:
     first, second, third, _ = sentences(said)
     assert "costs more" in first and "by heart" not in first and "costs more" in third and "learnt by heart" in third
     assert second.startswith("depth, fedavg, α = 0.1: no verdict, since the task is not learnt")
-    assert "under IID is 1.000, the trivial predictor's 0.900" in second and "+10.8" not in second
+    assert "under IID is 1.000, the constant baseline's 0.900" in second and "+10.8" not in second
     slopes = pd.DataFrame([not_learnt, row(10, *higher, task="depth", learnt="no")])
     assert alpha_slopes(slopes)["p, adjusted"].tolist() == ["–"]
 
@@ -175,7 +175,7 @@ def test_arguments_that_differ_are_named() -> None:
 
 
 def test_arguments_that_do_not_tell_rows_apart_are_not_named() -> None:
-    # Only scene types of one task were dealt by another rule, and that task has no row of this one.
+    # Only scene types of one task were assigned by another rule, and that task has no row of this one.
     rows = [
         row(alpha, [1.0], [1.5], task=task, partition=rule, evaluate_clients=said)
         for task, rule, said in (("normal", "equal_size", ""), ("depth", "dirichlet", "5"))

@@ -163,8 +163,8 @@ def test_features_vary_the_embedding_based_splits_alone() -> None:
         "timm:a/b": "assignments_timm_a_b_K16",
     }
     assert [each.get("observe_performance") for each in clusters] == ["True", None, None]
-    dealt = [said(job) for job in of_one.federated()]
-    found = [(each["type"], each.get("features"), Path(each["assignment_files_path"]).name) for each in dealt]
+    assigned = [said(job) for job in of_one.federated()]
+    found = [(each["type"], each.get("features"), Path(each["assignment_files_path"]).name) for each in assigned]
     assert found == [
         ("iid", None, "assignments_K16"),
         ("class_based", None, "assignments_K16"),

@@ -168,7 +168,7 @@ def test_run_is_done_whatever_becomes_of_the_sources_that_changes_no_version(
     monkeypatch.setattr(provenance, "source_hash", lambda: "other")
     assert state_of(run[0]) is State.DONE
     [line] = said()
-    assert "other source files of the same declared versions count; --refuse_code True makes them again" in line
+    assert "other source files of the same declared versions count; --reuse same_source makes them again" in line
     assert states(run) == [State.DONE, State.DONE, State.NEW]
 
 
@@ -186,7 +186,7 @@ def test_run_is_not_done_once_a_version_is_raised_unless_it_is_accepted(
         monkeypatch.setitem(PARTITIONERS, "paper", replace(PARTITIONERS["paper"], version=8))
     assert state_of(run[0]) is State.NEW
     [line] = said()
-    assert "(now 8) are made again; --accept_code True keeps them" in line
+    assert "(now 8) are made again; --reuse any keeps them" in line
     assert states(run) == [State.NEW, State.DONE, State.NEW]
     (run[1] / "summary.json").unlink()
     assert states(run) == [State.NEW, State.CUT_OFF, State.NEW]
@@ -202,7 +202,7 @@ def test_run_from_before_versions_were_declared_is_of_an_unknown_one(
     path.write_text(json.dumps(before | {"code_version": noted}))
     assert state_of(run[0]) is State.NEW
     [line] = said()
-    assert "an unknown version of the code" in line and line.endswith("; --accept_code True keeps them")
+    assert "an unknown version of the code" in line and line.endswith("; --reuse any keeps them")
     assert states(run) == [State.NEW, State.DONE, State.NEW]
 
 
@@ -263,7 +263,7 @@ def test_initial_model_is_of_the_present_versions(
     name = "tiny" if entries is ENCODERS else "taskonomy"
     monkeypatch.setitem(entries, name, replace(entries[name], version=8))
     assert start() == [State.NEW, State.DONE, State.NEW]
-    assert f"{name} (now 8), is made again; --accept_code True keeps it" in said()[0]
+    assert f"{name} (now 8), is made again; --reuse any keeps it" in said()[0]
     assert start(make=True) == [State.DONE] * 3
 
 

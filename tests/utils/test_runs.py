@@ -195,9 +195,9 @@ def interrupted(result_path: Path, origin: dict) -> Run:
     [
         (SOURCES, {}, True, "other source files of the same declared versions; going on with it"),
         (SOURCES, {"refuse_code": True}, False, "other source files of the same declared versions; start without"),
-        (VERSIONS, {}, False, r"version 1 of engine \(now 2\); start without .* by --accept_code True"),
+        (VERSIONS, {}, False, r"version 1 of engine \(now 2\); start without .* by --reuse any"),
         (VERSIONS, {"accept_code": True}, True, r"version 1 of engine \(now 2\); going on with it"),
-        (HASHES, {}, False, "an unknown version of the code, .*; start without .* by --accept_code True"),
+        (HASHES, {}, False, "an unknown version of the code, .*; start without .* by --reuse any"),
         (HASHES, {"accept_code": True}, True, "an unknown version of the code, .*; going on with it"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Measures of a model against torchmetrics on the same predictions, and the trivial predictor against NumPy."""
+"""Measures of a model against torchmetrics on the same predictions, and the constant baseline against NumPy."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_model_is_measured_in_eval_mode(data_of: Callable[[str], TaskData], acce
     torch.testing.assert_close(both[:1], one, rtol=1e-4, atol=1e-4)
 
 
-# The trivial predictor
+# The constant baseline
 
 
 @pytest.mark.parametrize("name", ["depth_euclidean", "normal", "reshading", "edge_texture"])

@@ -275,7 +275,7 @@ def test_what_does_not_count_is_neither_missed_nor_a_false_alarm() -> None:
     assert np.isnan(quality(perfect(target), blank, nothing)).all()
 
 
-# Loss and trivial predictor
+# Loss and constant baseline
 
 
 def test_loss_is_that_of_the_paper() -> None:

@@ -92,7 +92,7 @@ def federation(
     clients = np.split(data.train[:22], [6, 14])
     groups = np.arange(len(data)) % 3
     federated = FederatedData(data, clients, [data.test[:3]] * 3, groups)
-    how = SimulationSettings(3, clients_per_batch=at_once)
+    how = SimulationSettings(3, vectorised_clients=at_once)
     arguments = {"representation": "features"} if name == "moon" else {}
     algorithm = ALGORITHMS[name](**arguments)
     return Simulation(model, federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(folder))

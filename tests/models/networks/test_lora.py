@@ -187,7 +187,7 @@ def federation(
         q.SETTINGS, train="lora", n_rounds=n_rounds, sgd_per_epoch=2, batch_size=4, init_lr=0.05, momentum=0.5
     )
     federated = FederatedData(data, np.split(data.train[:16], [6]), [data.test[:3]] * 2, np.arange(len(data)) % 3)
-    how = SimulationSettings(0, clients_per_batch=at_once)
+    how = SimulationSettings(0, vectorised_clients=at_once)
     algorithm = Watched()
     return Simulation(adapted(data), federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(folder))
 

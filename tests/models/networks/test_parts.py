@@ -50,11 +50,11 @@ def frozen_of(state: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 # A federation
 
 
-@pytest.mark.parametrize("clients_per_batch", [1, 2])
+@pytest.mark.parametrize("vectorised_clients", [1, 2])
 @pytest.mark.parametrize("part, n_steps", [("decoder", 2), ("head", 2), ("head", 1)])
 @pytest.mark.parametrize("name", ["fedavg", "scaffold", "ditto", "fedrep", "fedamp", "moon"])
 def test_frozen_tensors_keep_their_bits(
-    name: str, part: str, n_steps: int, clients_per_batch: int, data: TaskData, tmp_path: Path
+    name: str, part: str, n_steps: int, vectorised_clients: int, data: TaskData, tmp_path: Path
 ) -> None:
     model = model_of()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -70,7 +70,7 @@ def test_frozen_tensors_keep_their_bits(
 
     algorithm = Watched()
     federated = FederatedData(data, clients, [data.test[:2]] * 2, np.zeros(len(data), np.int64))
-    how = SimulationSettings(0, clients_per_batch=clients_per_batch, evaluate_every=9)
+    how = SimulationSettings(0, vectorised_clients=vectorised_clients, evaluate_every=9)
     run = Simulation(model, federated, FederationConfig(algorithm, settings, how), ACCELERATOR, Run(tmp_path))
     objects = frozen_of(run.server, part)
     run.train()

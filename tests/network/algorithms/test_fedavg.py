@@ -77,7 +77,7 @@ def test_local_epochs_give_larger_clients_more_steps(tmp_path: Path) -> None:
 
 def test_virtual_clients_of_all_of_equal_clients_are_the_clients_to_the_bit(tmp_path: Path) -> None:
     settings = replace(q.SETTINGS, batch_size=2, local_epochs=1, n_rounds=4)
-    more = {"clients": [np.array([0, 3, 5, 6]), np.array([1, 2, 4, 7])], "clients_per_batch": 2}
+    more = {"clients": [np.array([0, 3, 5, 6]), np.array([1, 2, 4, 7])], "vectorised_clients": 2}
     plain = q.trained(q.method("fedavg"), tmp_path / "plain", settings, **more)
     more |= {"virtual_client_size": 4}
     virtual = q.trained(q.method("fedavg"), tmp_path / "virtual", replace(settings, local_epochs=None), **more)

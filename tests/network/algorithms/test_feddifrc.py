@@ -184,7 +184,7 @@ def test_without_weights_it_is_fedavg_to_the_bit_and_reads_nothing(tmp_path: Pat
 def test_clients_side_by_side_are_like_one_by_one(folder: Path, tmp_path: Path) -> None:
     settings = replace(q.SETTINGS, batch_size=2)  # clients of 3 and 5 images have batches of other sizes at the end
     runs = [
-        q.trained(q.method("feddifrc", **arguments(folder)), tmp_path / str(k), settings, clients_per_batch=k)
+        q.trained(q.method("feddifrc", **arguments(folder)), tmp_path / str(k), settings, vectorised_clients=k)
         for k in (1, 2)
     ]
     assert q.close(*map(q.server_of, runs), 1e-5)

@@ -23,9 +23,9 @@ class Data(q.QuadraticData):
 
 def weights(data: q.QuadraticData, clients: list[np.ndarray], **arguments: float) -> list[float]:
     made = q.method("feddisco", **arguments)
-    made.prepare(data, np.zeros(11, np.int64), dealt := ClientImages.of(clients))
-    sampled = ClientSampling().cohort(dealt, q.SETTINGS, np.random.default_rng(0))
-    cohort = made.cohort(sampled, dealt)
+    made.prepare(data, np.zeros(11, np.int64), assigned := ClientImages.of(clients))
+    sampled = ClientSampling().cohort(assigned, q.SETTINGS, np.random.default_rng(0))
+    cohort = made.cohort(sampled, assigned)
     return [cohort[client].weight for client in range(len(clients))]
 
 

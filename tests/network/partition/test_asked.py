@@ -10,8 +10,8 @@ import pytest
 
 from datasets.task_data import TaskData
 from network.partition.asked import partition_of
+from network.partition.assigning import Partition
 from network.partition.assignments import save_assignments
-from network.partition.dealing import Partition
 from network.partition.settings import SplitSettings
 from utils.errors import UserError
 
@@ -28,13 +28,13 @@ def asked(assignments: Path, **changes: object) -> SplitSettings:
     return SplitSettings.from_config(given | changes)
 
 
-def dealt(split: SplitSettings, data: TaskData) -> Partition:
+def assigned(split: SplitSettings, data: TaskData) -> Partition:
     return partition_of(split, data)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_partition_says_where_it_comes_from(data: TaskData, assignments: Path, kind: str) -> None:
-    partition = dealt(asked(assignments, type=kind), data)
+    partition = assigned(asked(assignments, type=kind), data)
     assert partition.origin["rule"] == ("iid" if kind == "iid" else "equal_size")
     assert (partition.origin["type"], partition.origin["partition"]) == (kind, "equal_size")
     assert partition.origin["table_sha256"] == data.table.fingerprint
@@ -43,11 +43,11 @@ def test_a_partition_says_where_it_comes_from(data: TaskData, assignments: Path,
 
 
 def test_whole_buildings(data: TaskData, assignments: Path) -> None:
-    partition = dealt(asked(assignments, type="building_based", partition="natural", n_clients=2), data)
+    partition = assigned(asked(assignments, type="building_based", partition="natural", n_clients=2), data)
     for images in partition.clients:
         assert len(set(data.table.groups["building"][images])) == 1
     with pytest.raises(UserError, match="--n_clients 2"):
-        dealt(asked(assignments, type="building_based", partition="natural"), data)
+        assigned(asked(assignments, type="building_based", partition="natural"), data)
 
 
 def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assignments: Path, tmp_path: Path) -> None:
@@ -59,11 +59,11 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
     again, taken = partition_of(other, data)
     assert (again.client_of == made.client_of).all() and (again.groups == made.groups).all()
     assert taken.said() == settings.said()
-    assert (taken.deal.rand_seed, taken.title) == (9, "embedding-based split, equal_size, α = 3, seed 9")
+    assert (taken.assign.rand_seed, taken.title) == (9, "embedding-based split, equal_size, α = 3, seed 9")
     assert again.origin == {**made.origin, "partition_file": str(tmp_path / "run")}
     own = "--type embedding_based, --partition equal_size, --alpha 3.0, --n_clients 5"
     assert taken.instead_of(other) == [
-        f"{tmp_path / 'run'} was dealt with {own}: these are taken, whatever the arguments are"
+        f"{tmp_path / 'run'} was assigned with {own}: these are taken, whatever the arguments are"
     ]
     assert taken.instead_of(replace(first, partition_file=tmp_path / "run")) == settings.instead_of(first) == []
 
@@ -80,34 +80,34 @@ def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assi
 def test_a_saved_partition_brings_its_rules_arguments_along(
     data: TaskData, assignments: Path, tmp_path: Path, rule: str, given: dict, broken: dict
 ) -> None:
-    made = dealt(asked(assignments, partition=rule, **given), data)
+    made = assigned(asked(assignments, partition=rule, **given), data)
     made.save(tmp_path / "run")
     _, taken = partition_of(asked(assignments, partition_file=tmp_path / "run"), data)
-    assert taken.deal.partition == rule and given.items() <= taken.said().items()
+    assert taken.assign.partition == rule and given.items() <= taken.said().items()
     [name] = broken
     replace(made, origin={**made.origin, **broken}).save(tmp_path / "broken")
     with pytest.raises(UserError, match=f"{name} .* is not valid; make the partition again"):
-        dealt(asked(assignments, partition_file=tmp_path / "broken"), data)
+        assigned(asked(assignments, partition_file=tmp_path / "broken"), data)
 
 
 def test_a_partition_of_other_images_is_refused(data: TaskData, assignments: Path, tmp_path: Path) -> None:
-    made = dealt(asked(assignments), data)
+    made = assigned(asked(assignments), data)
     replace(made, origin={**made.origin, "table_sha256": "0"}).save(tmp_path / "other")
     with pytest.raises(UserError, match="another table"):
-        dealt(asked(assignments, partition_file=tmp_path / "other"), data)
+        assigned(asked(assignments, partition_file=tmp_path / "other"), data)
     held_out = made.client_of.copy()
     held_out[data.test[:3]] = 0
     replace(made, client_of=held_out).save(tmp_path / "held_out")
-    with pytest.raises(UserError, match="deals 3 images"):
-        dealt(asked(assignments, partition_file=tmp_path / "held_out"), data)
+    with pytest.raises(UserError, match="assigns 3 images"):
+        assigned(asked(assignments, partition_file=tmp_path / "held_out"), data)
 
 
 def test_clusters_must_be_of_the_features_that_were_asked_for(data: TaskData, tmp_path: Path) -> None:
     clusters, projection = np.arange(len(data)) % 5, tmp_path / "reduced.npy"
     save_assignments(tmp_path, data, "target", clusters, np.zeros((5, 2)), 5, projection)
     with pytest.raises(UserError, match=r"clusters of the features target, not model; run .*--features model"):
-        dealt(asked(tmp_path, features="model"), data)
+        assigned(asked(tmp_path, features="model"), data)
     partition, made = partition_of(asked(tmp_path), data)
     assert partition.origin["features"] == "target" == made.features
     _, made = partition_of(asked(tmp_path, features="target", type="class_based"), data)
-    assert made.features is None  # by which it was not dealt
+    assert made.features is None  # by which it was not assigned

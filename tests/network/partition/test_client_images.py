@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 
 from network.partition.client_images import ClientImages
 
-DEALT = st.integers(1, 5).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(-1, n - 1), max_size=30)))
+ASSIGNED = st.integers(1, 5).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(-1, n - 1), max_size=30)))
 
 
 def lists(clients: ClientImages) -> list[list[int]]:
     return [images.tolist() for images in clients]
 
 
-@given(DEALT)
-def test_what_is_dealt_is_what_each_client_has(dealt: tuple[int, list[int]]) -> None:
-    n_clients, owners = dealt
+@given(ASSIGNED)
+def test_what_is_assigned_is_what_each_client_has(assigned: tuple[int, list[int]]) -> None:
+    n_clients, owners = assigned
     client_of = np.array(owners, np.int32)
     expected = [[i for i, owner in enumerate(owners) if owner == client] for client in range(n_clients)]
-    clients = ClientImages.dealt(client_of, n_clients)
+    clients = ClientImages.assigned(client_of, n_clients)
     assert lists(clients) == lists(ClientImages.of([np.array(each, np.int64) for each in expected])) == expected
     assert clients.sizes.tolist() == list(map(len, expected)) and len(clients) == n_clients
     assert clients.owners.tolist() == sorted(owner for owner in owners if owner >= 0)
-    named = ClientImages.dealt(client_of, n_clients, 100 + np.arange(len(owners)))
+    named = ClientImages.assigned(client_of, n_clients, 100 + np.arange(len(owners)))
     assert lists(named) == [[100 + i for i in each] for each in expected]
 
 

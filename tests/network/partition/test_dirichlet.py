@@ -70,8 +70,8 @@ def test_the_paper_rule_deals_the_drawn_mixtures() -> None:
 @pytest.mark.parametrize(("n_images", "expected"), [(20_000, 128), (1000, 50)])
 def test_the_default_least_size_is_the_published_one_or_half_of_an_equal_share(n_images: int, expected: int) -> None:
     groups = np.random.default_rng(0).integers(0, 4, n_images)
-    dealt = [paper(groups, 10, 1.0, np.random.default_rng(seed)) for seed in range(10)]
-    smallest = [np.bincount(client_of[client_of >= 0]).min() for client_of in dealt]
+    assigned = [paper(groups, 10, 1.0, np.random.default_rng(seed)) for seed in range(10)]
+    smallest = [np.bincount(client_of[client_of >= 0]).min() for client_of in assigned]
     assert min(smallest) == expected  # 1000 / 10 / 2
 
 
@@ -121,10 +121,10 @@ def test_quantity_skew_leaves_the_mixture_to_chance() -> None:
 
 @pytest.mark.parametrize("alpha", [0.3, 3.0, 100.0])
 def test_equal_sizes_give_every_client_the_mixture_of_the_dirichlet_wherever_it_stands(alpha: float) -> None:
-    ratios, n_clients, n_deals = np.array([0.3, 0.25, 0.2, 0.15, 0.1]), 40, 150
+    ratios, n_clients, n_draws = np.array([0.3, 0.25, 0.2, 0.15, 0.1]), 40, 150
     groups, rng = np.repeat(np.arange(5), (ratios * 20_000).astype(int)), np.random.default_rng(0)
-    dealt = [group_counts(equal_size(groups, n_clients, alpha, rng), groups, n_clients) for _ in range(n_deals)]
-    mixtures = np.stack(dealt) / 500
+    assigned = [group_counts(equal_size(groups, n_clients, alpha, rng), groups, n_clients) for _ in range(n_draws)]
+    mixtures = np.stack(assigned) / 500
     drawn = np.exp(shares.log_dirichlet(alpha * ratios, 20_000, rng))
     variance = (ratios * (1 - ratios)).sum() / (alpha + 1)
     expected = {"emd": np.abs(drawn - ratios).sum(axis=1).mean(), "variance": variance}
@@ -132,7 +132,7 @@ def test_equal_sizes_give_every_client_the_mixture_of_the_dirichlet_wherever_it_
     for name, of_client in found.items():
         # That groups are used up takes about 1 / clients of the variance away, and more towards alpha 0.
         assert of_client.mean() == pytest.approx(expected[name], rel=0.08), name
-        error = of_client.std() / np.sqrt(n_deals)
+        error = of_client.std() / np.sqrt(n_draws)
         assert np.abs(of_client.mean(axis=0) - of_client.mean()).max() < 4 * error, name
 
 
@@ -148,8 +148,8 @@ def test_the_first_client_of_hsus_rule_has_the_counts_of_a_polya_distribution() 
 
 def test_the_last_client_of_hsus_rule_gets_the_rest() -> None:
     groups, rng = np.repeat(np.arange(8), 500), np.random.default_rng(0)
-    dealt = [group_counts(dirichlet_hsu(groups, 40, 100.0, rng), groups, 40) / 100 for _ in range(40)]
-    emd = np.abs(np.stack(dealt) - 1 / 8).sum(axis=2).mean(axis=0)
+    assigned = [group_counts(dirichlet_hsu(groups, 40, 100.0, rng), groups, 40) / 100 for _ in range(40)]
+    emd = np.abs(np.stack(assigned) - 1 / 8).sum(axis=2).mean(axis=0)
     assert emd[-1] > 2 * emd[:20].mean()
 
 

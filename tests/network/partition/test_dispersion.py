@@ -24,10 +24,10 @@ from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_mod
 from network.importance import FedIR
 from network.partition import dispersion
 from network.partition.asked import partition_of
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.dispersion import gradient_dispersion, measure, residual_share
 from network.partition.explained import share_explained
-from network.partition.settings import DealSettings, SplitSettings
+from network.partition.settings import AssignSettings, SplitSettings
 
 CPU = torch.device("cpu")
 SIZE = 16
@@ -120,7 +120,7 @@ def test_residual_share_is_between_nothing_and_all(table: Table, task: str) -> N
     model = TaskModel(ModelConfig(task, image_size=SIZE, norm="group", classes=data.task.classes))
     client_of = np.full(len(data), -1)
     client_of[data.train] = np.arange(len(data.train)) % 4
-    assert abs(residual_share(model, data, client_of, 4)) < 0.2  # dealt in turn: by chance
+    assert abs(residual_share(model, data, client_of, 4)) < 0.2  # assigned in turn: by chance
     rows = []
     for positions in data.train:
         batch = data.batch(torch.tensor([positions]))
@@ -147,8 +147,8 @@ def test_equal_clients_have_no_dispersion(table: Table) -> None:
 def test_measures_are_left_out_where_what_they_need_is_not_at_hand(table: Table, tmp_path: Path) -> None:
     data = open_data(table, "normal")
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
-    partition = deal("equal_size", groups, 3, 0.5, seed=0)
-    split = SplitSettings("class_based", DealSettings(0), 5, tmp_path / "none")
+    partition = assign("equal_size", groups, 3, 0.5, seed=0)
+    split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
     weights, early = FedIR(), early_file(tmp_path, "normal", False)
     measures = partial(measure, partition, split, data, weights, early, Accelerator(cpu=True))
     plain = measures()
@@ -182,8 +182,8 @@ def test_gradients_of_a_partition_are_measured_once(
     monkeypatch.setattr(dispersion, "gradient_dispersion", counted)
 
     def found(seed: int) -> dict[str, float]:
-        partition = deal("equal_size", groups, 3, 0.5, seed=seed)
-        split = SplitSettings("class_based", DealSettings(0), 5, tmp_path / "none")
+        partition = assign("equal_size", groups, 3, 0.5, seed=seed)
+        split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
         return measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
 
     first = found(0)
@@ -204,15 +204,15 @@ def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: T
     save_model(TaskModel(ModelConfig("normal", image_size=SIZE)), early)
     early.with_suffix("").touch()  # where the folder would be
     groups = np.where(np.isin(np.arange(len(data)), data.train), table.labels, -1)
-    split = SplitSettings("class_based", DealSettings(0), 5, tmp_path / "none")
-    partition = deal("equal_size", groups, 3, 0.5, seed=0)
+    split = SplitSettings("class_based", AssignSettings(0), 5, tmp_path / "none")
+    partition = assign("equal_size", groups, 3, 0.5, seed=0)
     found = measure(partition, split, data, FedIR(), early, Accelerator(cpu=True))
     assert found["gradient_dispersion"] > 0
 
 
 def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(table: Table, tmp_path: Path) -> None:
     data = open_data(table, "normal")
-    asked = SplitSettings("building_based", DealSettings(0, "natural", n_clients=None), 5, tmp_path)
+    asked = SplitSettings("building_based", AssignSettings(0, "natural", n_clients=None), 5, tmp_path)
     partition, split = partition_of(asked, data)
     found = measure(partition, split, data, FedIR(), tmp_path / "none", Accelerator(cpu=True))
     shares = partition.sizes / partition.sizes.sum()  # a client has one building

@@ -1,4 +1,4 @@
-"""What is dealt: clusters, classes, natural groups, or single images."""
+"""What is assigned: clusters, classes, natural groups, or single images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from network.partition.asked import partition_of
 from network.partition.groups import groups_of, split_type, within
-from network.partition.settings import DealSettings, SplitSettings
+from network.partition.settings import AssignSettings, SplitSettings
 from utils.errors import UserError
 
 KINDS = ("embedding_based", "class_based", "building_based", "point_based", "iid")
@@ -38,7 +38,7 @@ def test_groups_are_clusters_classes_or_natural(data: TaskData, assignments: Pat
         assert [names[group] for group in groups[kind]] == [name(view) for view in views]
 
 
-def test_any_column_of_the_table_is_dealt(table: Table, tmp_path: Path) -> None:
+def test_any_column_of_the_table_is_assigned(table: Table, tmp_path: Path) -> None:
     users = np.array(["zoe", "", "ann", "bob", "ann", "zoe"])[np.arange(len(table)) % 6]
     groups = groups_of("user_id_based", on(table, groups={"user_id": users}), tmp_path, 5)
     assert (groups < 0).tolist() == (users == "").tolist()  # who is nobody's is left out
@@ -67,7 +67,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = partition_of(SplitSettings("iid", DealSettings(1, n_clients=4), 5, tmp_path), data)
+    partition, _ = partition_of(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 

@@ -176,10 +176,10 @@ def test_counts_leave_out_images_without_a_group_or_a_client() -> None:
     assert group_counts(client_of, groups, 2).tolist() == [[1, 0, 0], [0, 2, 0]]
 
 
-def test_the_distance_by_what_is_dealt_stands_beside_that_by_class() -> None:
+def test_the_distance_by_what_is_assigned_stands_beside_that_by_class() -> None:
     # Domains of 1/2, 1/4 and 1/4 of the images, one at each client, and classes that are alike in all of them.
     domains, classes = np.repeat([0, 0, 1, 2], 10), np.tile([0, 1], 20)
-    values = report(domains, classes, 3, dealt=domains)
+    values = report(domains, classes, 3, assigned=domains)
     assert values["emd"] == 0 and values["dealt_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 16 - 1 / 16))
     lines = report_text(values, "class", "domain").splitlines()
     assert [line.split() for line in lines if "mover" in line] == [

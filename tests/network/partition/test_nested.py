@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from datasets.table import TABLE_FILE, Table
 from datasets.task_data import TaskData
 from network.partition.asked import partition_of
-from network.partition.dealing import deal, deal_as_asked
+from network.partition.assigning import assign, assign_as_asked
 from network.partition.description import described_by, shown_by
 from network.partition.nested import (
     Natural,
@@ -25,7 +25,7 @@ from network.partition.nested import (
     within_of,
 )
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import DealSettings, SplitSettings
+from network.partition.settings import AssignSettings, SplitSettings
 from utils.errors import UserError
 from utils.files import write_json
 
@@ -36,45 +36,47 @@ NATURAL = Natural.of("city", CITIES)
 WHOLE = {"natural": 5, "commonest_object": 5}
 
 
-def dealt(rule: str, n_clients: int | None = 6, seed: int = 0, natural: Natural = NATURAL, **options: object):
-    """The kinds of all images, dealt within the cities."""
-    asked = DealSettings(seed, rule, 0.5, n_clients, options=options)
-    return deal_as_asked(asked, joined(natural, KINDS), natural)
+def assigned(rule: str, n_clients: int | None = 6, seed: int = 0, natural: Natural = NATURAL, **options: object):
+    """The kinds of all images, assigned within the cities."""
+    asked = AssignSettings(seed, rule, 0.5, n_clients, options=options)
+    return assign_as_asked(asked, joined(natural, KINDS), natural)
 
 
 @pytest.mark.parametrize("rule", PARTITIONERS)
 def test_clients_of_every_rule_are_of_one_natural_group(rule: str) -> None:
-    partition = dealt(rule, WHOLE.get(rule, 6))
+    partition = assigned(rule, WHOLE.get(rule, 6))
     owners = [set(CITIES[images].tolist()) for images in partition.clients]
     assert all(len(cities) == 1 and "" not in cities for cities in owners)
     # In the order of the names, and in proportion to 90 and 200 images.
     assert [cities.pop() for cities in owners] == ["bern"] * (partition.n_clients - 4) + ["ulm"] * 4
     assert (partition.sizes > 0).all() and (partition.client_of[CITIES == ""] == -1).all()
     assert partition.origin["within"] == "city"
-    assert (dealt(rule, WHOLE.get(rule, 6)).client_of == partition.client_of).all()
+    assert (assigned(rule, WHOLE.get(rule, 6)).client_of == partition.client_of).all()
 
 
 @pytest.mark.parametrize("rule", ["paper", "equal_size", "iid"])
 def test_the_draws_of_a_group_do_not_depend_on_the_others(rule: str) -> None:
     alone = Natural.of("city", np.where(CITIES == "ulm", "ulm", ""))
-    both, one = dealt(rule, 6).client_of, dealt(rule, 4, natural=alone).client_of
+    both, one = assigned(rule, 6).client_of, assigned(rule, 4, natural=alone).client_of
     ulm = CITIES == "ulm"
     assert (both[ulm] == np.where(one[ulm] < 0, -1, one[ulm] + 2)).all()
 
 
-def test_what_a_rule_cannot_deal_is_said_with_the_group() -> None:
-    with pytest.raises(UserError, match=r"--within city, ulm: 4 groups cannot be dealt whole to 8 clients; give"):
-        dealt("natural", 12)
+def test_what_a_rule_cannot_assign_is_said_with_the_group() -> None:
+    with pytest.raises(UserError, match=r"--within city, ulm: 4 groups cannot be assigned whole to 8 clients; give"):
+        assigned("natural", 12)
     with pytest.raises(UserError, match=r"--within city, bern: --clients_per_group 1,2,2,1 is not for 2 clients in 4"):
-        dealt("split_groups", clients_per_group=[1, 2, 2, 1])
-    with pytest.raises(UserError, match=r"2 groups of 290 images cannot be dealt to 1 clients.*--n_clients 2 to 290"):
-        dealt("paper", 1)
+        assigned("split_groups", clients_per_group=[1, 2, 2, 1])
+    with pytest.raises(
+        UserError, match=r"2 groups of 290 images cannot be assigned to 1 clients.*--n_clients 2 to 290"
+    ):
+        assigned("paper", 1)
     with pytest.raises(UserError, match="--n_clients auto is for --partition natural, not paper"):
-        dealt("paper", None)
+        assigned("paper", None)
 
 
 def test_auto_gives_each_pair_a_client() -> None:
-    partition = dealt("natural", None)
+    partition = assigned("natural", None)
     assert partition.n_clients == 8
     pairs = [set(zip(CITIES[i].tolist(), KINDS[i].tolist(), strict=True)) for i in partition.clients]
     assert all(map(len, pairs)) and max(map(len, pairs)) == 1
@@ -133,10 +135,10 @@ def test_a_group_with_too_few_different_images_has_fewer_clusters() -> None:
     assert list(lines_within(client_of, pairs, natural, None)) == ["within city: 3 groups with 1 to 2 clients each"]
 
 
-def test_clusters_that_were_found_count_whether_or_not_their_images_are_dealt() -> None:
+def test_clusters_that_were_found_count_whether_or_not_their_images_are_assigned() -> None:
     pairs = joined(NATURAL, KINDS)
-    undealt = np.where(np.isin(pairs, [0, 4]), -1, 0)  # none of one cluster's images in each city
-    assert list(lines_within(undealt, pairs, NATURAL, 4))[-1] == "10 images of no city: not dealt"
+    without_client = np.where(np.isin(pairs, [0, 4]), -1, 0)  # none of one cluster's images in each city
+    assert list(lines_within(without_client, pairs, NATURAL, 4))[-1] == "10 images of no city: not assigned"
 
 
 def test_a_group_without_images_to_fit_to_has_no_clusters() -> None:
@@ -151,15 +153,15 @@ def test_pairs_have_the_names_of_their_groups() -> None:
     assert owners_within(NATURAL, pairs) == ["bern"] * 4 + ["ulm"] * 4
     assert all(names[pair].startswith(city) for pair, city in zip(pairs, CITIES, strict=True) if pair >= 0)
     said = list(lines_within(np.where(pairs < 0, -1, pairs), pairs, NATURAL, None))
-    assert said == ["within city: 2 groups with 4 clients each", "10 images of no city: not dealt"]
+    assert said == ["within city: 2 groups with 4 clients each", "10 images of no city: not assigned"]
 
 
 # As test_fed.py asks for it
 
 
 def asked(folder: Path, **changes: object) -> SplitSettings:
-    deal_settings = DealSettings(1, "equal_size", 0.5, 4)
-    return replace(SplitSettings("embedding_based", deal_settings, 3, folder, within="building"), **changes)
+    assign_settings = AssignSettings(1, "equal_size", 0.5, 4)
+    return replace(SplitSettings("embedding_based", assign_settings, 3, folder, within="building"), **changes)
 
 
 @pytest.fixture
@@ -171,7 +173,7 @@ def embedded(data: TaskData, assignments: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["embedding_based", "class_based", "point_based", "iid"])
-def test_a_run_deals_within_a_column(data: TaskData, embedded: Path, tmp_path: Path, kind: str) -> None:
+def test_a_run_draws_within_a_column(data: TaskData, embedded: Path, tmp_path: Path, kind: str) -> None:
     partition, split = partition_of(asked(embedded, type=kind), data)
     buildings = data.table.groups["building"]
     assert all(len(set(buildings[images])) == 1 for images in partition.clients)
@@ -189,14 +191,16 @@ def test_a_run_deals_within_a_column(data: TaskData, embedded: Path, tmp_path: P
     partition.save(tmp_path / "saved")
     saved = asked(embedded, partition_file=tmp_path / "saved", within=None)
     assert partition_of(saved, data)[1].said() == split.said()
-    with pytest.raises(UserError, match=r"--within point: .* was not dealt within point; omit one"):
+    with pytest.raises(UserError, match=r"--within point: .* was not assigned within point; omit one"):
         partition_of(replace(saved, within="point"), data)
 
 
 def test_without_classes_pairs_describe_a_split(data: TaskData) -> None:
     table = replace(data.table, about=replace(data.table.about, classes={}), labels=np.full(len(data.table), -1))
     natural = Natural.in_table("building", table)
-    partition = deal_as_asked(DealSettings(0, "iid", n_clients=3), joined(natural, np.zeros(len(table), int)), natural)
+    partition = assign_as_asked(
+        AssignSettings(0, "iid", n_clients=3), joined(natural, np.zeros(len(table), int)), natural
+    )
     groups, name, names = described_by(partition, "iid", table)
     assert (groups is partition.groups, name) == (True, "image")
     assert names == [f"{building} 0" for building in natural.names]
@@ -227,11 +231,11 @@ def test_wrong_columns_and_missing_projections_are_one_line(data: TaskData, embe
 
 
 def test_a_split_within_one_group_of_all_is_the_rules_own() -> None:
-    """With a single natural group the rule deals as it does alone, but for its stream of random numbers."""
+    """With a single natural group the rule assigns as it does alone, but for its stream of random numbers."""
     one = Natural.of("city", np.repeat("ulm", 300))
     assert (joined(one, KINDS) == KINDS).all()
-    sizes = dealt("shards", natural=one, shards_per_client=2).sizes
-    assert sizes.tolist() == deal("shards", KINDS, 6, 0.5, 0, shards_per_client=2).sizes.tolist()
+    sizes = assigned("shards", natural=one, shards_per_client=2).sizes
+    assert sizes.tolist() == assign("shards", KINDS, 6, 0.5, 0, shards_per_client=2).sizes.tolist()
 
 
 def test_groups_are_numbered_by_size_where_all_names_are_numbers() -> None:

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from datasets.classes import ClassSet
 from datasets.tasks import CLASS
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.description import described_by, shown_by
 from network.partition.objects import (
     box_counts,
@@ -79,7 +79,7 @@ def test_a_group_has_all_that_is_left_of_the_category_that_it_is_named_by(shows:
     assert not left.any() or (groups[left] == groups.max()).all()
 
 
-def test_a_figure_of_objects_shows_what_is_dealt_and_not_the_classes(tmp_path: Path) -> None:
+def test_a_figure_of_objects_shows_what_is_assigned_and_not_the_classes(tmp_path: Path) -> None:
     dogs, cat = [(1, 0, 0, 32, 32)], [(0, 0, 0, 16, 16)]
     table = table_with_boxes(tmp_path, "pad", wide1=dogs, wide2=dogs + cat, wide3=dogs, wide4=cat, wide5=[])
     groups = commonest_objects(table, table.train)
@@ -87,7 +87,7 @@ def test_a_figure_of_objects_shows_what_is_dealt_and_not_the_classes(tmp_path: P
     classes = ClassSet(("day", "night"))
     table = replace(table, about=replace(table.about, classes={**table.about.classes, CLASS: classes}),
                     labels=np.array([0, 1, 0, 1, 0, 1]))  # fmt: skip
-    partition = deal("equal_size", groups, 2, 1.0, 0)
+    partition = assign("equal_size", groups, 2, 1.0, 0)
     assert described_by(partition, "object_based", table)[1:] == (CLASS, classes.names)
     shown, _, names = shown_by(partition, "object_based", table)
     assert shown is partition.groups and names == ["dog", "cat", "nothing"]

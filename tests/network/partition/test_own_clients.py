@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datasets.table import Table
-from network.partition.dealing import Partition
+from network.partition.assigning import Partition
 from network.partition.own_clients import OwnClients, measure, own_clients, target_shares
 from tests.network.partition.test_equivalent_alpha import drawn
 from tests.network.partition.test_flower_partitions import save as save_client

@@ -22,7 +22,7 @@ WHOLE = {
     "commonest_object",
     "quantity_skew",
     "iid",
-}  # rules that deal every image
+}  # rules that assign every image
 WHOLE_GROUPS = {"natural", "commonest_object"}  # and those that never part a group
 
 
@@ -44,11 +44,11 @@ def test_what_every_rule_promises(
 ) -> None:
     groups, n_clients = case
 
-    def deal() -> np.ndarray:
+    def assign() -> np.ndarray:
         return PARTITIONERS[rule](groups, n_clients, alpha, np.random.default_rng(seed), min_size)
 
     try:
-        client_of = deal()
+        client_of = assign()
     except UserError:
         assume(False)
     assert (client_of.shape, client_of.dtype) == (groups.shape, np.int32)
@@ -62,7 +62,7 @@ def test_what_every_rule_promises(
         assert len(set(sizes)) == 1
     if rule in ("equal_size", "dirichlet_hsu"):
         assert set(sizes) == {(groups >= 0).sum() // n_clients}
-    assert (deal() == client_of).all()
+    assert (assign() == client_of).all()
 
 
 @settings(max_examples=60, deadline=None)

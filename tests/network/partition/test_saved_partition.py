@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from network.partition import saved_partition
-from network.partition.dealing import Partition, deal
+from network.partition.assigning import Partition, assign
 
 needs_flower = pytest.mark.skipif(
     find_spec("flwr_datasets") is None, reason="flwr-datasets (requirements-flower.txt) is not installed"
@@ -28,7 +28,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 
 def partition() -> Partition:
-    return deal("equal_size", np.where(np.arange(60) < 50, np.arange(60) % 3, -1), 4, 0.5, seed=0)
+    return assign("equal_size", np.where(np.arange(60) < 50, np.arange(60) % 3, -1), 4, 0.5, seed=0)
 
 
 def run(folder: Path, program: str) -> str:

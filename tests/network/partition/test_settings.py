@@ -34,7 +34,7 @@ def split(kind: str, partition: str, **changes: object) -> SplitSettings:
         ("class_based", "dirichlet_per_class", {"balanced": True},  # as before there was the argument
          "class-based split, dirichlet_per_class, α = 0.1, seed 42", "dirichlet_per_class_alpha0.1_seed42"),
         ("iid", "paper", {}, "IID split, seed 42", "seed42"),
-        ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # dealt by the rule iid
+        ("iid", "shards", {"shards_per_client": 3}, "IID split, seed 42", "seed42"),  # assigned by the rule iid
         ("class_based", "iid", {"alpha": 5}, "class-based split, iid, seed 42", "iid_seed42"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The way back: a rule and α that deal clients like the given ones."""
+"""The way back: a rule and α that assign clients like the given ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from network.partition.dealing import deal
+from network.partition.assigning import assign
 from network.partition.equivalent_alpha import equivalent_alpha, per_class_alpha
 from network.partition.heterogeneity import group_counts
 from network.partition.own_clients import Measured, OwnClients
@@ -30,8 +30,8 @@ def simulated(
 
 
 @pytest.mark.parametrize(("rule", "alpha"), [("equal_size", 1.0), ("dirichlet_per_class", 0.3)])
-def test_the_rule_that_dealt_the_clients_deals_such_again(rule: str, alpha: float) -> None:
-    nearest, *others = simulated("class", deal(rule, GROUPS, 30, alpha, seed=5).client_of, GROUPS, {})
+def test_the_rule_that_assigned_the_clients_deals_such_again(rule: str, alpha: float) -> None:
+    nearest, *others = simulated("class", assign(rule, GROUPS, 30, alpha, seed=5).client_of, GROUPS, {})
     assert nearest.rule == rule and nearest.alpha == pytest.approx(alpha, rel=0.35)
     assert nearest.drawn[EMD] == pytest.approx(nearest.own[EMD], abs=0.12)
     assert nearest.drawn[IMBALANCE] == pytest.approx(nearest.own[IMBALANCE], abs=0.2)
@@ -44,12 +44,12 @@ def test_each_client_with_one_group_is_simulated_at_alpha_0() -> None:
     assert only.drawn == only.own
 
 
-def test_arguments_name_what_is_dealt_and_can_be_read_from_a_file(tmp_path: Path) -> None:
+def test_arguments_name_what_is_assigned_and_can_be_read_from_a_file(tmp_path: Path) -> None:
     client_of = np.where(np.arange(len(GROUPS)) < 1190, np.arange(len(GROUPS)) % 6 + 3, -1)  # of clients 3 to 8
     share = {"normal": lambda client_of, n: (client_of.max() + n) / 16}
     [of_class] = simulated("class", client_of, GROUPS // 4, share, ["class"])
     assert of_class.arguments == "--type class_based --partition iid --n_clients 6"
-    of_file = simulated("class", client_of, GROUPS // 4, {})[0]  # which make_partition.py deals
+    of_file = simulated("class", client_of, GROUPS // 4, {})[0]  # which make_partition.py assigns
     assert of_file.arguments == "--partition iid --n_clients 6"
     assert of_class.row()["normal_share"] == of_class.row()["normal_share_simulated"] == 0.6875
     skewed = np.where(GROUPS == 0, -1, (GROUPS + client_of // 2) % 3)

@@ -20,10 +20,10 @@ from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
 from network.federated_data import FederatedData
 from network.partition.asked import partition_of
+from network.partition.assigning import Partition, read_partition
 from network.partition.assignments import know_unseen, save_assignments
-from network.partition.dealing import Partition, read_partition
 from network.partition.groups import within
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 from network.partition.unseen import Whose, digest, set_aside
 from tests.network.partition.test_asked import asked
 from utils.errors import UserError
@@ -85,7 +85,7 @@ def test_a_saved_number_that_is_none_is_refused(
 
 
 def federated(data: TaskData, partition: Partition) -> FederatedData:
-    held_out = deal_held_out(partition.clients, partition.groups, within(partition.groups, data.test), 1)
+    held_out = assign_held_out(partition.clients, partition.groups, within(partition.groups, data.test), 1)
     return FederatedData.of(data, partition, held_out)
 
 
@@ -156,7 +156,7 @@ def test_clusters_say_whether_they_know_unseen_images(data: TaskData, assignment
 
 
 def test_the_digest_is_of_the_participants_images_alone() -> None:
-    """How the unseen clients' images are dealt among them changes no cluster of the participants."""
+    """How the unseen clients' images are assigned among them changes no cluster of the participants."""
     apart = set_aside(of_sizes(*range(1, 9)), 3, seed=5)
     moved = apart.client_of.copy()
     moved[np.flatnonzero(moved == 6)[0]] = 7  # 5, 6 and 7 are unseen

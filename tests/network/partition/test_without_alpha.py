@@ -95,18 +95,18 @@ def test_parts_of_groups_by_hand() -> None:
     groups = np.random.default_rng(0).permutation(np.repeat([3, 5, 9, 11], [100, 50, 40, 30]))
     rng = np.random.default_rng(1)
 
-    def deal(clients_per_group: list[int] | None = None, client_share: float = 1.0) -> np.ndarray:
+    def assign(clients_per_group: list[int] | None = None, client_share: float = 1.0) -> np.ndarray:
         return split_groups(groups, 10, 1.0, rng, clients_per_group=clients_per_group, client_share=client_share)
 
-    counts = group_counts(deal([3, 2, 2, 3], 0.2), groups, 10)[:, [3, 5, 9, 11]]
+    counts = group_counts(assign([3, 2, 2, 3], 0.2), groups, 10)[:, [3, 5, 9, 11]]
     assert counts.sum(axis=0).tolist() == [60, 20, 16, 18]
     assert counts.max(axis=1).tolist() == [20] * 3 + [10] * 2 + [8] * 2 + [6] * 3
     assert ((counts > 0).sum(axis=1) == 1).all()
-    whole = group_counts(deal([1, 4, 0, 5], 1.0), groups, 10)  # shares that are too much are equal ones
+    whole = group_counts(assign([1, 4, 0, 5], 1.0), groups, 10)  # shares that are too much are equal ones
     assert whole.sum(axis=0)[[3, 5, 9, 11]].tolist() == [100, 48, 0, 30]
-    assert sorted(group_counts(deal(), groups, 10).astype(bool).sum(axis=0)[[3, 5, 9, 11]]) == [2, 2, 3, 3]
+    assert sorted(group_counts(assign(), groups, 10).astype(bool).sum(axis=0)[[3, 5, 9, 11]]) == [2, 2, 3, 3]
     with pytest.raises(UserError, match="--clients_per_group 1,2 is not for 10 clients in 4 groups"):
-        deal([1, 2])
+        assign([1, 2])
 
 
 def test_as_many_clients_as_natural_groups_stand_in_their_order() -> None:

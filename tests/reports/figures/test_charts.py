@@ -101,7 +101,7 @@ def test_loss_curve_shows_both_losses_and_the_trivial_one(drawn: list[Figure]) -
     [axes] = drawn[0].axes
     assert line_of(axes, "training images") == [[1, 2], [4, 2]]
     assert line_of(axes, "validation images") == [[1, 2], [5, 3]]
-    assert line_of(axes, "trivial predictor, held-out images")[1] == [2.5, 2.5]
+    assert line_of(axes, "constant baseline, held-out images")[1] == [2.5, 2.5]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "L1 loss, m")
 
 
@@ -155,7 +155,7 @@ def test_rounds_show_means_and_deviations_of_each_model_on_its_images(drawn: lis
         [2.75, 3.25], [4.25, 5.75], [3.5, 4.5], [5, 7],
     ]  # fmt: skip
     assert line_of(right, "global model, all held-out images")[1] == [50, 51, 52]
-    assert [line_of(axes, "trivial predictor")[1][0] for axes in (left, right)] == [5, 6]
+    assert [line_of(axes, "constant baseline")[1][0] for axes in (left, right)] == [5, 6]
     assert [axes.get_title() for axes in (left, right)] == ["clients' own training images", "clients' held-out images"]
     # All that comes after the untrained model is in view, the global model on all held-out images, too.
     assert left.get_ylim()[1] == pytest.approx(1.08 * 52) and left.get_ylabel() == "L1 loss"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from network.algorithms import ALGORITHMS
-from reports.curves import read_dealings, read_last, read_rounds
+from reports.curves import read_assigned, read_last, read_rounds
 from reports.figures import sweeps
 from reports.figures.style import COLOURS
 from tests.reports.figures.pictures import (
@@ -106,23 +106,23 @@ def test_runs_of_several_settings_are_not_put_into_one_line(tmp_path: Path, writ
 def test_what_clients_have(tmp_path: Path, write: Write) -> None:
     write("class_based", 2.0)
     write("iid", 2.0)
-    counts, share = read_dealings(tmp_path)["normal"]["class_based"][0.1]
+    counts, share = read_assigned(tmp_path)["normal"]["class_based"][0.1]
     # Client 0 has an image of group 0; client 1 one of group 0 and two of group 2; one image of group 1 is nobody's.
     assert counts.tolist() == [[1, 0, 0], [1, 0, 2]] and share == 0.75
-    assert [*read_dealings(tmp_path)["normal"]] == ["class_based"]
+    assert [*read_assigned(tmp_path)["normal"]] == ["class_based"]
 
 
 def test_random_splits_alone_have_no_distributions(tmp_path: Path, write: Write) -> None:
     write("iid", 2.0)
     with pytest.raises(UserError, match="are of --type iid; run"):
-        read_dealings(tmp_path)
+        read_assigned(tmp_path)
 
 
 def test_distributions_of_any_split(tmp_path: Path, write: Write, drawn: list[Figure]) -> None:
     write("class_based", 2.0, alpha=1.0)
     write("target_based", 2.0)
     write("user_id_based", 2.0, partition="natural")
-    sweeps.distributions(read_dealings(tmp_path)["normal"], "normal", Path())
+    sweeps.distributions(read_assigned(tmp_path)["normal"], "normal", Path())
     panels = np.array(drawn[0].axes).reshape(3, 3)
     labels = ["class-based split", "target-based split", "user-id-based split"]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{label}\nimages" for label in labels]
@@ -160,10 +160,10 @@ def test_rounds_show_the_trivial_predictor_and_what_comes_after_the_untrained_mo
     table.loc[table["round"] == 0, "loss"] = 50.0
     sweeps.rounds(table, "train", "fedavg", tmp_path / "figure.png")
     for axis in drawn[0].axes:
-        levels = [list(line.get_ydata()) for line in axis.lines if line.get_label() == "trivial predictor"]
+        levels = [list(line.get_ydata()) for line in axis.lines if line.get_label() == "constant baseline"]
         assert [3.0, 3.0] in levels
         low, high = axis.get_ylim()
-        # From the better seed's 1.8 after the last round to the trivial predictor's 3, and a little more.
+        # From the better seed's 1.8 after the last round to the constant baseline's 3, and a little more.
         assert 1.7 < low < 1.8 and 3.0 < high < 3.1
 
 
@@ -322,7 +322,7 @@ def test_title_fits_a_narrow_figure(tmp_path: Path, write: Write, drawn: list[Fi
 
 def test_figure_of_distributions(tmp_path: Path, write: Write) -> None:
     write_grid(write, 1, kinds=KINDS)
-    check(sweeps.distributions(read_dealings(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
+    check(sweeps.distributions(read_assigned(tmp_path)["normal"], "normal", tmp_path / "figure.png"))
 
 
 def check(path: Path) -> None:
@@ -360,18 +360,18 @@ def test_rounds_have_a_row_a_task_and_a_column_an_alpha(tmp_path: Path, write: W
         assert to_hex(line.get_color()) == colour
 
 
-def test_distributions_are_what_was_dealt(drawn: list[Figure]) -> None:
-    dealt = {
+def test_distributions_are_what_was_assigned(drawn: list[Figure]) -> None:
+    assigned = {
         "class_based": {0.1: (np.array([[3, 1], [0, 2]]), 0.75), 10.0: (np.array([[2, 1], [1, 2]]), 0.25)},
         "embedding_based": {10.0: (np.array([[1, 0, 4], [0, 5, 0]]), 0.5)},
     }
-    sweeps.distributions(dealt, "normal", Path())
+    sweeps.distributions(assigned, "normal", Path())
     panels = np.array(drawn[0].axes).reshape(2, 2)
     assert [[axis.get_title() for axis in row] for row in panels] == [
         ["α = 0.1, target share 0.75", "α = 10, target share 0.25"], ["", "α = 10, target share 0.50"],
     ]  # fmt: skip
     for axis, (counts, _) in zip(
-        panels.flat[[0, 1, 3]], [*dealt["class_based"].values(), *dealt["embedding_based"].values()], strict=True
+        panels.flat[[0, 1, 3]], [*assigned["class_based"].values(), *assigned["embedding_based"].values()], strict=True
     ):
         heights = [[bar[3] for bar in of] for of in bars_of(axis).values()]
         assert heights == counts.T.tolist()

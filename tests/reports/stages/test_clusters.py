@@ -68,8 +68,8 @@ def test_clusters_that_explain_little_are_named(
 def test_a_central_model_that_has_not_learnt_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     report.report_central("depth_euclidean", 0.1, 0.12)
     assert capsys.readouterr().out == ""
-    for loss in (0.676, 0.119):  # above the trivial predictor's, or below it by less than what counts
+    for loss in (0.676, 0.119):  # above the constant baseline's, or below it by less than what counts
         report.report_central("depth_euclidean", loss, 0.12)
         printed = " ".join(capsys.readouterr().out.split())
         assert printed.startswith("The central model of depth_euclidean has not learnt its task: its held-out loss")
-        assert f"{loss:.4f}, is not clearly below the trivial predictor's, 0.1200" in printed
+        assert f"{loss:.4f}, is not clearly below the constant baseline's, 0.1200" in printed

@@ -72,8 +72,8 @@ def test_what_a_method_notes_is_printed_and_kept(run: Callable) -> None:
 def test_each_client_has_a_row_with_what_it_has_and_how_it_is_served(run: Callable, table: Table) -> None:
     _, folder = run("--method ditto")
     clients, last = pd.read_csv(folder / "clients.csv"), pd.read_csv(folder / "metrics.csv").iloc[-1]
-    dealt = pd.read_csv(folder / "partition.csv")
-    for client, images in dealt.groupby("user_id"):
+    assigned = pd.read_csv(folder / "partition.csv")
+    for client, images in assigned.groupby("user_id"):
         row, shares = clients.loc[client], images["cluster"].value_counts(normalize=True)
         assert (row["images"], row["share"]) == (len(images), pytest.approx(shares.max()))
         assert shares[table.class_names.index(row["group"])] == shares.max()

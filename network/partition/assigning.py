@@ -1,4 +1,4 @@
-"""Partitions: dealt, saved and read back."""
+"""Partitions: assigned, saved and read back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from network.partition.client_images import ClientImages
 from network.partition.hand_out import checked
 from network.partition.nested import Natural, clients_of_groups
 from network.partition.rules import PARTITIONERS
-from network.partition.settings import DealSettings
+from network.partition.settings import AssignSettings
 from network.partition.unassigned import check_unassigned, thinned
 from utils.errors import UserError
 from utils.files import locked, read_json, write_array, write_atomically, write_json
@@ -30,8 +30,8 @@ UNSEEN = "unseen_clients"  # the number of these in the origin
 class Partition:
     """Which client has which images, of which groups, and how the partition was made.
 
-    `client_of` (N,) int32 is each image's client, -1 for images that are not dealt; `groups` (N,) int64 is each image's
-    group, dealt or not, -1 for none; `origin` has the arguments of the partition by their names on the command line,
+    `client_of` (N,) int32 is each image's client, -1 for images that are not assigned; `groups` (N,) int64 is each image's
+    group, assigned or not, -1 for none; `origin` has the arguments of the partition by their names on the command line,
     and SHA-256 sums of what it was made from. The last `n_unseen` clients take no part in training.
     """
 
@@ -43,7 +43,7 @@ class Partition:
     @cached_property
     def clients(self) -> ClientImages:
         """Each client's images, in increasing order."""
-        return ClientImages.dealt(self.client_of, self.n_clients)
+        return ClientImages.assigned(self.client_of, self.n_clients)
 
     @property
     def n_unseen(self) -> int:
@@ -52,7 +52,7 @@ class Partition:
 
     @property
     def participants(self) -> Partition:
-        """The same without the unseen clients, whose images are dealt to nobody."""
+        """The same without the unseen clients, whose images are assigned to nobody."""
         n_clients = self.n_clients - self.n_unseen
         client_of = np.where(self.client_of < n_clients, self.client_of, -1).astype(np.int32)
         return replace(self, client_of=client_of, n_clients=n_clients)
@@ -66,7 +66,7 @@ class Partition:
         """Write the partition into a folder, for `read_partition` and `network.partition.saved_partition`.
 
         `partition.npy` holds `client_of`, `groups.npy` the groups, `clients.json` a list of images for each client, and
-        `partition.json` the origin and the client sizes. `partition.csv` has a row per image that is dealt, with the
+        `partition.json` the origin and the client sizes. `partition.csv` has a row per image that is assigned, with the
         columns of Google's federated vision data sets: user_id, image_id, class (if `classes` (N,) are given) and
         cluster. `image_ids` are the N names of the images; without them, images are named by number.
         """
@@ -82,12 +82,12 @@ class Partition:
             for number, images in enumerate(self.clients):  # of a million clients, no list of all
                 file.write(f"{', ' if number else '['}{json.dumps(images.tolist())}")
             file.write("]")
-        dealt = np.flatnonzero(self.client_of >= 0)
-        columns: dict[str, Any] = {"user_id": self.client_of[dealt]}
-        columns["image_id"] = dealt if image_ids is None else [image_ids[int(i)] for i in dealt]
+        assigned = np.flatnonzero(self.client_of >= 0)
+        columns: dict[str, Any] = {"user_id": self.client_of[assigned]}
+        columns["image_id"] = assigned if image_ids is None else [image_ids[int(i)] for i in assigned]
         if classes is not None:
-            columns["class"] = classes[dealt]
-        columns["cluster"] = self.groups[dealt]
+            columns["class"] = classes[assigned]
+        columns["cluster"] = self.groups[assigned]
         with write_atomically(folder / "partition.csv") as temporary:
             pd.DataFrame(columns).to_csv(temporary, index=False)
         # Last, because it marks the others as complete.
@@ -118,7 +118,7 @@ def read_partition(path: Path) -> Partition:
     return partition
 
 
-def deal(
+def assign(
     rule: str,
     groups: np.ndarray,
     n_clients: int,
@@ -136,15 +136,16 @@ def deal(
     return Partition(client_of, groups.astype(np.int64), n_clients, origin)
 
 
-def deal_as_asked(asked: DealSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
-    """`deal` by these settings, or with `natural` groups `_deal_within` each of these; `n_images` of them, if given.
+def assign_as_asked(asked: AssignSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
+    """`assign` by these settings, or with `natural` groups `_assign_within` each of these; `n_images` of them, if
+    given.
 
     UserError where the number of clients is left to a rule that cannot tell it, where more images have no client than
     the settings allow and the user has chosen, and as for `thinned`.
     """
     if asked.n_clients is None and not PARTITIONERS[asked.partition].client_per_group:
         raise UserError(f"--n_clients auto is for --partition natural, not {asked.partition}; give a number")
-    partition = _deal_all(asked, groups) if natural is None else _deal_within(asked, groups, natural)
+    partition = _assign_all(asked, groups) if natural is None else _assign_within(asked, groups, natural)
     if not PARTITIONERS[asked.partition].by_choice:
         check_unassigned(asked, partition.client_of, groups)
     if asked.n_images is None:
@@ -154,17 +155,17 @@ def deal_as_asked(asked: DealSettings, groups: np.ndarray, natural: Natural | No
     return replace(partition, client_of=client_of, origin={**partition.origin, **asked.thinning})
 
 
-def _deal_all(asked: DealSettings, groups: np.ndarray) -> Partition:
+def _assign_all(asked: AssignSettings, groups: np.ndarray) -> Partition:
     n_clients = asked.n_clients or len(np.unique(groups[groups >= 0]))
     given = asked.alpha, asked.rand_seed, asked.min_client_ds_len
-    return deal(asked.partition, groups, n_clients, *given, **asked.options)
+    return assign(asked.partition, groups, n_clients, *given, **asked.options)
 
 
-def _deal_within(asked: DealSettings, groups: np.ndarray, natural: Natural) -> Partition:
-    """Deal each natural group's images by the rule, to clients of its own, numbered in the order of the groups.
+def _assign_within(asked: AssignSettings, groups: np.ndarray, natural: Natural) -> Partition:
+    """Assign each natural group's images by the rule, to clients of its own, numbered in the order of the groups.
 
     The draws depend on the natural group's name and not on the others. UserError where there are fewer clients than
-    natural groups, and in the rule's words, with the group's name, where it cannot deal one of them.
+    natural groups, and in the rule's words, with the group's name, where it cannot assign one of them.
     """
     members = list(natural.members(groups >= 0))
     sizes = np.array([len(images) for _, images in members])
@@ -172,7 +173,7 @@ def _deal_within(asked: DealSettings, groups: np.ndarray, natural: Natural) -> P
         shares = np.array([len(np.unique(groups[images])) for _, images in members])
     elif not len(members) <= asked.n_clients <= sizes.sum():
         raise UserError(
-            f"--within {natural.column}: {len(members)} groups of {sizes.sum()} images cannot be dealt to "
+            f"--within {natural.column}: {len(members)} groups of {sizes.sum()} images cannot be assigned to "
             f"{asked.n_clients} clients, each of one group; give --n_clients {len(members)} to {sizes.sum()}"
         )
     else:

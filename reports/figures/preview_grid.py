@@ -17,11 +17,11 @@ from datasets.tasks import RGB, TASKS, Encoding, Task
 from reports.figures.images import draw_target
 from reports.figures.style import save
 
-CONTACT_SHEET = "contact_sheet.png"
+PREVIEW_GRID = "preview_grid.png"
 
 
-def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
-    """Draw one view of each of `n_rows` scene classes in all domains to `contact_sheet.png`, from the files."""
+def draw_preview_grid(data_path: Path, n_rows: int = 8) -> None:
+    """Draw one view of each of `n_rows` scene classes in all domains to `preview_grid.png`, from the files."""
     names = read_class_names(data_path / CLASS_NAMES)
     examples: dict[int, list[View]] = {}
     for path in sorted((data_path / "class_scene").rglob("*.npy")):
@@ -44,7 +44,7 @@ def draw_contact_sheet(data_path: Path, n_rows: int = 8) -> None:
             values = read_image(data_path, str(view.path(encoding.domain)), encoding)
             frame = photograph_frame(data_path, photograph)
             _draw_target(axis, task, encoding, frame.upright(values, encoding.domain))
-    save(figure, data_path / CONTACT_SHEET)
+    save(figure, data_path / PREVIEW_GRID)
 
 
 def most_typical(data_path: Path, views: Sequence[View]) -> View:

@@ -1,4 +1,4 @@
-"""Dealing held-out images: everybody's own mixture, nothing twice, nothing lost."""
+"""Assigning held-out images: everybody's own mixture, nothing twice, nothing lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.local_test import deal_held_out
+from network.partition.held_out import assign_held_out
 from utils.streams import generator
 
 
@@ -27,19 +27,19 @@ def partitions(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray, np.ndarra
 @settings(deadline=None)
 def test_every_image_of_a_known_group_goes_to_one_client_in_proportion(problem: tuple) -> None:
     clients, train, held_out, seed = problem
-    dealt = deal_held_out(clients, train, held_out, seed)
-    assert len(dealt) == len(clients)
-    together = np.concatenate(dealt)
+    assigned = assign_held_out(clients, train, held_out, seed)
+    assert len(assigned) == len(clients)
+    together = np.concatenate(assigned)
     assert len(np.unique(together)) == len(together)
     known = np.unique(train[np.concatenate(clients)])
     assert set(together) == set(np.flatnonzero(np.isin(held_out, known) & (held_out >= 0)))
     trained = train[np.concatenate(clients)]
-    for images, own in zip(dealt, clients, strict=True):
+    for images, own in zip(assigned, clients, strict=True):
         assert (np.diff(images) > 0).all()
         for group in known:
             exact = (held_out == group).sum() * (train[own] == group).sum() / (trained == group).sum()
             assert abs((held_out[images] == group).sum() - exact) < 1  # rounded up or down, never further
-    assert all((a == b).all() for a, b in zip(dealt, deal_held_out(clients, train, held_out, seed), strict=True))
+    assert all((a == b).all() for a, b in zip(assigned, assign_held_out(clients, train, held_out, seed), strict=True))
 
 
 def test_shares_and_largest_remainders_by_hand() -> None:
@@ -48,20 +48,20 @@ def test_shares_and_largest_remainders_by_hand() -> None:
     held_out = np.r_[np.full(10, -1), np.zeros(7, int)]
     clients = [np.arange(5), np.arange(5, 8), np.arange(8, 10)]
     for seed in range(5):
-        assert [len(images) for images in deal_held_out(clients, train, held_out, seed)] == [4, 2, 1]
+        assert [len(images) for images in assign_held_out(clients, train, held_out, seed)] == [4, 2, 1]
 
 
 def test_ties_and_images_are_drawn_by_the_seed() -> None:
     train, held_out = np.r_[np.zeros(4, int), -1, -1, -1], np.r_[-1, -1, -1, -1, np.zeros(3, int)]
     clients = [np.array([0, 1]), np.array([2, 3])]
-    drawn = [deal_held_out(clients, train, held_out, seed) for seed in range(40)]
+    drawn = [assign_held_out(clients, train, held_out, seed) for seed in range(40)]
     assert {len(parts[0]) for parts in drawn} == {1, 2}
     assert {int(parts[0][0]) for parts in drawn} == {4, 5, 6}
 
 
 def test_nothing_held_out() -> None:
-    dealt = deal_held_out([np.array([0]), np.array([1])], np.array([0, 1]), np.array([-1, -1]), 0)
-    assert [len(images) for images in dealt] == [0, 0]
+    assigned = assign_held_out([np.array([0]), np.array([1])], np.array([0, 1]), np.array([-1, -1]), 0)
+    assert [len(images) for images in assigned] == [0, 0]
 
 
 def test_many_clients_and_images_take_little_time() -> None:
@@ -69,8 +69,8 @@ def test_many_clients_and_images_take_little_time() -> None:
     groups, owner = rng.integers(0, 100, 400_000), rng.permutation(np.repeat(np.arange(4000), 80))
     clients = np.split(np.argsort(owner, kind="stable"), np.arange(80, 320_000, 80))
     train = np.where(np.arange(400_000) < 320_000, groups, -1)
-    dealt = deal_held_out(clients, train, np.where(train < 0, groups, -1), 0)
-    assert sum(map(len, dealt)) == 80_000
+    assigned = assign_held_out(clients, train, np.where(train < 0, groups, -1), 0)
+    assert sum(map(len, assigned)) == 80_000
 
 
 def test_as_many_groups_as_clients_take_no_table_of_both() -> None:
@@ -81,8 +81,8 @@ def test_as_many_groups_as_clients_take_no_table_of_both() -> None:
         np.where(np.arange(210_000) < 140_000, -1, users),
     )
     clients = [np.array([user, 70_000 + user]) for user in range(70_000)]
-    dealt = deal_held_out(clients, train, held_out, 0)
-    assert (dealt.images == 140_000 + np.arange(70_000)).all() and (dealt.sizes == 1).all()
+    assigned = assign_held_out(clients, train, held_out, 0)
+    assert (assigned.images == 140_000 + np.arange(70_000)).all() and (assigned.sizes == 1).all()
 
 
 def test_groups_without_ties_move_no_draw() -> None:
@@ -96,5 +96,5 @@ def test_groups_without_ties_move_no_draw() -> None:
         rng.permutation(4)
         draws = rng.random(9)[6:]
         expected = np.sort(np.argsort(draws)[:2]).tolist()
-        dealt = deal_held_out(clients, train, held_out, seed)
-        assert [client for client in range(3) if held_out[dealt[client]].tolist().count(2)] == expected
+        assigned = assign_held_out(clients, train, held_out, seed)
+        assert [client for client in range(3) if held_out[assigned[client]].tolist().count(2)] == expected

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.dealing import Partition, deal, deal_as_asked, read_partition
+from network.partition.assigning import Partition, assign, assign_as_asked, read_partition
 from network.partition.saved_partition import client_column, clients
-from network.partition.settings import DealSettings, add_partition, resolve_rule
+from network.partition.settings import AssignSettings, add_partition, resolve_rule
 from utils.args import Parser
 from utils.errors import UserError
 
@@ -22,7 +22,7 @@ GROUPS = np.where(np.arange(90) % 9 == 0, -1, np.arange(90) % 4)
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    deal("equal_size", GROUPS, 4, 1.0, seed=2).save(tmp_path / "out")
+    assign("equal_size", GROUPS, 4, 1.0, seed=2).save(tmp_path / "out")
     return tmp_path / "out"
 
 
@@ -35,7 +35,7 @@ def test_clients_are_the_images_that_are_theirs(owners: list[int]) -> None:
 
 
 def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
-    partition = deal("shards", GROUPS, 4, 1.0, 7, None, shards_per_client=3)
+    partition = assign("shards", GROUPS, 4, 1.0, 7, None, shards_per_client=3)
     partition.save(tmp_path)
     for path in (tmp_path, tmp_path / "partition.json"):
         again = read_partition(path)
@@ -48,7 +48,7 @@ def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_files_agree(tmp_path: Path) -> None:
-    partition = deal("equal_size", GROUPS, 4, 1.0, seed=2)
+    partition = assign("equal_size", GROUPS, 4, 1.0, seed=2)
     names, classes = [f"image {i}" for i in range(90)], np.arange(90) // 10
     partition.save(tmp_path, names, classes)
     table = pd.read_csv(tmp_path / "partition.csv")
@@ -103,11 +103,11 @@ def test_arguments_reach_the_rule() -> None:
     parser = Parser("")
     add_partition(parser)
     args = parser.parse_args(["--partition", "shards", "--n_clients", "5", "--shards_per_client", "4"])
-    asked = deal_as_asked(DealSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
-    assert (asked.client_of == deal("shards", GROUPS, 5, 0.1, 3, shards_per_client=4).client_of).all()
+    asked = assign_as_asked(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
+    assert (asked.client_of == assign("shards", GROUPS, 5, 0.1, 3, shards_per_client=4).client_of).all()
     args = parser.parse_args(["--partition", "equal_size", "--n_clients", "5", "--min_client_ds_len", "17"])
     with pytest.raises(UserError, match="fewer than 17"):
-        deal_as_asked(DealSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
+        assign_as_asked(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
 
 
 def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refused() -> None:
@@ -121,6 +121,6 @@ def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refuse
 
 
 def test_the_same_seed_deals_the_same_and_another_does_not() -> None:
-    one, same, other = (deal("equal_size", GROUPS, 5, 0.5, seed) for seed in (1, 1, 2))
+    one, same, other = (assign("equal_size", GROUPS, 5, 0.5, seed) for seed in (1, 1, 2))
     assert (one.client_of == same.client_of).all()
     assert (one.client_of != other.client_of).any()

@@ -3,7 +3,7 @@
 >>> train = np.array([0, 0, 0, 1, 1, -1, -1, -1, -1])  # groups of the training images, -1 elsewhere
 >>> held_out = np.array([-1, -1, -1, -1, -1, 0, 0, 1, 1])
 >>> clients = [np.array([0, 1, 2]), np.array([3, 4])]  # the first has group 0, the second group 1
->>> [part.tolist() for part in deal_held_out(clients, train, held_out, seed=0)]
+>>> [part.tolist() for part in assign_held_out(clients, train, held_out, seed=0)]
 [[5, 6], [7, 8]]
 """
 
@@ -18,10 +18,10 @@ from network.partition.client_images import ClientImages
 from utils.streams import generator
 
 
-def deal_held_out(
+def assign_held_out(
     clients: Sequence[np.ndarray], groups: np.ndarray, held_out_groups: np.ndarray, seed: int
 ) -> ClientImages:
-    """Deal the held-out images of each group to the clients, in proportion to their training images of the group.
+    """Assign the held-out images of each group to the clients, in proportion to their training images of the group.
 
     Within a group, shares are rounded by largest remainder; ties and the images themselves are drawn by the seed. Every
     held-out image of a group that some client trains on goes to exactly one client, and those of other groups to none.
@@ -38,29 +38,29 @@ def deal_held_out(
         Each client's held-out images, in increasing order; some may have none.
     """
     rng = generator("held_out", seed)
-    dealt, n_groups = ClientImages.of(clients), 1 + max(groups.max(initial=0), held_out_groups.max(initial=0))
-    group = groups[dealt.images]
+    assigned, n_groups = ClientImages.of(clients), 1 + max(groups.max(initial=0), held_out_groups.max(initial=0))
+    group = groups[assigned.images]
     # Cells, that is a group and a client who trains on it, in order; there are no more of them than images.
-    cells, trained = np.unique((group * len(dealt) + dealt.owners)[group >= 0], return_counts=True)
-    owners = cells % len(dealt)
-    bounds = np.searchsorted(cells, np.arange(n_groups + 1) * len(dealt))
+    cells, trained = np.unique((group * len(assigned) + assigned.owners)[group >= 0], return_counts=True)
+    owners = cells % len(assigned)
+    bounds = np.searchsorted(cells, np.arange(n_groups + 1) * len(assigned))
 
     images = rng.permutation(np.flatnonzero(held_out_groups >= 0))
     images = images[np.argsort(held_out_groups[images], kind="stable")]
     available = np.bincount(held_out_groups[images], minlength=n_groups)
     n_owners, ends = np.diff(bounds), np.cumsum(available)
-    at, number_of, ties = held_out_groups[images], np.cumsum(n_owners > 0) - 1, _Ties(rng, len(dealt))
+    at, number_of, ties = held_out_groups[images], np.cumsum(n_owners > 0) - 1, _Ties(rng, len(assigned))
     client_of = np.where(n_owners[at] > 0, np.append(owners, -1)[bounds[at]], -1)  # of one owner, where there is one
     for shared in np.flatnonzero((n_owners > 1) & (available > 0)):
         cell, n, end, number = slice(*bounds[shared : shared + 2]), available[shared], ends[shared], number_of[shared]
         counts = _largest_remainder(trained[cell], n, partial(ties.of, number, owners[cell]))
         client_of[end - n : end] = np.repeat(owners[cell], counts)
     order = np.argsort(images)
-    return ClientImages.dealt(client_of[order], len(dealt), images[order])
+    return ClientImages.assigned(client_of[order], len(assigned), images[order])
 
 
 class _Ties:
-    """Random numbers by which ties are broken: for each group that is dealt, one for each client."""
+    """Random numbers by which ties are broken: for each group that is assigned, one for each client."""
 
     def __init__(self, rng: np.random.Generator, n_clients: int) -> None:
         self._rng, self._n_clients, self._n_drawn = rng, n_clients, 0

@@ -8,13 +8,13 @@ import numpy as np
 from PIL import Image
 
 from datasets.sources.taskonomy import SEGMENTS, View
-from reports.figures.contact_sheet import CONTACT_SHEET, draw_contact_sheet, most_typical
+from reports.figures.preview_grid import PREVIEW_GRID, draw_preview_grid, most_typical
 
 
 def test_it_stands_beside_the_views(rendered: Path, own_copy: Path) -> None:
-    assert (rendered / CONTACT_SHEET).is_file()
-    draw_contact_sheet(own_copy)
-    with Image.open(own_copy / CONTACT_SHEET) as sheet:
+    assert (rendered / PREVIEW_GRID).is_file()
+    draw_preview_grid(own_copy)
+    with Image.open(own_copy / PREVIEW_GRID) as sheet:
         assert min(sheet.size) > 800
 
 
