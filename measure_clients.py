@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from datasets.table import Table
 
 
+def grouping(text: str) -> tuple[str, str]:
+    """An argparse type: a name and a file, or a file alone, whose name it is."""
+    return name_and_value(text) if "=" in text else (Path(text).stem, text)
+
+
 def parse_args() -> Namespace:
     """The command line."""
     from datasets.tasks import TASKS
@@ -23,9 +28,9 @@ def parse_args() -> Namespace:
     add("--clients", metavar="FILE|COLUMN",
         help=".npy of each image's client, numbers or text (negative: of nobody), or a column of natural groups of the "
         "table of images")  # fmt: skip
-    add("--groups", type=name_and_value, nargs="+", default=[], metavar="NAME=FILE",
-        help=".npy of each image's class, cluster …, numbers or text (negative: left out); several, to compare. Beside "
-        "those that a table has: its classes, and its clusters of each task")  # fmt: skip
+    add("--groups", type=grouping, nargs="+", default=[], metavar="NAME=FILE",
+        help=".npy of each image's class, cluster …, numbers or text (negative: left out); FILE alone: called as it. "
+        "Several, to compare, beside those that a table has: its classes, and its clusters of each task")  # fmt: skip
     add("--partition_file", type=Path,
         help="for --clients: a saved partition, a run's folder or its partition.json (with --data_path, its table's "
         "groups count, too); or a folder of Flower's partitions, whose columns --groups NAME=COLUMN names")  # fmt: skip

@@ -10,19 +10,18 @@ Times are of the processor, in which other programs count little. Memory is NumP
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from benchmarks.partition import peak_bytes
+from benchmarks.partition import peak_bytes, shortest
 from benchmarks.tables import print_table
 from network.partition.equivalent_alpha import equivalent_alpha
 from network.partition.heterogeneity import sparse_counts
 from network.partition.own_clients import OwnClients, measure
 
 CLIENTS, IMAGES, GROUPS, ALPHA = 100_000, 1_000_000, (10, 100), 0.5
-_REPEATS, _CHUNK = 3, 50_000
+_CHUNK = 50_000
 
 
 def pairs(n_clients: int, n_images: int, n_groups: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -36,23 +35,14 @@ def pairs(n_clients: int, n_images: int, n_groups: int, rng: np.random.Generator
     return client_of, np.concatenate(groups)
 
 
-def processor_seconds(call: Callable[[], Any]) -> float:
-    """The shortest of some runs."""
-    times = []
-    for _ in range(_REPEATS):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
 def row(n_groups: int) -> dict[str, object]:
     """The measurements of clients with this number of groups."""
     client_of, groups = pairs(CLIENTS, IMAGES, n_groups, np.random.default_rng(0))
     clients = OwnClients(client_of, {"groups": groups})
-    counting = processor_seconds(lambda: np.bincount(client_of * n_groups + groups, minlength=CLIENTS * n_groups))
-    estimate = processor_seconds(lambda: equivalent_alpha(sparse_counts(client_of, groups, CLIENTS)))
-    everything = processor_seconds(lambda: measure(clients, seed=0))
+    seconds = partial(shortest, clock=time.process_time)
+    counting = seconds(lambda: np.bincount(client_of * n_groups + groups, minlength=CLIENTS * n_groups))
+    estimate = seconds(lambda: equivalent_alpha(sparse_counts(client_of, groups, CLIENTS)))
+    everything = seconds(lambda: measure(clients, seed=0))
     return {
         "groups": n_groups,
         "numpy.bincount, s": f"{counting:.2f}",

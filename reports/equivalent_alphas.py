@@ -1,8 +1,8 @@
 """What splits cost against the α that their clients look drawn from, by class and by cluster, and their target share.
 
-    python -m reports.equivalent_alphas results/pacs_own_clients --assignment_files_path assignments
+    python -m reports.equivalent_alphas results/pacs_own_clients
 
-takes the finished runs of one result folder, with the IID run of each seed, and the clusters in a folder.
+takes the finished runs of one result folder, with the IID run of each seed, and the clusters of the runs of that seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reports.files import write_table
 from reports.finished import Finished, Results
 from reports.predictors import OWN, measured_on, permuted, rank_correlation
 from reports.statistics import increase
-from utils.args import Parser, add_assignments
+from utils.args import Parser
 from utils.errors import UserError, run_script
 
 # Of a partition, by column: what a figure's axis says.
@@ -37,7 +37,7 @@ BY = {
 IID = "iid"
 
 
-def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
+def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
     """What each run of a split costs over the IID run of its seed, in percent, beside the measures of its partition.
 
     Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, `increase`, and those of
@@ -45,7 +45,6 @@ def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
 
     Args:
         results: the finished runs.
-        assignments: folder of each task's clusters.
         cost: train_loss (the clients' own images) or test_loss (held-out ones).
 
     Raises:
@@ -57,6 +56,7 @@ def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
     read, rows = cache(read_table), []
     for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
         table = read(Path(run.args["data_path"]))
+        clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
         rows.append(
             {
@@ -65,7 +65,7 @@ def costs(results: Results, assignments: Path, cost: str = OWN) -> pd.DataFrame:
                 "rand_seed": run.args["rand_seed"],
                 "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
                 "class": _alpha(client_of, table.labels),
-                "cluster": _alpha(client_of, read_assignments(run.args["task"], table, assignments)),
+                "cluster": _alpha(client_of, clusters),
                 "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
             }
         )
@@ -104,7 +104,6 @@ def parse_args() -> Namespace:
     parser.add_argument("result_path", type=Path, help="result folder")
     text = "loss that a split raises: train_loss (the clients' own images) or test_loss (held-out ones)"
     parser.add_argument("--cost", default=OWN, choices=(OWN, "test_loss"), help=text)
-    add_assignments(parser)
     return parser.parse_args()
 
 
@@ -113,7 +112,7 @@ def main() -> None:
     args = parse_args()
     from reports.figures.own_clients import costs_by_alpha
 
-    table = costs(Results(args.result_path), args.assignment_files_path, args.cost)
+    table = costs(Results(args.result_path), args.cost)
     folder = args.result_path / "tables"
     write_table(table, folder / "equivalent_alphas")
     print(narrow(ranking(table), ["measure"]))

@@ -54,8 +54,9 @@ class Grid:
     arguments of `test_fed.py` to their values. `reads` has the arguments that each method reads, under "method", and
     those of each partition rule, aggregation and attack; an argument varies only the runs that read it. `features` are
     those whose clusters embedding-based splits assign. `train` and `embed` are further arguments of these two stages.
-    Without `has_central`, runs need an initial model alone. With a `guidance`, the folder for a teacher's vectors, runs
-    whose method reads `--guidance_path` need these, made with the arguments `teacher`.
+    Without `has_central`, runs need an initial model alone, and embedding-based ones the clusters of features that are
+    not the central model's, made once for all seeds. With a `guidance`, the folder for a teacher's vectors, runs whose
+    method reads `--guidance_path` need these, made with the arguments `teacher`.
     """
 
     scale: str
@@ -102,8 +103,8 @@ class Grid:
         for seed, task in product(self.seeds, self.tasks):
             model = self._model(task, seed)
             jobs.append(model)
-            if self.has_central:
-                jobs += [self._clusters(task, seed, *made, model) for made in product(self.n_clusters, self.features)]
+            if self.has_central or seed == self.seeds[0]:
+                jobs += [self._clusters(task, seed, *made) for made in product(self.n_clusters, self._clustered)]
         return jobs
 
     def federated(self) -> list[Job]:
@@ -115,7 +116,7 @@ class Grid:
             guided = ("--guidance_path", str(self.guidance)) if taught else ()
             for axis in self._axes_of(task, method):
                 for features, assigned in self._partitions():
-                    made = self._clusters(task, seed, k, features, model) if self.has_central else model
+                    made = self._clusters(task, seed, k, features) if features in self._clustered else model
                     needs = (made.name, self._guidance().name) if taught else (made.name,)
                     base = self._federation(task, seed, k, features, method) + guided + axis
                     jobs.append(_job("test_fed", base + assigned, needs, axis))
@@ -152,15 +153,17 @@ class Grid:
                  *self._settings("train", task), *self.train, *self.common)  # fmt: skip
         return Job(_name("train_centralized", (*init, *train)), (init, train))
 
-    def _clusters(self, task: str, seed: int, k: int, features: str, train: Job) -> Job:
-        models = self._models(seed)
+    def _clusters(self, task: str, seed: int, k: int, features: str) -> Job:
+        # Of an initial model only the settings count, which are those of all seeds; so the script's own seed suffices.
+        first = seed if self.has_central else self.seeds[0]
+        models, folders = self._models(first), self._folders(seed, self.result_path)
         shown = ("--observe_performance", "True") if features == MODEL else ()
         command = ("--task", task, "--n_clusters", str(k), "--features", features, *shown,
-                   *self._folders(seed, self.result_path), "--load_model_dir", f"{models}/trained_models",
+                   *(folders if self.has_central else folders[:4]), "--load_model_dir", f"{models}/trained_models",
                    "--init_model_dir", f"{models}/initial_models",
                    "--assignment_files_path", self._assignments(seed, k, features),
                    *self._settings("embed", task), *self.embed)  # fmt: skip
-        return _job("extract_embeddings", command, (train.name,))
+        return _job("extract_embeddings", command, (self._model(task, first).name,))
 
     def _guidance(self) -> Job:
         """The job that asks the teacher; one that was cut off is taken up by the script itself."""
@@ -173,6 +176,13 @@ class Grid:
         return self.guidance is not None and "guidance_path" in self.reads.get("method", {}).get(method, ())
 
     @property
+    def _clustered(self) -> list[str]:
+        """The features whose clusters are made."""
+        if self.has_central:
+            return list(self.features)
+        return [features for features in self.features if features != MODEL and EMBEDDING in self.splits]
+
+    @property
     def first_clusters(self) -> str:
         """The folder of the clusters that runs of the first seed read, of the model's embeddings if there are any."""
         features = MODEL if MODEL in self.features else self.features[0]
@@ -180,7 +190,7 @@ class Grid:
 
     def _assignments(self, seed: int, k: int, features: str) -> str:
         of = "" if features == MODEL else f"_{as_file_name(features)}"
-        return f"{self._models(seed)}/assignments{of}_K{k}"
+        return f"{self._models(seed) if self.has_central else self.result_path}/assignments{of}_K{k}"
 
     def _federation(self, task: str, seed: int, k: int, features: str, method: str) -> Command:
         models = self._models(seed)

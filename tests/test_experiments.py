@@ -9,10 +9,12 @@ import importlib
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from datasets.rooms.make import make_sample_rooms
 from datasets.table import Table
@@ -26,11 +28,7 @@ from tests.datasets.tables import select_views
 from utils.versions import CodePolicy
 
 OF_DOMAINS = {("feddifrc", "table_4.toml"), ("task_perspective", "own_clients.toml")}  # which rooms have not
-FILES = sorted(
-    path
-    for path in ROOT.glob("experiments/*/*.toml")
-    if "\ntitle" in f"\n{path.read_text()}" and path.parts[-2:] not in OF_DOMAINS
-)
+FILES = sorted(path for path in ROOT.glob("experiments/*/*.toml") if "\ntitle" in f"\n{path.read_text()}")
 
 RELATIVES = {
     "vit_b16": "timm:test_vit", "clip_vit_b32": "timm:test_vit", "resnet50": "resnet18", "resnet101": "resnet18",
@@ -52,6 +50,17 @@ def pairs(folder: Path) -> Path:
     make_sample_rooms(folder / "pairs", **views, seed=3, n_workers=1, frames=2)
     select_views(folder / "pairs", ["aspen", "birch"], ["motion"], 0.25, 0)
     return Path("pairs")
+
+
+@pytest.fixture(scope="module")
+def photos(folder: Path) -> Source:
+    """Noise of two classes in each of four domains."""
+    rng, photos = np.random.default_rng(0), folder / "photos"
+    for domain, kind, number in product("abcd", "xy", range(20)):
+        path = photos / domain / kind / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
+    return Source("folder", Path("photos"), "photos")
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +101,14 @@ def test_each_runs_in_test_mode(
         more["methods"] = said.get("methods", ["fedavg"])[-1:]
     if path.parent.name == "feddifrc" and "efficientnet_lite0" not in path.read_text():  # a teacher that a package has
         more["teacher"] = {"diffusion_model": str(request.getfixturevalue("tiny_diffusion")), "diffusion_size": 32}
-    images = request.getfixturevalue("pairs") if said.get("tasks") == ["motion"] else Path("data")
-    given = Given(Source(ROOMS, images, "sample_rooms"), "builtin", True, more)
+    source = Source(ROOMS, Path("data"), "sample_rooms")
+    if said.get("tasks") == ["motion"]:
+        source = Source(ROOMS, request.getfixturevalue("pairs"), "sample_rooms")
+    if path.parts[-2:] in OF_DOMAINS:
+        source = request.getfixturevalue("photos")
+        if not source.has_table:
+            run(("extract_datapoints_for_experiments.py", "--source", "folder", "--data_path", "photos"))
+    given = Given(source, "builtin", True, more)
     experiment = experiment_of(said, given, work.declared_arguments())
     if experiment.until == "selection":
         run(experiment.selection())

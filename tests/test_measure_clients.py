@@ -18,11 +18,11 @@ def test_two_files_are_enough(run_here: Callable, tmp_path: Path, capsys: pytest
     mixtures = rng.dirichlet(np.full(4, 0.25), 10)
     np.save(tmp_path / "labels.npy", np.concatenate([rng.choice(4, 50, p=p) for p in mixtures]))
     np.save(tmp_path / "random.npy", rng.integers(0, 4, 500))
-    run_here("measure_clients.py --clients clients.npy --groups class=labels.npy chance=random.npy --output_path out")
+    run_here("measure_clients.py --clients clients.npy --groups class=labels.npy random.npy --output_path out")
     first, second, where = capsys.readouterr().out.strip().splitlines()
-    assert first.startswith("class: α = ") and second.startswith("chance: ") and where == "tables and figure in out"
+    assert first.startswith("class: α = ") and second.startswith("random: ") and where == "tables and figure in out"
     table = pd.read_csv(tmp_path / "out" / "equivalent_alpha.csv").set_index("grouping")
-    assert table.loc["class", "low"] < 1 < table.loc["class", "high"] < table.loc["chance", "low"]
+    assert table.loc["class", "low"] < 1 < table.loc["class", "high"] < table.loc["random", "low"]
     assert (tmp_path / "out" / "equivalent_alpha.png").is_file()
     run_here("make_partition.py --labels labels.npy --partition equal_size --n_clients 5 --output_path saved")
     run_here("measure_clients.py --partition_file saved --output_path again --simulate True")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,14 @@ _PARTITION, BY_CLASS, BY_CLUSTERS = "assigned groups", "class", "clusters of "
 
 @dataclass(frozen=True)
 class OwnClients:
-    """Who has which images: `client_of` (N,), -1 for nobody; and by each grouping's name, each image's group (N,)."""
+    """Who has which images: `client_of` (N,), -1 for nobody; and by each grouping's name, each image's group (N,).
+
+    `of_table` are the groupings that a table of images has, which `test_fed.py` assigns.
+    """
 
     client_of: np.ndarray
     groupings: Mapping[str, np.ndarray]
+    of_table: Collection[str] = ()
 
 
 def own_clients(
@@ -56,6 +60,7 @@ def own_clients(
         UserError: where there are no groups, or files are of other images.
     """
     groupings: dict[str, np.ndarray] = {}
+    of_table: dict[str, np.ndarray] = {}
     if partition_file is not None and is_flowers(partition_file):
         client_of, groupings = read_flower(partition_file, groups)
         groups = ()
@@ -65,14 +70,15 @@ def own_clients(
         partition = read_partition(partition_file)
         client_of, groupings[_PARTITION] = partition.client_of, partition.groups
         if table_of is not None:
-            groupings |= _of_table(*table_of())
+            of_table = _of_table(*table_of())
     elif clients is not None and clients.endswith(".npy"):
         client_of = read_labels(Path(clients), "clients")
     elif clients is not None and table_of is not None:
         table, assignments = table_of()
-        client_of, groupings = _of_column(table, clients), _of_table(table, assignments)
+        client_of, of_table = _of_column(table, clients), _of_table(table, assignments)
     else:
         raise UserError("whose images? give --clients, a .npy file or a column of the table, or --partition_file")
+    groupings |= of_table
     for name, path in groups:
         if name in groupings:
             raise UserError(f"--groups {name}={path}: another grouping is called {name}; give it another name")
@@ -82,7 +88,7 @@ def own_clients(
     for name, values in groupings.items():
         if len(values) != len(client_of):
             raise UserError(f"{name}: {len(values)} groups but {len(client_of)} images; give files of the same images")
-    return OwnClients(client_of, groupings)
+    return OwnClients(client_of, groupings, tuple(of_table))
 
 
 def _of_column(table: Table, column: str) -> np.ndarray:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 LEAST, MOST = 1e-6, 1e12  # between which s is searched: a client has one group, and hardly differs from an IID one
 _STEPS = 37  # of the first search, at equal ratios: half a power of ten
-_STEP, _CLOSE = 1.0, 0.05  # the longest first step to a similar estimate, and its precision in steps
+_STEP = 1.0  # the longest first step to a similar estimate
 _DROP = 1.920729  # of the log likelihood at the ends of a 95 % interval: half the quantile of chi squared at one degree
 _STILL = 1e-5  # the largest relative change of p after which Newton's next step is nothing
 _ROUNDS = 500  # when to stop before that
@@ -130,27 +131,26 @@ def _rise(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of ln(1 + j / a)."""
     from scipy.special import gammaln
 
-    each, (first, second, third) = a[of], _powers(n)
-    series = first / each - second / (2 * each**2) + third / (3 * each**3)
-    return np.where(n < _SERIES * each, series, gammaln(each + n) - gammaln(a)[of] - n * np.log(each))
+    each = a[of]
+    exact = gammaln(each + n) - gammaln(a)[of] - n * np.log(each)
+    return _or_series(exact, each, n, lambda a, j, jj, jjj: j / a - jj / (2 * a**2) + jjj / (3 * a**3))
 
 
 def _slope(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of a / (a + j)."""
     from scipy.special import digamma
 
-    each, (first, second, third) = a[of], _powers(n)
-    series = n - first / each + second / each**2 - third / each**3
-    return np.where(n < _SERIES * each, series, each * (digamma(each + n) - digamma(a)[of]))
+    each = a[of]
+    exact = each * (digamma(each + n) - digamma(a)[of])
+    return _or_series(exact, each, n, lambda a, j, jj, jjj: n - j / a + jj / a**2 - jjj / a**3)
 
 
 def _curvature(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of a² / (a + j)²."""
-    each, (first, second, third) = a[of], _powers(n)
-    series = n - 2 * first / each + 3 * second / each**2 - 4 * third / each**3
-    return np.where(
-        n < _SERIES * each, series, each * each * (_trigamma(np.where(a > 0, a, 1))[of] - _trigamma(each + n))
-    )
+    each = a[of]
+    values = _trigamma(np.concatenate([np.where(a > 0, a, 1), each + n]))
+    exact = each * each * (values[of] - values[len(a) :])
+    return _or_series(exact, each, n, lambda a, j, jj, jjj: n - 2 * j / a + 3 * jj / a**2 - 4 * jjj / a**3)
 
 
 def _trigamma(x: np.ndarray) -> np.ndarray:
@@ -161,14 +161,16 @@ def _trigamma(x: np.ndarray) -> np.ndarray:
     far = 1 / (x + 8)
     square = far * far
     series = far * (1 + far * (1 / 2 + far * (1 / 6 - square * (1 / 30 - square * (1 / 42 - square / 30)))))
-    return series + np.sum([1 / np.square(x + j) for j in range(8)], axis=0)
+    return series + (1 / np.square(np.add.outer(np.arange(8), x))).sum(axis=0)
 
 
-def _powers(n: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sums over j < n of j, j² and j³."""
-    n = n.astype(np.float64)
-    first = n * (n - 1) / 2
-    return first, first * (2 * n - 1) / 3, first**2
+def _or_series(exact: np.ndarray, each: np.ndarray, n: np.ndarray, series: Callable[..., np.ndarray]) -> np.ndarray:
+    """The exact sums or, where these cancel, series from a and the sums over j < n of j, j² and j³."""
+    cancel = n < _SERIES * each
+    if not cancel.any():
+        return exact
+    first = n * (n - 1.0) / 2
+    return np.where(cancel, series(each, first, first * (2 * n - 1) / 3, first**2), exact)
 
 
 class Curve:
@@ -196,10 +198,14 @@ class Curve:
             return self.most
         if best == 0:
             return self.least
-        return self._between(at[best - 1], at[best + 1], 1e-5)
+        return self._between(at[best - 1], at[best + 1])
 
     def near(self, log_s: float, step: float) -> float:
-        """Where it is highest, to a tenth of a step or so, searched from a place on; or one of its ends."""
+        """Where it is highest, to a tenth of a step or so, searched from a place on; or one of its ends.
+
+        By a parabola through the highest place and those beside it; where these are further away than a step, from its
+        highest place anew.
+        """
         length = step = min(step, _STEP)
         left, middle, right = (min(max(x, self.least), self.most) for x in (log_s - step, log_s, log_s + step))
         while max(self(left), self(right)) > self(middle):
@@ -208,22 +214,20 @@ class Curve:
                 left, middle, right = middle, right, min(right + length, self.most)
             else:
                 left, middle, right = max(left - length, self.least), left, middle
-        if length > step and left < middle < right:
-            middle = self._between(left, right, _CLOSE * step)
-        elif left < middle < right:  # a parabola through the three
-            before, after = (
-                (middle - left) * (self(middle) - self(right)),
-                (right - middle) * (self(middle) - self(left)),
-            )
+        if left < middle < right:
+            before = (middle - left) * (self(middle) - self(right))
+            after = (right - middle) * (self(middle) - self(left))
             move = (after * (right - middle) - before * (middle - left)) / (2 * max(before + after, LEAST))
             middle = max(middle, middle + move, key=self)
+            if length > step:  # and so higher than where the search began
+                return self.near(middle, step)
         return self.most if self._likelihood.iid() >= self(middle) else middle
 
-    def _between(self, left: float, right: float, precision: float) -> float:
+    def _between(self, left: float, right: float) -> float:
         """Where it is highest between two places."""
         from scipy.optimize import minimize_scalar
 
-        options = {"xatol": precision}
+        options = {"xatol": 1e-5}
         return float(minimize_scalar(lambda x: -self(x), bounds=(left, right), method="bounded", options=options).x)
 
     def ends(self, log_s: float) -> tuple[float, float]:

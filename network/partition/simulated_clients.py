@@ -13,7 +13,7 @@ import numpy as np
 from network.partition.assigning import assign
 from network.partition.groups import CLASSES, EMBEDDING
 from network.partition.heterogeneity import earth_movers_distance, size_imbalance, sparse_counts
-from network.partition.own_clients import BY_CLASS, BY_CLUSTERS, Measured, OwnClients
+from network.partition.own_clients import BY_CLASS, Measured, OwnClients
 from utils.errors import UserError
 from utils.files import as_file_name, write_atomically
 
@@ -29,7 +29,7 @@ class Simulated:
 
     `own` has the earth mover's distance to the population, the coefficient of variation of the sizes and the shares of
     targets between clients; `drawn` the same of the simulated clients, means over draws. `arguments` are those of
-    `test_fed.py` where the grouping is one that it assigns, of `make_partition.py` otherwise.
+    `test_fed.py` where the grouping is a table's, which it assigns, of `make_partition.py` otherwise.
     """
 
     grouping: str
@@ -90,7 +90,8 @@ def simulate(clients: OwnClients, measured: Measured, seed: int, shares: Shares)
             continue
         each = [_measures(one, groups, n_clients, shares) for one in assigned]
         drawn = {name: float(np.mean([values[name] for values in each])) for name in own}
-        arguments = _arguments(measured, rule, alpha, n_clients)
+        split = _split(measured) if measured.name in clients.of_table else ""
+        arguments = split + _arguments(rule, alpha, n_clients)
         simulated.append(Simulated(measured.name, rule, alpha, arguments, own, drawn))
     if not simulated:
         raise UserError(f"{measured.name}: no rule can assign these images to {n_clients} clients ({reason})")
@@ -115,12 +116,12 @@ def _measures(client_of: np.ndarray, groups: np.ndarray, n_clients: int, shares:
     return values | {f"{task}_share": share(client_of, n_clients) for task, share in shares.items()}
 
 
-def _arguments(measured: Measured, rule: str, alpha: float, n_clients: int) -> str:
+def _split(measured: Measured) -> str:
+    """The arguments of `test_fed.py` that assign this grouping of a table."""
+    return f"--type {CLASSES} " if measured.name == BY_CLASS else f"--type {EMBEDDING} --n_clusters {measured.groups} "
+
+
+def _arguments(rule: str, alpha: float, n_clients: int) -> str:
     """The arguments that assign such clients."""
     of_alpha = f" --alpha {alpha:.3g}" if math.isfinite(alpha) else ""
-    assigned = f"--partition {rule}{of_alpha} --n_clients {n_clients}"
-    if measured.name == BY_CLASS:
-        return f"--type {CLASSES} {assigned}"
-    if measured.name.startswith(BY_CLUSTERS):
-        return f"--type {EMBEDDING} --n_clusters {measured.groups} {assigned}"
-    return assigned
+    return f"--partition {rule}{of_alpha} --n_clients {n_clients}"

@@ -19,7 +19,8 @@ from utils.errors import UserError
 def finish_split(folder: Path, table: Table, kind: str, loss: float, client_of: np.ndarray, seed: int = 0) -> None:
     """A finished run of a split of these clients."""
     args = {"task": "class_scene", "method": "fedavg", "type": kind, "partition": "equal_size", "alpha": 0.5,
-            "rand_seed": seed, "data_path": str(table.data_path)}  # fmt: skip
+            "rand_seed": seed, "data_path": str(table.data_path),
+            "assignment_files_path": f"clusters{seed}"}  # fmt: skip
     summary = {
         "last": {"train_loss_mean": loss, "test_loss": 2 * loss},
         "heterogeneity": {"target_variance_share": loss},
@@ -32,18 +33,19 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = np.arange(len(table))
-    monkeypatch.setattr(equivalent_alphas, "read_assignments", lambda *_: at // 2 % 2)
+    clusters = {"clusters0": at // 2 % 2, "clusters1": table.labels}  # each run's own
+    monkeypatch.setattr(equivalent_alphas, "read_assignments", lambda _task, _table, folder: clusters[str(folder)])
     for seed in (0, 1):
         finish_split(tmp_path, table, "iid", 1.0, at % 2, seed)
     finish_split(tmp_path, table, "class_based", 1.5, table.labels, 0)
     finish_split(tmp_path, table, "class_based", 1.2, table.labels, 1)
     finish_split(tmp_path, table, "class_based", 9.0, table.labels, 2)  # whose seed has no IID run
-    found = costs(Results(tmp_path), tmp_path)
+    found = costs(Results(tmp_path))
     assert found["split"].tolist() == ["class, α = 0.5"] * 2
     assert found["increase"].tolist() == pytest.approx([50.0, 20.0])
-    assert found["class"].tolist() == [0.0, 0.0] and (found["cluster"] > 0.5).all()
+    assert found["class"].tolist() == [0.0, 0.0] and found["cluster"][0] > 0.5 and found["cluster"][1] == 0
     assert found["target_variance_share"].tolist() == [1.5, 1.2]
-    assert costs(Results(tmp_path), tmp_path, "test_loss")["increase"].tolist() == pytest.approx([50.0, 20.0])
+    assert costs(Results(tmp_path), "test_loss")["increase"].tolist() == pytest.approx([50.0, 20.0])
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
 
@@ -51,4 +53,4 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
 def test_without_an_iid_run_nothing_can_be_compared(table: Table, tmp_path: Path) -> None:
     finish_split(tmp_path, table, "class_based", 1.5, table.labels)
     with pytest.raises(UserError, match="no finished run of a split with an IID run of its seed"):
-        costs(Results(tmp_path), tmp_path)
+        costs(Results(tmp_path))

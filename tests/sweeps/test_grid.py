@@ -171,3 +171,25 @@ def test_features_vary_the_embedding_based_splits_alone() -> None:
         *(("embedding_based", *each) for each in folders.items()),
     ]
     assert len({job.name for job in of_one.federated()}) == 5
+
+
+def test_without_central_models_embedding_based_splits_need_the_clusters_of_other_features() -> None:
+    changes = {"has_central": False, "tasks": ["normal"], "methods": ["fedavg"], "seeds": [3, 4], "alphas": ["1"]}
+    of_public = grid(features=["model", "image"], **changes)
+    model, clusters, other = of_public.central()  # clusters once, for both seeds
+    assert [command[0] for command in (*model.commands, *clusters.commands)] == [
+        "model_initialization.py",
+        "extract_embeddings.py",
+    ]
+    assert clusters.needs == (model.name,) and said(clusters)["features"] == "image"
+    assert said(clusters)["init_model_dir"] == said(model)["init_model_dir"] and "rand_seed" not in said(clusters)
+    for seed, own in (("3", model), ("4", other)):
+        of_seed = [job for job in of_public.federated() if said(job)["rand_seed"] == seed]
+        assert {(said(job)["type"], said(job).get("features")): job.needs for job in of_seed} == {
+            ("iid", None): (own.name,),
+            ("class_based", None): (own.name,),
+            ("embedding_based", "model"): (own.name,),
+            ("embedding_based", "image"): (clusters.name,),
+        }
+        assert said(of_seed[-1])["assignment_files_path"] == said(clusters)["assignment_files_path"]
+    assert grid(features=["image"], splits=["iid"], **changes).central() == [model, other]

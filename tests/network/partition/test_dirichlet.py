@@ -136,6 +136,16 @@ def test_equal_sizes_give_every_client_the_mixture_of_the_dirichlet_wherever_it_
         assert np.abs(of_client.mean(axis=0) - of_client.mean()).max() < 4 * error, name
 
 
+def test_the_first_client_of_hsus_rule_has_the_counts_of_a_polya_distribution() -> None:
+    ratios, alpha, n = np.array([0.4, 0.3, 0.2, 0.1]), 1.0, 100
+    groups, rng = np.repeat(np.arange(4), (ratios * 1000).astype(int)), np.random.default_rng(0)
+    first = np.stack([np.bincount(groups[dirichlet_hsu(groups, 10, alpha, rng) == 0], minlength=4) for _ in range(500)])
+    # Nothing runs out for it. A variance of 500 values has a standard error of 6 %, and less of bounded ones.
+    variance = n * ratios * (1 - ratios) * (n + alpha) / (1 + alpha)
+    assert (np.abs(first.mean(axis=0) - n * ratios) < 4 * np.sqrt(variance / 500)).all()
+    assert first.var(axis=0) == pytest.approx(variance, rel=0.2)
+
+
 def test_the_last_client_of_hsus_rule_gets_the_rest() -> None:
     groups, rng = np.repeat(np.arange(8), 500), np.random.default_rng(0)
     assigned = [group_counts(dirichlet_hsu(groups, 40, 100.0, rng), groups, 40) / 100 for _ in range(40)]

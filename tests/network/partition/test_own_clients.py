@@ -31,6 +31,7 @@ def test_clients_and_groups_of_files_are_numbered(tmp_path: Path) -> None:
     found = own_clients(f"{tmp_path}/who.npy", [("class", f"{tmp_path}/what.npy")], None, no_table)
     assert found.client_of.tolist() == [1, 0, 1, 2]
     assert {name: groups.tolist() for name, groups in found.groupings.items()} == {"class": [1, 0, -1, 1]}
+    assert not found.of_table
 
 
 def test_a_saved_partition_has_its_clients_and_its_groups(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_column_of_a_table_has_its_classes_and_its_clusters(
 ) -> None:
     np.save(assignments / "assignments_reshading.npy", np.zeros(3, int))
     found = own_clients("building", [], None, lambda: (table, assignments))
-    assert [*found.groupings] == ["class", "clusters of normal"]
+    assert [*found.groupings] == [*found.of_table] == ["class", "clusters of normal"]
     assert (found.groupings["class"] == table.labels).all()
     assert (np.array(["aspen", "birch"])[found.client_of] == table.groups["building"]).all()
     assert "left out: " in capsys.readouterr().out

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
-from network.partition.heterogeneity import group_counts
+from network.partition.heterogeneity import earth_movers_distance, group_counts
 from network.partition.without_alpha import iid, natural, one_group, split_groups
 from network.partition.without_alpha import shards as by_shards
 from utils.errors import UserError
@@ -25,6 +27,24 @@ def test_mcmahans_shards() -> None:
     assert set(counts[counts > 0]) == {300, 600}
     four = group_counts(by_shards(groups, 100, 1.0, np.random.default_rng(0), shards_per_client=4), groups, 100)
     assert (four > 0).sum(axis=1).max() == 4 and set(four[four > 0]) <= {150, 300, 450, 600}
+
+
+def emd_is(expected: float, rule: Callable[..., np.ndarray], **more: int) -> None:
+    """The mean earth mover's distance of 10 clients, of 20 images of each of 10 classes, is as expected."""
+    groups, rng, n = np.repeat(np.arange(10), 20), np.random.default_rng(0), 200
+    found = [earth_movers_distance(group_counts(rule(groups, 10, 1.0, rng, **more), groups, 10)) for _ in range(n)]
+    assert abs(np.mean(found) - expected) < 4 * np.std(found) / np.sqrt(n)
+
+
+def test_the_second_of_two_shards_is_of_the_firsts_class_by_chance() -> None:
+    # Of the other 19 shards one is. One class of ten is 1.8 away from all, two halves are 1.6.
+    emd_is(1.6 + 0.2 / 19, by_shards, shards_per_client=2)
+
+
+def test_images_of_a_class_of_an_iid_client_are_hypergeometric() -> None:
+    images = np.arange(21)
+    away = np.abs(images - 2) @ hypergeom(200, 20, 20).pmf(images)
+    emd_is(10 * away / 20, iid)
 
 
 def test_more_shards_than_images_are_refused_before_they_take_memory() -> None:
