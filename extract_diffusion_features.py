@@ -34,8 +34,8 @@ def main() -> None:
     from models.teacher.basis import Photographs
     from models.teacher.guidance import ABOUT, make_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
+    from network.engine.simulation import shared_run
     from network.provenance import provenance
-    from network.simulation import shared_run
     from reports.stages.teacher import report_guidance
     from utils.processes import processes
     from utils.runs import Run, data_path_or_default

@@ -43,21 +43,21 @@ def main() -> None:
     from models.central.training import early_file
     from models.networks.frozen import on_kept_outputs
     from models.networks.threads import set_threads
-    from network.adaptation import train
     from network.config import FederationConfig
-    from network.federated_data import FederatedData
+    from network.engine.adaptation import train
+    from network.engine.dispersion import measure
+    from network.engine.federated_data import FederatedData
+    from network.engine.simulation import Simulation, shared_run
+    from network.engine.trainer import travelling
     from network.partition.asked import partition_of
     from network.partition.assigning import check_unchanged
-    from network.partition.dispersion import measure
     from network.partition.groups import within
     from network.partition.held_out import assign_held_out
     from network.partition.settings import SplitSettings
     from network.privacy import privacy_of
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
-    from network.simulation import Simulation, shared_run
     from network.start import starting_model
-    from network.trainer import travelling
     from reports.stages.federated import report_partition, report_run, report_unseen
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of

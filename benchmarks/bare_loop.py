@@ -33,10 +33,10 @@ from datasets.task_data import Batch
 from losses import LOSSES
 from models.central.evaluation import evaluate, mean_values
 from models.networks.task_model import TaskModel
-from network.client import copy_into
+from network.engine.client import copy_into
+from network.engine.simulation import Simulation
+from network.engine.state import cast_like
 from network.sampling import shuffled_epochs
-from network.simulation import Simulation
-from network.state import cast_like
 from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
 from utils.streams import generator

@@ -4,8 +4,8 @@
     python -m benchmarks.families resnet resnest levit     (these modules of timm alone)
 
 A family is a module of timm; its network is the smallest of eight with short names, without those that timm has for
-its tests. `network/workspace.py` decides, as in training, whether two clients go side by side, by stacked copies or by
-vmap, or one by one. Then both take steps side by side, and each alone, in double precision, from other weights each;
+its tests. `network/engine/workspace.py` decides, as in training, whether two clients go side by side, by stacked
+copies or by vmap, or one by one. Then both take steps side by side, and each alone, in double precision, from other weights each;
 dropout is off. A line says by how much the weights differ, of the way that they have gone. Where that is more than
 rounding, or anything is raised but a line for the user, the exit code is 1, and the last lines name the networks.
 """
@@ -25,8 +25,8 @@ from datasets.classes import ClassSet
 from models.networks.config import ModelConfig
 from models.networks.encoders import TIMM, quiet
 from models.networks.task_model import TaskModel
-from network.stacking import StackedBatchNorm
-from network.workspace import OneCopy, Workspace, Workspaces
+from network.engine.stacking import StackedBatchNorm
+from network.engine.workspace import OneCopy, Workspace, Workspaces
 from utils.args import POSITIVE, Parser
 from utils.errors import UserError, run_script
 

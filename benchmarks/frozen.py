@@ -25,8 +25,8 @@ from benchmarks.tables import middle, print_table
 from models.networks.costs import forward_flops
 from models.networks.frozen import EncoderOutputs
 from models.networks.kept_outputs import kept_flops
-from network.simulation import Simulation
-from network.trainer import LOSS
+from network.engine.simulation import Simulation
+from network.engine.trainer import LOSS
 from utils.args import POSITIVE_INT, Parser, number_or_auto
 from utils.errors import run_script
 

@@ -16,9 +16,9 @@ from models.networks.config import ModelConfig
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
 from utils.runs import Run
 
 

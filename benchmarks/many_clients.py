@@ -33,14 +33,14 @@ from benchmarks.tables import middle
 from datasets.task_data import Batch
 from network.algorithms import ALGORITHMS
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.partition.assigning import assign
 from network.partition.groups import within
 from network.partition.held_out import assign_held_out
 from network.partition.heterogeneity import report
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
 from utils.errors import UserError
 from utils.runs import Run
 

@@ -30,11 +30,11 @@ from benchmarks.peer_processes.ours import Arrays, WithEmbedding
 from benchmarks.tables import print_table
 from network.algorithms import ALGORITHMS
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.state import add_prefix
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
-from network.state import add_prefix
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 from utils.runs import Run

@@ -24,7 +24,7 @@ from benchmarks.peer_processes.ours import simulation_of
 from benchmarks.peers import CASES
 from benchmarks.tables import middle, print_table
 from losses import LOSSES
-from network.simulation import Simulation
+from network.engine.simulation import Simulation
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 

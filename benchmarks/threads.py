@@ -29,7 +29,7 @@ from accelerate import Accelerator
 from benchmarks.agreement import check_values
 from benchmarks.generated import Scale, simulation_of
 from benchmarks.tables import middle, print_table
-from network.trainer import LOSS
+from network.engine.trainer import LOSS
 from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import UserError, run_script
 

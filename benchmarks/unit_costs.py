@@ -21,15 +21,15 @@ from accelerate import Accelerator
 from benchmarks.generated import Scale, model_and_data
 from benchmarks.tables import print_table
 from models.central.evaluation import evaluate
+from network.engine.dispersion import gradient_dispersion
+from network.engine.state import ClientStates
 from network.partition.assigning import assign, read_partition
 from network.partition.client_images import ClientImages
-from network.partition.dispersion import gradient_dispersion
 from network.partition.explained import target_share
 from network.partition.groups import within
 from network.partition.held_out import assign_held_out
 from network.partition.heterogeneity import frechet_distances, report
 from network.sampling import SAMPLERS
-from network.state import ClientStates
 from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
 

@@ -23,13 +23,13 @@ from models.networks.lora import adapt
 from models.networks.parts import TRAINS
 from models.networks.precision import set_precision
 from models.networks.task_model import Outputs, TaskModel
-from network.client import ClientRound, copy_into
 from network.config import FederationConfig
-from network.evaluation import values_of
-from network.federated_data import FederatedData
+from network.engine.client import ClientRound, copy_into
+from network.engine.evaluation import values_of
+from network.engine.federated_data import FederatedData
+from network.engine.trainer import Trainer, travelling
 from network.partition.client_images import ClientImages
 from network.provenance import code_version
-from network.trainer import Trainer, travelling
 from utils.errors import UserError
 from utils.files import json_in, save_tensors, write_atomically, write_json
 from utils.processes import processes

@@ -19,14 +19,14 @@ from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
-from network.backend import Backend
-from network.client import ClientRound
+from network.engine.backend import Backend
 from network.config import FederationConfig
-from network.evaluation import Evaluation, columns
-from network.federated_data import FederatedData
+from network.engine.client import ClientRound
+from network.engine.evaluation import Evaluation, columns
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.trainer import Trainer
 from network.partition.client_images import ClientImages
-from network.simulation import Simulation
-from network.trainer import Trainer
 from utils import progress
 from utils.errors import UserError
 
@@ -39,7 +39,7 @@ class Missing(UserError):
 class Versions:
     """Which version of its state each client is at; the states themselves are on the clients' disks.
 
-    It has the methods of `network.state.ClientStates` that the rounds call.
+    It has the methods of `network.engine.state.ClientStates` that the rounds call.
     """
 
     own: list[int]
@@ -154,7 +154,7 @@ class RemoteClients:
 
 
 class RemoteTrainer:
-    """Has clients train where they are; yields what `network.trainer.Trainer` does, in the same order."""
+    """Has clients train where they are; yields what `network.engine.trainer.Trainer` does, in the same order."""
 
     def __init__(self, clients: RemoteClients, local: Trainer) -> None:
         self._clients, self._local = clients, local

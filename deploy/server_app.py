@@ -26,8 +26,8 @@ from models.central.metrics import metric_names
 from models.networks.task_model import save_model
 from models.networks.threads import set_threads
 from network.config import FederationConfig
+from network.engine.simulation import Simulation
 from network.provenance import code_of, code_version
-from network.simulation import Simulation
 from network.start import starting_model
 from utils import progress
 from utils.errors import UserError, explained

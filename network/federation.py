@@ -27,12 +27,12 @@ from models.networks.config import ModelConfig
 from models.networks.encoders import encoder_entry
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.partition.assigning import Partition, assign
 from network.partition.groups import within
 from network.partition.held_out import assign_held_out
 from network.settings import LocalSettings
-from network.simulation import Simulation
 from utils.runs import Run
 
 __all__ = ["FederationConfig", "LocalSettings", "images_and_model", "partition_images", "simulation_of"]

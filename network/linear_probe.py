@@ -18,7 +18,7 @@ from datasets.task_data import TaskData
 from models.networks.config import ModelConfig
 from models.networks.lora import merged
 from models.networks.task_model import TaskModel
-from network.state import strip_prefix
+from network.engine.state import strip_prefix
 from utils.errors import UserError
 from utils.files import read_json
 from utils.renamed import with_present_names

@@ -36,10 +36,10 @@ from torch import Tensor
 
 from network.accounting import Account
 from network.aggregation.weighted_sum import sum_type
-from network.client import ClientRound
+from network.engine.client import ClientRound
+from network.engine.trainer import LOSS
 from network.sampling import POISSON, ClientSampling
 from network.settings import PrivacySettings
-from network.trainer import LOSS
 from utils.errors import UserError
 from utils.streams import generator
 

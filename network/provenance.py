@@ -12,7 +12,7 @@ from models.networks.encoders import ENCODERS
 from network.aggregation import AGGREGATIONS, MEAN
 from network.algorithms import ALGORITHMS
 from network.attacks import ATTACKS
-from network.batch_norm import CHANGES
+from network.engine.batch_norm import CHANGES
 from network.partition.rules import PARTITIONERS, rule_of
 from utils.command import command_line
 from utils.versions import ENGINE, digests, source_hash

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from network.client import ClientRound
+from network.engine.client import ClientRound
 from network.partition.client_images import ClientImages
 from network.settings import LocalSettings
 from utils.args import POSITIVE_INT

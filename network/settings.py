@@ -9,7 +9,7 @@ from typing import Any
 
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
-from network.state import MEMORY
+from network.engine.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, SEED, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError

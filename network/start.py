@@ -13,7 +13,7 @@ from models.networks.lora import adapt
 from models.networks.parts import TRAINS
 from models.networks.precision import set_precision
 from models.networks.task_model import TaskModel, init_file, load_model
-from network.batch_norm import CHANGES, batch_norm_tensors
+from network.engine.batch_norm import CHANGES, batch_norm_tensors
 
 
 def starting_model(config: Mapping[str, Any], device: torch.device) -> tuple[TaskModel, Path]:

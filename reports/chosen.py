@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from network.aggregation.rule import CHOSEN
-from network.simulation import Simulation
+from network.engine.simulation import Simulation
 
 
 def chosen_clients(simulation: Simulation) -> pd.DataFrame | None:

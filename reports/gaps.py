@@ -2,7 +2,7 @@
 
 Both gaps are relative, so that tasks can be compared: the out-of-sample gap is the increase in percent of the
 participants' loss from their training images to their held-out ones, the participation gap that from the participants'
-held-out images to those of unseen clients. `network.evaluation` has them as differences. Personal models count where
+held-out images to those of unseen clients. `Evaluation` has them as differences. Personal models count where
 there are some.
 """
 

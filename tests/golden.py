@@ -40,21 +40,21 @@ from models.networks.task_model import TaskModel
 from models.teacher.basis import Notes, fit
 from models.teacher.guidance import vectors_of
 from network.accounting import Account
-from network.adaptation import Adaptation
 from network.aggregation import AGGREGATIONS
 from network.aggregation.weighted_sum import Surroundings
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.adaptation import Adaptation
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.partition.assigning import assign_as_asked
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings
 from network.sampling import POISSON, SAMPLERS, ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
-from network.simulation import Simulation
 from tests.datasets.tables import bound, classes_of, table_of
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q

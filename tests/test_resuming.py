@@ -20,7 +20,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from network.state import VersionLog
+from network.engine.state import VersionLog
 from tests.conftest import start_in, start_spread
 from utils import interrupt
 from utils.files import files_below
@@ -298,7 +298,7 @@ def test_a_second_interrupt_ends_it_at_once(prepared: Path, tmp_path: Path, mome
 
 def _interrupt_a_step() -> None:
     """Twice, and once more while the program ends."""
-    from network.workspace import Workspace
+    from network.engine.workspace import Workspace
 
     def stuck(*args: object) -> None:
         try:
@@ -313,8 +313,8 @@ def _interrupt_a_step() -> None:
 
 def _interrupt_saving() -> None:
     """A step, then the clients' states that the stopped round leaves; and once more while the program ends."""
-    from network.state import ClientStates
-    from network.workspace import Workspace
+    from network.engine.state import ClientStates
+    from network.engine.workspace import Workspace
 
     step, roll_back = Workspace.__call__, ClientStates.roll_back
 

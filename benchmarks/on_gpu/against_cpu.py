@@ -18,8 +18,8 @@ from benchmarks.on_gpu.measures import Found, Measure, Setup
 from benchmarks.on_gpu.waiting import nothing_waits
 from benchmarks.processes import elsewhere
 from models.networks.precision import has_bf16
-from network.simulation import Simulation
-from network.trainer import LOSS
+from network.engine.simulation import Simulation
+from network.engine.trainer import LOSS
 
 NETWORKS = {
     "tiny": Scale("tiny", 64, "group", n_clients=2, n_steps=5, lr=0.01),

@@ -20,7 +20,7 @@ from benchmarks.peer_processes import ours
 from benchmarks.peers import CASES
 from datasets.task_data import Batch
 from models.networks.precision import has_bf16
-from network.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace
+from network.engine.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace
 
 PAPER = replace(SCALES["paper"], n_steps=10)  # a fifth of the steps, to have several rounds
 TRIAL = Scale("tiny", 16, "group", n_clients=5, n_steps=1, batch_size=4, images_a_client=4)

@@ -17,11 +17,11 @@ from datasets.classes import ClassSet
 from datasets.task_data import Batch, gathered
 from datasets.tasks import get_task
 from models.networks.task_model import Outputs
-from network import local_training
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine import local_training
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
 from utils.runs import Run
 
 

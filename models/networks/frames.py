@@ -51,7 +51,7 @@ class FramesApart(Encoder):
     def forward(self, images: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Vectors (B, out_features) and maps of images (B, 3 frames, S, S).
 
-        Of N models side by side (network/stacking.py) there are N times as many channels, a model's behind another's.
+        Of N models side by side (`StackedCopies`) there are N times as many channels, a model's behind another's.
         """
         n = images.shape[1] // (RGB.channels * self.frames)
         apart = images.unflatten(1, (n, self.frames, RGB.channels)).movedim(2, 0)

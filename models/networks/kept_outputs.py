@@ -48,7 +48,7 @@ class Layout:
     def unpack(self, rows: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The outputs in rows (B, K); maps have the memory order that convolutions prefer.
 
-        Rows (B, N K) of N models side by side (network/stacking.py) give outputs with their channels side by side.
+        Rows (B, N K) of N models side by side (`StackedCopies`) give outputs with their channels side by side.
         """
         encoded, *flat = rows.unflatten(1, (-1, sum(self.sizes))).split(self.sizes, dim=2)
         maps = [

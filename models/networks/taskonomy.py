@@ -101,7 +101,7 @@ class TaskonomyDecoder(nn.Module):
 
     def forward(self, encoded: Tensor, maps: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
         """Embedding (B, widths[-1], S, S) and output, (B, out_channels, S, S) or (B, classes)."""
-        # The channels by what is left: several models in one (network/stacking.py) have theirs side by side.
+        # The channels by what is left: several models in one (network/engine/stacking.py) have theirs side by side.
         x = self.fc(encoded).view(len(encoded), -1, *self.first[1:])
         x = self.stem(self.attention(x))
         levels = _coarse_first(maps[: self.n_skips], len(self.upsamples))

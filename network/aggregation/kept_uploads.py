@@ -11,7 +11,7 @@ from torch import Tensor
 
 from network.aggregation.kept_rows import KeptRows
 from network.aggregation.weighted_sum import Surroundings, WeightedSum, sum_type, total
-from network.state import add_prefix, strip_prefix
+from network.engine.state import add_prefix, strip_prefix
 
 _BLOCK = 1 << 22  # numbers, of all clients together, that are looked at at once
 _BEFORE = "aggregate"  # the prefix of the last aggregate among the server's tensors

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientRound
+from network.engine.client import ClientRound
 from network.partition.client_images import ClientImages
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, Phase
-from network.state import add_prefix, strip_prefix
+from network.engine.client import ClientContext, Phase
+from network.engine.state import add_prefix, strip_prefix
 from utils.args import POSITIVE_INT
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting

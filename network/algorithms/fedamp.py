@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound, Phase
-from network.client_models import ClientModels
-from network.server import ServerContext
-from network.state import strip_prefix
+from network.engine.client import ClientContext, ClientRound, Phase
+from network.engine.client_models import ClientModels
+from network.engine.server import ServerContext
+from network.engine.state import strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting

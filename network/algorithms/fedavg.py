@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from network.client import ClientContext, ClientRound, Phase
+from network.engine.client import ClientContext, ClientRound, Phase
+from network.engine.server import ServerContext
+from network.engine.state import cast_like
 from network.partition.client_images import ClientImages
-from network.server import ServerContext
 from network.settings import LocalSettings, SimulationSettings
-from network.state import cast_like
 from utils.settings import Configured
 
 if TYPE_CHECKING:

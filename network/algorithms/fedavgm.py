@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
-from network.state import add_prefix, zeros
+from network.engine.state import add_prefix, zeros
 from utils.args import POSITIVE, number
 from utils.settings import setting
 

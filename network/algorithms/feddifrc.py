@@ -10,7 +10,7 @@ import numpy as np
 
 from models.embedding.features import shrunk
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, Phase
+from network.engine.client import ClientContext, Phase
 from network.partition.client_images import ClientImages
 from network.settings import LocalSettings, SimulationSettings
 from utils.args import POSITIVE

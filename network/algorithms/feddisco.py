@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from network.algorithms.by_kind import ByKind
-from network.client import ClientRound
+from network.engine.client import ClientRound
 from network.importance import POPULATION, UNIFORM, reweighting
 from network.partition.client_images import ClientImages
 from utils.arguments import NON_NEGATIVE

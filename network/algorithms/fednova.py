@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedprox import FedProx
-from network.client import ClientContext
-from network.state import add_prefix, strip_prefix
+from network.engine.client import ClientContext
+from network.engine.state import add_prefix, strip_prefix
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting
 

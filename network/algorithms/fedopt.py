@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fedavgm import BELOW_ONE
-from network.state import add_prefix, zeros
+from network.engine.state import add_prefix, zeros
 from utils.args import POSITIVE
 from utils.settings import setting
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.by_kind import ByKind
-from network.client import ClientContext, Phase
+from network.engine.client import ClientContext, Phase
+from network.engine.state import add_prefix
 from network.partition.client_images import ClientImages
-from network.state import add_prefix
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext
+from network.engine.client import ClientContext
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from network.algorithms.by_kind import ByKind
-from network.client import ClientContext
+from network.engine.client import ClientContext
 from utils.args import POSITIVE, number
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting

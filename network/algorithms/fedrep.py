@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from network.algorithms.fedper import FedPer
-from network.client import ClientContext, Phase
+from network.engine.client import ClientContext, Phase
 from utils.args import number
 from utils.settings import setting
 

@@ -9,12 +9,12 @@ from models.networks.parts import TRAINABLE, is_within
 from network.aggregation.weighted_sum import sum_type
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.without_server import WithoutServer
-from network.batch_norm import batch_norm_tensors
-from network.client import ClientRound
-from network.client_models import ClientModels
-from network.server import ServerContext
+from network.engine.batch_norm import batch_norm_tensors
+from network.engine.client import ClientRound
+from network.engine.client_models import ClientModels
+from network.engine.server import ServerContext
+from network.engine.state import add_prefix, strip_prefix
 from network.settings import LocalSettings, SimulationSettings
-from network.state import add_prefix, strip_prefix
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from utils.args import POSITIVE_INT
 from utils.settings import setting

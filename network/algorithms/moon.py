@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from models.networks.parts import in_eval_mode
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, Phase, StepView
-from network.state import add_prefix, strip_prefix
+from network.engine.client import ClientContext, Phase, StepView
+from network.engine.state import add_prefix, strip_prefix
 from utils.args import POSITIVE
 from utils.arguments import NON_NEGATIVE
 from utils.settings import setting

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, Phase
+from network.engine.client import ClientContext, Phase
+from network.engine.state import add_prefix, strip_prefix, zeros
 from network.settings import LocalSettings, SimulationSettings
-from network.state import add_prefix, strip_prefix, zeros
 from utils.args import POSITIVE
 from utils.errors import UserError
 from utils.settings import setting

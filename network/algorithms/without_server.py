@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from network.client import ClientRound
-    from network.server import ServerContext
+    from network.engine.client import ClientRound
+    from network.engine.server import ServerContext
 
 
 class WithoutServer:

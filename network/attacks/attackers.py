@@ -14,7 +14,7 @@ from datasets.false_targets import falsified
 from network.aggregation.kept_rows import KeptRows
 from network.aggregation.weighted_sum import Uploads, WeightedSum, sum_type, total
 from network.attacks.attack import Attack, Honest
-from network.state import add_prefix, strip_prefix
+from network.engine.state import add_prefix, strip_prefix
 from utils.streams import generator
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ def adaptation(
     """The loss of unseen clients over their steps of adaptation, mean and standard deviation over clients.
 
     Args:
-        rows: of `network.adaptation.Adaptation.run`.
+        rows: of `network.engine.adaptation.Adaptation.run`.
         last: the columns of the federation's last round, for the participants' loss on their held-out images.
         trivial: the constant baseline's values by split.
         title: of the figure.

@@ -9,6 +9,7 @@ from typing import Any, cast
 from datasets.task_data import TaskData
 from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
+from network.engine.simulation import Simulation
 from network.partition.assigning import Partition
 from network.partition.assignments import know_unseen
 from network.partition.client_images import ClientImages
@@ -19,7 +20,6 @@ from network.partition.nested import lines_within, owners_within, within_of
 from network.partition.settings import SplitSettings
 from network.partition.unassigned import unassigned_lines
 from network.partition.unseen import digest
-from network.simulation import Simulation
 from reports.chosen import chosen_clients
 from reports.clients import CLIENTS_FILE, client_table
 from reports.console import wrapped

@@ -22,11 +22,11 @@ from models.central.training import CentralTraining
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.client import ClientContext
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.settings import SimulationSettings
-from network.simulation import Simulation
 from tests.network import quadratic as q
 from utils.runs import Run
 

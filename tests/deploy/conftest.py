@@ -14,7 +14,7 @@ from datasets.table import Table
 from datasets.task_data import TaskData
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel, init_file, load_model, make_initial_model
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
 from network.partition.assigning import Partition, assign
 from network.partition.client_images import ClientImages
 from network.partition.groups import within

@@ -37,7 +37,7 @@ from typer.testing import CliRunner
 
 from deploy.keys import make_keys, write_connection
 from deploy.participant import RUNS
-from network.simulation import Simulation
+from network.engine.simulation import Simulation
 from tests.conftest import ROOT
 from tests.deploy.conftest import TASK, WORDS, Shares
 from tests.deploy.test_server import simulation, versions

@@ -27,9 +27,9 @@ from deploy.server import RemoteClients, _check_values, plan_of
 from deploy.settings import check_told_apart, parse
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
+from network.engine.simulation import Simulation
+from network.engine.state import VersionLog
 from network.provenance import code_version
-from network.simulation import Simulation
-from network.state import VersionLog
 from tests.deploy.conftest import TASK, WORDS, Shares
 from utils.errors import UserError
 from utils.runs import Run, load_checkpoint, previous

@@ -21,14 +21,14 @@ from datasets.tasks import Task
 from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.client import ClientContext, ClientRound
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.workspace import OneCopy
 from network.importance import FedIR
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
-from network.workspace import OneCopy
 from utils.runs import Run
 
 DIM, LR, STEPS = 5, 0.2, 3

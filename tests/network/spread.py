@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from models.networks.task_model import Outputs
-from network.adaptation import train
 from network.aggregation import AGGREGATIONS
 from network.attacks import ATTACKS
+from network.engine.adaptation import train
+from network.engine.simulation import Simulation
 from network.sampling import ClientSampling
 from network.settings import AdaptSettings, PrivacySettings
-from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
 from tests.network.quadratic import DIM, SETTINGS, Quadratic, method, simulation, spoilt
 

@@ -20,10 +20,10 @@ from network.attacks import ATTACKS
 from network.attacks.ipm import IPM
 from network.choices import add_choices, resolve_choices
 from network.config import FederationConfig
+from network.engine.trainer import travelling
 from network.importance import FedIR
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, PrivacySettings
-from network.trainer import travelling
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from utils.args import Parser

@@ -19,14 +19,14 @@ from datasets.task_data import Batch, TaskData
 from datasets.tasks import TASKS
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import StepView
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.client import StepView
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.importance import CLASS, CLUSTER, FedIR, kinds_of, reweighting
 from network.partition.assignments import save_assignments
 from network.partition.client_images import ClientImages
 from network.settings import SimulationSettings
-from network.simulation import Simulation
 from tests.models.teacher.guiding import guide_here
 from tests.network import quadratic as q
 from utils.errors import UserError

@@ -15,15 +15,15 @@ from torch import Tensor
 from datasets.task_data import Batch
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.scaffold import Scaffold
-from network.client import ClientRound
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.client import ClientRound
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.importance import FedIR
 from network.partition.assigning import assign
 from network.partition.heterogeneity import report
 from network.sampling import ClientSampling
 from network.settings import SimulationSettings
-from network.simulation import Simulation
 from tests.network.quadratic import (
     CLIENTS,
     SETTINGS,

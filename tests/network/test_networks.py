@@ -17,9 +17,9 @@ from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.settings import SimulationSettings
-from network.simulation import Simulation
 from tests.network import quadratic as q
 from utils.runs import Run
 

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientRound
 from network.config import FederationConfig
+from network.engine.client import ClientRound
+from network.engine.simulation import Simulation
+from network.engine.trainer import LOSS
 from network.importance import FedIR, reweighting
 from network.privacy import WITHIN, CentralPrivacy, NoPrivacy, privacy_of
 from network.sampling import ClientSampling
 from network.settings import PrivacySettings, SimulationSettings
-from network.simulation import Simulation
-from network.trainer import LOSS
 from tests.network import quadratic as q
 from tests.network.spread import Normed
 from utils.errors import UserError

@@ -17,7 +17,7 @@ from models.central.metrics import METRICS
 from models.detection.fcos import FCOSDecoder, _Coarser
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
-from network.workspace import OneCopy, workspace
+from network.engine.workspace import OneCopy, workspace
 from utils.errors import UserError
 
 CLASSES = ClassSet(tuple("abcde"))

@@ -22,7 +22,7 @@ from models.networks.decoders import DECODERS, with_decoder
 from models.networks.encoders import ENCODERS
 from models.networks.linear import LinearDecoder
 from models.networks.task_model import TaskModel, load_model, save_model
-from network.workspace import OneCopy, Workspace, workspace
+from network.engine.workspace import OneCopy, Workspace, workspace
 from tests.datasets.tables import bound, classes_of
 from tests.models.small_networks import n_parameters
 from utils.errors import UserError

@@ -29,13 +29,13 @@ from models.networks.encoders import ENCODERS
 from models.networks.frozen import EncoderOutputs, on_kept_outputs
 from models.networks.task_model import TaskModel, load_model
 from models.settings import StepSettings
-from network import local_training
 from network.algorithms import ALGORITHMS
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine import local_training
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.workspace import StackedCopies, VmappedCopies
 from network.settings import SimulationSettings
-from network.simulation import Simulation
-from network.workspace import StackedCopies, VmappedCopies
 from tests.conftest import start_spread
 from tests.datasets.tables import select_views
 from tests.network import quadratic as q

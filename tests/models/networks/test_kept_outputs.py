@@ -18,7 +18,7 @@ from models.networks.costs import forward_flops
 from models.networks.frozen import EncoderOutputs
 from models.networks.kept_outputs import Layout, kept_flops, load_whole, whole
 from models.networks.task_model import load_model, save_model
-from network.stacking import stack
+from network.engine.stacking import stack
 from tests.models.networks.test_decoders import SMALL, model_of
 
 N = 3

@@ -27,11 +27,11 @@ from models.networks.task_model import ModelConfig, TaskModel, load_model
 from models.settings import StepSettings
 from network.algorithms import ALGORITHMS
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.workspace import VmappedCopies
 from network.linear_probe import probe, probe_run
 from network.settings import SimulationSettings
-from network.simulation import Simulation
-from network.workspace import VmappedCopies
 from tests.conftest import start_spread
 from tests.network import quadratic as q
 from utils.errors import UserError

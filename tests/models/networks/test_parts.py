@@ -20,13 +20,13 @@ from models.networks.config import ModelConfig
 from models.networks.parts import TRAINABLE, in_eval_mode, set_eval, train_part
 from models.networks.task_model import Outputs, TaskModel
 from network.algorithms import ALGORITHMS
-from network.client import Phase, copy_into
 from network.config import FederationConfig
-from network.federated_data import FederatedData
-from network.local_training import LocalTraining
+from network.engine.client import Phase, copy_into
+from network.engine.federated_data import FederatedData
+from network.engine.local_training import LocalTraining
+from network.engine.simulation import Simulation
+from network.engine.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, workspace
 from network.settings import SimulationSettings
-from network.simulation import Simulation
-from network.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, workspace
 from tests.network import quadratic as q
 from utils.runs import Run
 

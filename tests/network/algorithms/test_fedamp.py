@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from network.engine.state import ClientStates
 from network.sampling import uniform
-from network.state import ClientStates
 from tests.network import quadratic as q
 from utils.streams import generator
 

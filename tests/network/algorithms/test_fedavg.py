@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext
+from network.engine.client import ClientContext
 from network.partition.client_images import ClientImages
 from network.sampling import ClientSampling
 from network.settings import resolve_local_work

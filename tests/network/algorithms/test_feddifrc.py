@@ -22,9 +22,9 @@ from models.networks.task_model import Outputs
 from network.algorithms import ALGORITHMS
 from network.algorithms.feddifrc import contrast, restriction
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from utils.errors import UserError

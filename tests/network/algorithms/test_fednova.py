@@ -10,7 +10,7 @@ import pytest
 
 from network.algorithms.fedavg import FedAvg
 from network.algorithms.fednova import FedNova
-from network.client import ClientRound
+from network.engine.client import ClientRound
 from network.partition.client_images import ClientImages
 from tests.network import quadratic as q
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from network.algorithms.fedproto import COUNTS, SUMS
-from network.simulation import Simulation
+from network.engine.simulation import Simulation
 from tests.network import quadratic as q
 
 LABELS = np.array([0, 1, 1, 0, 2, 2, -1, 1, 0, 0, 0])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.networks.task_model import Outputs
-from network.client import StepView
+from network.engine.client import StepView
 from tests.network import quadratic as q
 
 # Of unit length, at these angles: two of the first kind, two of the second and one alone; the last is of no kind.

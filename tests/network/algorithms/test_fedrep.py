@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from network.algorithms.fedrep import FedRep
-from network.client import ClientContext
+from network.engine.client import ClientContext
 from tests.network import quadratic as q
 
 

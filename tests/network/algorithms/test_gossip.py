@@ -11,8 +11,8 @@ import pytest
 
 from models.networks.parts import TRAINABLE
 from network.algorithms.gossip import Gossip
+from network.engine.simulation import Simulation
 from network.settings import SimulationSettings
-from network.simulation import Simulation
 from network.topologies import TOPOLOGIES, metropolis_weights, spectral_gap
 from tests.network import quadratic as q
 from tests.network.spread import Normed

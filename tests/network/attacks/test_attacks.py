@@ -18,8 +18,8 @@ from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS
 from network.attacks.alie import z_max
 from network.attacks.attackers import AttackedUploads
+from network.engine.simulation import Simulation
 from network.settings import PrivacySettings
-from network.simulation import Simulation
 from tests.network import quadratic as q
 from tests.network.spread import FOUR, FOUR_HELD_OUT
 from utils.errors import UserError

@@ -18,7 +18,7 @@ from models.embedding.embeddings import cluster, extract_embeddings
 from models.embedding.projection import reduce_dimension
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
 from network.partition.asked import partition_of
 from network.partition.assigning import Partition, read_partition
 from network.partition.assignments import know_unseen, save_assignments

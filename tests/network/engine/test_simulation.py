@@ -24,23 +24,23 @@ from losses import l1
 from models.central.metrics import metric_names
 from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
-from network import local_training
-from network import simulation as simulation_module
-from network.adaptation import Adaptation
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.batch_norm import batch_norm_tensors
-from network.client import ClientContext, ClientRound
 from network.config import FederationConfig
-from network.federated_data import FederatedData
+from network.engine import local_training
+from network.engine import simulation as simulation_module
+from network.engine.adaptation import Adaptation
+from network.engine.batch_norm import batch_norm_tensors
+from network.engine.client import ClientContext, ClientRound
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.state import MEMORY
+from network.engine.workspace import Workspace
 from network.partition.assigning import assign
 from network.partition.client_images import ClientImages
 from network.partition.held_out import assign_held_out
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, SimulationSettings
-from network.simulation import Simulation
-from network.state import MEMORY
-from network.workspace import Workspace
 from tests.conftest import start_spread
 from tests.models.teacher.guiding import guide_here
 from tests.network import quadratic as q

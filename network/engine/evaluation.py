@@ -13,7 +13,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import Task
 from models.central.evaluation import evaluate, evaluate_trivial, mean_values
 from models.central.metrics import error_names, metric_names, summarise
-from network.federated_data import FederatedData
+from network.engine.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from utils.streams import generator
 

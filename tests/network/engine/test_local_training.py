@@ -19,10 +19,10 @@ from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
 from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, Phase
-from network.local_training import LocalTraining
+from network.engine.client import ClientContext, Phase
+from network.engine.local_training import LocalTraining
+from network.engine.workspace import OneCopy
 from network.settings import SimulationSettings
-from network.workspace import OneCopy
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
-from network.stacking import stack
+from network.engine.stacking import stack
 from tests.datasets.tables import classes_of
 
 N = 3

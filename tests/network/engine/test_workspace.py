@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
-from network.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, Workspaces, workspace
+from network.engine.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace, Workspaces, workspace
 from tests.network.quadratic import Quadratic
 from utils.errors import UserError
 

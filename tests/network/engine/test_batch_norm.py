@@ -9,7 +9,7 @@ import torch
 
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel, load_model, save_model
-from network.batch_norm import batch_norm_tensors, with_group_norm
+from network.engine.batch_norm import batch_norm_tensors, with_group_norm
 from utils.errors import UserError
 
 

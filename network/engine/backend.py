@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from network.client import ClientRound
-    from network.evaluation import Evaluation
+    from network.engine.client import ClientRound
+    from network.engine.evaluation import Evaluation
 
 
 class States(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from network.state import ClientStates
+from network.engine.state import ClientStates
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from network.aggregation.weighted_sum import sum_type
-from network.state import ClientStates, add_prefix, cast_like, strip_prefix
+from network.engine.state import ClientStates, add_prefix, cast_like, strip_prefix
 
 if TYPE_CHECKING:
     from torch import Tensor

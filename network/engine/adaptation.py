@@ -20,15 +20,15 @@ from models.networks.lora import adapt
 from models.networks.parts import LORA, LORA_A, Adapters
 from models.networks.task_model import TaskModel
 from network.algorithms.local import LocalOnly
-from network.client import ClientRound, copy_into, longest_first
 from network.config import FederationConfig
-from network.evaluation import participation_gaps
-from network.federated_data import FederatedData
+from network.engine.client import ClientRound, copy_into, longest_first
+from network.engine.evaluation import participation_gaps
+from network.engine.federated_data import FederatedData
+from network.engine.simulation import Simulation
+from network.engine.state import ClientStates
+from network.engine.trainer import Trainer
 from network.partition.client_images import ClientImages
 from network.settings import AdaptSettings, check_adaptation
-from network.simulation import Simulation
-from network.state import ClientStates
-from network.trainer import Trainer
 from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import json_in, write_json

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from network.client import Schedule, longest_first
+from network.engine.client import Schedule, longest_first
 from tests.network import quadratic as q
 from tests.network.quadratic import local_of
 

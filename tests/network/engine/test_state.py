@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from network.state import ClientStates, VersionLog, add_prefix, strip_prefix
+from network.engine.state import ClientStates, VersionLog, add_prefix, strip_prefix
 from utils.errors import UserError
 
 CPU = torch.device("cpu")

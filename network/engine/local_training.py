@@ -14,9 +14,9 @@ from datasets.augmentation import AUGMENTS, augmented
 from datasets.task_data import TaskData
 from losses import LOSSES
 from models.networks.parts import lr_factor
-from network.client import ClientContext, Phase, Schedule, StepView
+from network.engine.client import ClientContext, Phase, Schedule, StepView
+from network.engine.workspace import Workspace, set_training
 from network.sampling import shuffled_epochs
-from network.workspace import Workspace, set_training
 from utils import interrupt
 from utils.streams import derived_seed, generator
 

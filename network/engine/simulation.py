@@ -21,15 +21,15 @@ from network.aggregation.mean import Mean
 from network.aggregation.weighted_sum import Surroundings, Uploads, total
 from network.algorithms.without_server import WithoutServer
 from network.attacks.attackers import AttackedUploads, with_false_targets
-from network.backend import Backend, ClientTrainer, States
-from network.client import ClientRound, copy_into, longest_first
-from network.evaluation import Evaluation, participation_gaps
-from network.federated_data import FederatedData
-from network.pace import print_pace
+from network.engine.backend import Backend, ClientTrainer, States
+from network.engine.client import ClientRound, copy_into, longest_first
+from network.engine.evaluation import Evaluation, participation_gaps
+from network.engine.federated_data import FederatedData
+from network.engine.pace import print_pace
+from network.engine.server import ServerContext
+from network.engine.state import ClientStates, VersionLog, add_prefix, strip_prefix
+from network.engine.trainer import LOSS, Trainer, travelling
 from network.privacy import privacy_of
-from network.server import ServerContext
-from network.state import ClientStates, VersionLog, add_prefix, strip_prefix
-from network.trainer import LOSS, Trainer, travelling
 from utils import interrupt, progress
 from utils.errors import UserError
 from utils.files import write_json

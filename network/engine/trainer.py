@@ -15,13 +15,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from models.networks.kept_outputs import whole
 from models.networks.parts import TRAINABLE, is_within
 from models.networks.threads import threads_for
-from network.batch_norm import batch_norm_tensors
-from network.client import ClientContext, ClientRound, copy_into
-from network.federated_data import FederatedData
-from network.local_training import LocalTraining
-from network.pace import measure
-from network.state import ClientStates, add_prefix
-from network.workspace import NOT_SIDE_BY_SIDE, Workspaces
+from network.engine.batch_norm import batch_norm_tensors
+from network.engine.client import ClientContext, ClientRound, copy_into
+from network.engine.federated_data import FederatedData
+from network.engine.local_training import LocalTraining
+from network.engine.pace import measure
+from network.engine.state import ClientStates, add_prefix
+from network.engine.workspace import NOT_SIDE_BY_SIDE, Workspaces
 from utils.errors import UserError
 
 if TYPE_CHECKING:

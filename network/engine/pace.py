@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from datasets.task_data import TaskData
 from models.networks.threads import threads_for
 from network.algorithms.fedavg import FedAvg
-from network.client import ClientContext, ClientRound, copy_into
-from network.local_training import LocalTraining
+from network.engine.client import ClientContext, ClientRound, copy_into
+from network.engine.local_training import LocalTraining
+from network.engine.workspace import Workspace
 from network.settings import LocalSettings
-from network.workspace import Workspace
 
 # Two numbers of clients are compared in at least _TURNS turns of _STEPS steps each, and in more until each has run for
 # _SECONDS, so that a single disturbance does not decide.

@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from models.networks.parts import is_within, train_part
 from models.networks.task_model import Outputs
 from network.aggregation.weighted_sum import sum_type
-from network.stacking import StackedBatchNorm, repeated, stack
+from network.engine.stacking import StackedBatchNorm, repeated, stack
 from utils.errors import UserError
 
 NOT_SIDE_BY_SIDE = "copies of this network that train side by side do not end where each does alone"
@@ -91,7 +91,7 @@ class OneCopy(Workspace):
 
 
 class StackedCopies(Workspace):
-    """Copies with their channels side by side: see `network/stacking.py`; ValueError where a layer does not stack."""
+    """Copies with their channels side by side: see `stacking.py`; ValueError where a layer does not stack."""
 
     def __init__(self, model: nn.Module, n: int, compiled: bool = False, part: str = "") -> None:
         stacked = stack(model, n)

@@ -12,9 +12,9 @@ from datasets.task_data import TaskData
 from models.central.evaluation import evaluate, evaluate_trivial, mean_values
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
-from network.evaluation import Evaluation, columns, out_of_sample_gap, over_clients, participation_gaps
-from network.evaluation import values_of as own_values
-from network.federated_data import FederatedData
+from network.engine.evaluation import Evaluation, columns, out_of_sample_gap, over_clients, participation_gaps
+from network.engine.evaluation import values_of as own_values
+from network.engine.federated_data import FederatedData
 
 ACCELERATOR = Accelerator(cpu=True)
 

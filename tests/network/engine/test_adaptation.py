@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from models.networks.config import ModelConfig
 from models.networks.task_model import Outputs, TaskModel
-from network import adaptation as adaptation_module
-from network.adaptation import Adaptation, parted, train
 from network.algorithms import ALGORITHMS
+from network.engine import adaptation as adaptation_module
+from network.engine.adaptation import Adaptation, parted, train
+from network.engine.simulation import Simulation
 from network.settings import AdaptSettings, resolve_adaptation
-from network.simulation import Simulation
 from tests.models.teacher.guiding import save_guidance
 from tests.network import quadratic as q
 from tests.network.spread import ADAPTING, federation

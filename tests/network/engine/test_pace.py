@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from models.networks.task_model import Outputs
-from network.client import ClientContext
-from network.local_training import LocalTraining
-from network.pace import Choice, fastest, measure, print_pace
-from network.workspace import workspace
+from network.engine.client import ClientContext
+from network.engine.local_training import LocalTraining
+from network.engine.pace import Choice, fastest, measure, print_pace
+from network.engine.workspace import workspace
 from tests.network import quadratic as q
 from utils.errors import UserError
 
@@ -104,8 +104,8 @@ def disturbed(monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], load: lis
         turns.append(len(clients))
 
     monkeypatch.setattr(LocalTraining, "__call__", train)
-    monkeypatch.setattr("network.pace.time.perf_counter", lambda: wall)
-    monkeypatch.setattr("network.pace.time.thread_time", lambda: thread)
+    monkeypatch.setattr("network.engine.pace.time.perf_counter", lambda: wall)
+    monkeypatch.setattr("network.engine.pace.time.thread_time", lambda: thread)
     return turns
 
 
@@ -151,8 +151,8 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine and networks with work for two threads; afterwards there is one, as in all tests."""
-    monkeypatch.setattr("network.trainer.threads_for", lambda *_: 2)
-    monkeypatch.setattr("network.pace.threads_for", lambda *_: 2)
+    monkeypatch.setattr("network.engine.trainer.threads_for", lambda *_: 2)
+    monkeypatch.setattr("network.engine.pace.threads_for", lambda *_: 2)
     yield
     torch.set_num_threads(1)
 
@@ -165,7 +165,7 @@ def test_a_run_notes_its_pace_and_computes_with_it(tmp_path: Path, two_threads: 
 
 def test_threads_are_those_of_the_clients_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("network.trainer.threads_for", lambda model, data, n_images: asked.append(n_images) or 1)
+    monkeypatch.setattr("network.engine.trainer.threads_for", lambda model, data, n_images: asked.append(n_images) or 1)
     for n in (1, 2, 5):  # of two clients, with batches of eight
         q.simulation(q.method("fedavg"), tmp_path, vectorised_clients=n).settle_pace()
     assert asked == [8, 16, 16]
@@ -177,7 +177,7 @@ def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monk
     def chosen(*_: object) -> dict[str, object]:
         return {"vectorised_clients": next(choices), "ms_by_clients": {1: 2.0}, "contrary_turns": {}}
 
-    monkeypatch.setattr("network.trainer.measure", chosen)
+    monkeypatch.setattr("network.engine.trainer.measure", chosen)
     settings = replace(q.SETTINGS, n_rounds=1)
     q.trained(q.method("fedavg"), tmp_path, settings, vectorised_clients=None)
     resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=None)
@@ -192,7 +192,7 @@ def test_a_resumed_run_keeps_the_number_of_threads(
     """Otherwise it would round otherwise."""
     settings = replace(q.SETTINGS, n_rounds=1)
     q.trained(q.method("fedavg"), tmp_path, settings, vectorised_clients=1)
-    monkeypatch.setattr("network.trainer.threads_for", lambda *_: 1)
+    monkeypatch.setattr("network.engine.trainer.threads_for", lambda *_: 1)
     torch.set_num_threads(1)
     resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=1)
     resumed.resume()

@@ -1,0 +1,1 @@
+"""The rounds of a federation: clients' local training, the server, evaluation and checkpoints."""
