@@ -5,9 +5,10 @@
 
 A family is a module of timm; its network is the smallest of eight with short names, without those that timm has for
 its tests. `network/engine/workspace.py` decides, as in training, whether two clients go side by side, by stacked
-copies or by vmap, or one by one. Then both take steps side by side, and each alone, in double precision, from other weights each;
-dropout is off. A line says by how much the weights differ, of the way that they have gone. Where that is more than
-rounding, or anything is raised but a line for the user, the exit code is 1, and the last lines name the networks.
+copies or by vmap, or one by one. Then both take steps side by side, and each alone, in double precision, from other
+weights each; dropout is off. A line says by how much the weights differ, of the way that they have gone. Where that
+is more than rounding, or anything is raised but a line for the user, the exit code is 1, and the last lines name the
+networks.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from deploy.nodes import Nodes
 from deploy.population import class_counts, knows_kinds, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
-from network.engine.backend import Backend
 from network.config import FederationConfig
+from network.engine.backend import Backend
 from network.engine.client import ClientRound
 from network.engine.evaluation import Evaluation, columns
 from network.engine.federated_data import FederatedData
