@@ -61,14 +61,8 @@ def main() -> None:
     from network.partition.explained import target_explained
     from network.partition.unseen import Whose
     from network.provenance import provenance
+    from reports.stages import clusters as stage
     from reports.stages.central import report_held_out
-    from reports.stages.clusters import (
-        draw_clusters,
-        report_central,
-        report_clusters,
-        report_explained,
-        report_n_clusters,
-    )
     from utils.files import write_array
     from utils.filling import remove
     from utils.processes import processes
@@ -99,16 +93,16 @@ def main() -> None:
     write_array(projection, reduced)
     found = assignments, centres, args.n_clusters, projection
     made = save_assignments(args.assignment_files_path, data, args.features, *found, who.digest)
-    report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
+    stage.report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
     held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
     if args.features == "model":
-        report_central(args.task, *(of["loss"] for of in held_out()))
+        stage.report_central(args.task, *(of["loss"] for of in held_out()))
     explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
-    report_explained(data, explained, run.figures)
+    stage.report_explained(data, explained, run.figures)
     if args.compare_n_clusters:
         rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
-        report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
-    draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
+        stage.report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
+    stage.draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         report_held_out(model, data, *held_out(), run.figures)
     size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}

@@ -15,7 +15,7 @@ from network.attacks import ATTACKS
 from network.engine.batch_norm import CHANGES
 from network.partition.rules import PARTITIONERS, rule_of
 from utils.command import command_line
-from utils.versions import ENGINE, digests, source_hash
+from utils.versions import ENGINE, digests, source_hash, stage_of
 
 # By the argument that chooses an entry.
 _REGISTRIES: dict[str, Mapping[str, Any]] = {
@@ -31,7 +31,7 @@ _REGISTRIES: dict[str, Mapping[str, Any]] = {
 
 def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | None:
     """The declared versions of all that a stage executes with these arguments, by name; None for other scripts."""
-    if (stage := Path(script).stem) not in ENGINE:
+    if (stage := stage_of(script)) not in ENGINE:
         return None
     versions = {"engine": ENGINE[stage]}
     if method := ALGORITHMS.get(arguments.get("method", "")):

@@ -25,6 +25,7 @@ ENGINE = {
     "extract_diffusion_features": 2,
     "test_fed": 2,
 }
+_PUBLISHED = {"train_federated": "test_fed"}  # names of the same stage
 REUSE = ANY, SAME_VERSION, SAME_SOURCE = "any", "same_version", "same_source"
 _SOURCES = ("datasets", "models", "network", "utils")  # beside the files in the root
 
@@ -37,6 +38,12 @@ def source_hash() -> str:
     for name, path in sorted((path.relative_to(ROOT).as_posix(), path) for path in files):
         digest.update(f"{name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
+
+
+def stage_of(script: str) -> str:
+    """The stage that a script is, as `ENGINE` names it: `train_federated.py` and `test_fed.py` are the same."""
+    stage = Path(script).stem
+    return _PUBLISHED.get(stage, stage)
 
 
 def declared(noted: Mapping[str, Any]) -> dict[str, int] | None:

@@ -20,6 +20,7 @@ from benchmarks.peer_processes import ours
 from benchmarks.peers import CASES
 from datasets.task_data import Batch
 from models.networks.precision import has_bf16
+from network.engine.simulation import Simulation
 from network.engine.workspace import OneCopy, StackedCopies, VmappedCopies, Workspace
 
 PAPER = replace(SCALES["paper"], n_steps=10)  # a fifth of the steps, to have several rounds
@@ -89,7 +90,9 @@ def dense(setup: Setup) -> Iterator[Found]:
             }
             ways |= {way: lru_cache(partial(kind, model)) for way, kind in _WAYS.items()}
 
-            def a_round(way: str, simulation=simulation, ways=ways, n=n) -> None:
+            def a_round(
+                way: str, simulation: Simulation = simulation, ways: dict[str, Callable] = ways, n: int = n
+            ) -> None:
                 """A round of all clients in this way."""
                 simulation.trainer.pace["vectorised_clients"] = 1 if way == "one by one" else n
                 simulation.trainer._workspace = ways[way]

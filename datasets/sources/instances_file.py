@@ -158,6 +158,7 @@ def is_true(value: Any) -> bool:
 
 
 def identity_of(record: Mapping[str, Any]) -> str:
+    """An image's id as text; ValueError where it has none."""
     identity = as_text(record.get("id"))
     if identity is None:
         raise ValueError(f"image {record.get('file_name')!r} has no id")

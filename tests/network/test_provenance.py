@@ -52,6 +52,7 @@ def test_a_methods_version_changes_with_each_class_that_it_is_built_on(
 @pytest.mark.parametrize("registry, name", [(TASKS, "normal"), (PARTITIONERS, "paper")])
 def test_an_entrys_version_is_of_runs_that_use_it(registry: dict, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = code_version("test_fed.py", GIVEN)
+    assert before == code_version("train_federated.py", GIVEN)
     others = [entry for entry in registry if entry != name]
     monkeypatch.setitem(registry, others[0], replace(registry[others[0]], version=2))
     assert code_version("test_fed.py", GIVEN) == before
