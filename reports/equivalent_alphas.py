@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from datasets.table import read_table
+from datasets.table import Table, read_table
 from network.partition.assigning import read_partition
 from network.partition.assignments import read_assignments
 from network.partition.equivalent_alpha import equivalent_alpha
@@ -61,7 +61,7 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
         rows.append(
             {
                 "task": run.args["task"],
-                "split": _split(run),
+                "split": _split(run, table),
                 "rand_seed": run.args["rand_seed"],
                 "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
                 "class": _alpha(client_of, table.labels),
@@ -78,9 +78,10 @@ def _pair(run: Finished) -> tuple[str, str, int]:
     return run.args["task"], run.args["method"], run.args["rand_seed"]
 
 
-def _split(run: Finished) -> str:
-    """The split in words, with the alpha that it was assigned with, if it depends on one."""
+def _split(run: Finished, table: Table) -> str:
+    """The partition in words: of clusters, whatever their features, or what it is by; with its alpha, if it has one."""
     name = run.args["type"].removesuffix("_based")
+    name = name if name in {"class", "object", *table.groups} else "cluster"
     return f"{name}, α = {run.args['alpha']:g}" if uses_alpha(run.args["type"], run.args["partition"]) else name
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import SymmetricalLogLocator
 
 from reports.figures.style import mark_cut, palette, save
 
@@ -74,7 +75,10 @@ def costs_by_alpha(costs: pd.DataFrame, path: Path, measures: Mapping[str, str],
         axis.grid(alpha=0.25, lw=0.6)
     if costs["increase"].max() > _FAR:
         axes[0].set_yscale("symlog", linthresh=_FAR)
+        axes[0].yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_FAR, subs=[1, 2, 5]))
+        axes[0].yaxis.set_major_formatter("{x:g}")
+        axes[0].set_ylim(top=1.5 * costs["increase"].max())
     axes[0].set_ylabel("increase over IID, %")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
-    figure.suptitle(f"What a split costs on {measured_on} images; dashed: like IID clients")
+    figure.suptitle(f"What a partition costs on {measured_on} images; dashed: like IID clients")
     return save(figure, path)

@@ -46,6 +46,9 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     assert found["class"].tolist() == [0.0, 0.0] and found["cluster"][0] > 0.5 and found["cluster"][1] == 0
     assert found["target_variance_share"].tolist() == [1.5, 1.2]
     assert costs(Results(tmp_path), "test_loss")["increase"].tolist() == pytest.approx([50.0, 20.0])
+    finish_split(tmp_path, table, "efficientnet_lite0_based", 1.4, table.labels, 0)  # clusters of these features
+    finish_split(tmp_path, table, "building_based", 1.3, table.labels, 0)
+    assert {*costs(Results(tmp_path))["split"]} == {"class, α = 0.5", "cluster, α = 0.5", "building, α = 0.5"}
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
 
