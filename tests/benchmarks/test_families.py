@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import timm
 import torch
-from tests.network.test_workspace import IMAGE, Split
 
 from benchmarks import families
 from network.engine.workspace import StackedCopies, VmappedCopies, Workspace
+from tests.network.engine.test_workspace import IMAGE, Split
 from utils.errors import UserError
 
 SIZE = IMAGE[-1]

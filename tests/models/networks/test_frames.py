@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.network.test_stacking import different, fill
 from torch import nn
 
 from models.networks.backbones import CENTRED, Encoder
@@ -16,6 +15,7 @@ from models.networks.frames import FramesApart, stack_frames
 from models.networks.task_model import TaskModel, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
 from network.engine.stacking import stack
+from tests.network.engine.test_stacking import different, fill
 from utils.errors import UserError
 
 
