@@ -127,7 +127,7 @@ def test_a_schedule_goes_over_the_steps_of_the_adaptation(tmp_path: Path) -> Non
 class Linear(q.Quadratic):
     """With an encoder that can have adapters: the identity, of images with three more zeros."""
 
-    config = SimpleNamespace(encoder="identity", image_size=q.DIM)
+    config = SimpleNamespace(task="normal", encoder="identity", image_size=q.DIM)
 
     def __init__(self) -> None:
         super().__init__()
