@@ -199,11 +199,12 @@ class TaskData:
         if self.device.type != "cpu":
             return None
         one = decode_batch(self.task, *self._read(torch.zeros(1, dtype=torch.int64)))
-        size = sum(tensor.nbytes for tensor in (one.images, one.target, one.valid)) * len(self._stored)
+        size = sum(tensor.nbytes for tensor in (one.images, one.target, one.valid)) * len(self._images[0])
         if size > _DECODED_BYTES:
             return None
         parts = [
-            decode_batch(self.task, *self._read(at)) for at in torch.arange(len(self._stored)).split(_DECODED_AT_ONCE)
+            decode_batch(self.task, *self._read(at))
+            for at in torch.arange(len(self._images[0])).split(_DECODED_AT_ONCE)
         ]
         images = torch.cat([part.images.movedim(1, -1) for part in parts])
         return images, torch.cat([part.target for part in parts]), torch.cat([part.valid for part in parts])

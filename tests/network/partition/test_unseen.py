@@ -105,11 +105,14 @@ def noisy(data: TaskData, positions: np.ndarray) -> TaskData:
     """The same data with noise for these images and their targets."""
     other = copy.copy(data)
     vars(other).pop("_decoded", None)
-    for name in ("_images", "_stored"):
-        changed = getattr(data, name).clone()
+
+    def with_noise(array: torch.Tensor) -> torch.Tensor:
+        changed = array.clone()
         noise = torch.randint(0, 255, changed[positions].shape, generator=torch.Generator().manual_seed(0))
         changed[positions] = noise.to(changed.dtype)
-        setattr(other, name, changed)
+        return changed
+
+    other._images, other._stored = tuple(map(with_noise, data._images)), with_noise(data._stored)
     return other
 
 
