@@ -115,7 +115,7 @@ def test_photographs_of_one_annotation_and_of_one_mask(tmp_path: Path, capsys: p
         path = tmp_path / "Annotations" / f"{name}.xml"
         path.parent.mkdir(exist_ok=True)
         sides = "".join(f"<{s}>{v}</{s}>" for s, v in zip(("xmin", "ymin", "xmax", "ymax"), (1, 1, 4, 4), strict=True))
-        path.write_text(f"<a><object><name>dog</name><bndbox>{sides}</bndbox></object></a>")
+        path.write_text(f"<annotation><object><name>dog</name><bndbox>{sides}</bndbox></object></annotation>")
         save_image(tmp_path / "masks" / f"{name}.png", 1, "L")
     table = select("voc", tmp_path, test_fraction=0.4)
     assert table.image_ids == ("JPEGImages/a.jpg", "JPEGImages/b.jpg", "JPEGImages/c.jpg")
