@@ -223,7 +223,7 @@ def test_nothing_that_fits_is_one_line(scannet: Path) -> None:
         find("maps", scannet, **folders | {"target_folder": ["{scene}/d"]})
     with pytest.raises(UserError, match=r"no photograph in .*colour; see --image_folder"):
         find("maps", scannet, **folders | {"image_folder": "{scene}/colour"})
-    with pytest.raises(UserError, match="--source maps needs --target, one of depth, normals, edges, regression, motion, and"):
+    with pytest.raises(UserError, match=r"--source maps needs --target, one of depth, .*, regression, motion, and"):
         find("maps", scannet, image_folder="{scene}/color")
 
 
