@@ -41,8 +41,8 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
-    apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the trivial
-    predictor's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
+    apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the constant
+    baseline's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
     clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the constant baseline's
     participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
     in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever else was

@@ -93,8 +93,8 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     """The increases alone, as text: a row per task, method, split and part of the data, a column per alpha.
 
     Values are in percent over the IID split's loss, means over seeds with their 95 % intervals; those of splits in
-    which alpha has no part, such as natural groups, stand in a column of their own. The IID split's and the trivial
-    predictor's loss stand beside them for scale.
+    which alpha has no part, such as natural groups, stand in a column of their own. The IID split's and the constant
+    baseline's loss stand beside them for scale.
     """
     rows: dict[tuple, dict[str, Any]] = {}
     columns = {alpha: _of_alpha(alpha) for alpha in sorted(table["alpha"].unique(), key=lambda a: (np.isnan(a), a))}

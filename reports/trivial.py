@@ -55,8 +55,8 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
 def central_not_learnt(central: pd.DataFrame) -> list[str]:
     """A line for each row of `reports.central.read_central` whose loss is not clearly below the constant baseline's."""
     return [
-        f"{row['task']}: the central model's held-out loss, {row['model loss']}, is not clearly below the trivial "
-        f"predictor's, {row['trivial loss']}; clusters of its embeddings say little of the task"
+        f"{row['task']}: the central model's held-out loss, {row['model loss']}, is not clearly below the constant "
+        f"baseline's, {row['trivial loss']}; clusters of its embeddings say little of the task"
         for row in central.to_dict("records")
         if row["learnt"] == NO
     ]

@@ -69,10 +69,10 @@ def test_all_stages(prepared: Path, tmp_path: Path) -> None:
         finish(start_in(work, command), work)
         if command.startswith("train"):
             said = (work / "output.txt").read_text().splitlines()
-            table = {line.split()[0]: line.split() for line in said if line.startswith((" ", "model", "trivial"))}
+            table = {line.split()[0]: line.split() for line in said if line.startswith((" ", "model", "constant"))}
             names = table["loss"]
             model = dict(zip(names, map(float, table["model"][1:]), strict=True))
-            trivial = dict(zip(names, map(float, table["trivial"][2:]), strict=True))
+            trivial = dict(zip(names, map(float, table["constant"][2:]), strict=True))
             assert names == ["loss", "pq", "map_50", "map"] and trivial["pq"] == trivial["map"] == 0
             assert model["pq"] > 0.03 and model["map_50"] > 0.1 and model["loss"] < trivial["loss"] / 2
     assert list(work.glob("results/**/predictions.png"))
