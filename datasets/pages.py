@@ -39,6 +39,8 @@ def n_images(image: Image.Image) -> int:
 
 def n_images_in(path: Path) -> int:
     """How many images a file holds, see `n_images`; 1 where it cannot be read."""
+    if not path.is_file():  # to open a named pipe would wait for who never writes into it
+        return 1
     try:
         with path.open("rb") as file:
             if not file.read(4).startswith(_SIGNATURES):
