@@ -303,11 +303,11 @@ def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:
 
 def add_code(parser: Parser) -> None:
     """`--reuse`: which earlier runs count; see `utils.versions.CodePolicy`."""
-    group = parser.group("running")
+    either = parser.group("running").add_mutually_exclusive_group()
     text = "which earlier runs count: any, or those made with the same declared versions, or with the same source files"
-    group.add_argument("--reuse", choices=REUSE, default=SAME_VERSION, help=text)
+    either.add_argument("--reuse", choices=REUSE, default=SAME_VERSION, help=text)
     for former, policy in (("--accept_code", ANY), ("--refuse_code", SAME_SOURCE)):
-        group.add_argument(
+        either.add_argument(
             former, dest="reuse", nargs="?", const="True", type=partial(_policy, policy), default=argparse.SUPPRESS,
             help=argparse.SUPPRESS,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 
 from utils import versions
 from utils.args import Parser, add_code
+from utils.errors import UserError
 from utils.versions import CodePolicy
 
 
@@ -91,6 +92,14 @@ def test_flags_of_before_say_what_is_reused(words: str, reuse: str) -> None:
     add_code(parser)
     assert CodePolicy.from_config(vars(parser.parse_args(words.split()))) == CodePolicy(reuse)
     assert "accept_code" not in parser.format_help()
+
+
+@pytest.mark.parametrize("words", ["--accept_code True --refuse_code True", "--reuse any --refuse_code True"])
+def test_what_is_reused_is_said_once(words: str) -> None:
+    parser = Parser("a script")
+    add_code(parser)
+    with pytest.raises(UserError, match="not allowed with argument"):
+        parser.parse_args(words.split())
 
 
 def test_a_warning_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
