@@ -3,11 +3,10 @@
 `python -m benchmarks.scaling --clients 1000000` prints the table. Each method is a process of its own, in which a
 federation of a thousand clients and one of the many run rounds in turn; so its peak memory is that of both.
 
-Images are assigned by user, a client for each, as `test_fed.py` does with natural groups: the partition, its
-measures by
-class, the held-out images. Every image of the data has a position and a class, but its pixels are those of one of a few
-thousand: what is measured is what the federation needs besides the pixels, which in a real data set of that size lie in
-a memory-mapped file.
+Images are assigned by user, a client for each, as `test_fed.py` does with natural groups: the partition, its measures
+by class, the held-out images. Every image of the data has a position and a class, but its pixels are those of one of a
+few thousand: what is measured is what the federation needs besides the pixels, which in a real data set of that size
+lie in a memory-mapped file.
 """
 
 from __future__ import annotations

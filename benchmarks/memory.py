@@ -3,10 +3,9 @@
     python -m benchmarks.memory          (two minutes on one core)
 
 The same 20,000 images are assigned to 10, 100, 1,000 and 10,000 clients, and each federation is a process of its
-own. At
-the start every client has a state already, as if all had taken part before, so that the states of 10,000 clients are
-many times what a process may hold of them; the rest lies on the disk. Where both are possible, a run that holds all of
-them must end with the same loss.
+own. At the start every client has a state already, as if all had taken part before, so that the states of 10,000
+clients are many times what a process may hold of them; the rest lies on the disk. Where both are possible, a run that
+holds all of them must end with the same loss.
 """
 
 from __future__ import annotations

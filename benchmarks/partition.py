@@ -2,9 +2,8 @@
 
     python -m benchmarks.partition          (about eight minutes on one core)
 
-Assigning N images at random needs a permutation of them, and assigning them by group a sort; the time of these two
-on the
-same N is the unit of the table's times. Memory is NumPy's peak during the call, in bytes per image, without the
+Assigning N images at random needs a permutation of them, and assigning them by group a sort; the time of these two on
+the same N is the unit of the table's times. Memory is NumPy's peak during the call, in bytes per image, without the
 groups that go in. A dash stands where the rule has no answer at this size (its error goes below the table).
 """
 

@@ -57,7 +57,7 @@ def state_of(command: Command, policy: CodePolicy = DECLARED) -> State:
     found: dict[tuple[State, bool], set[str]] = {}
     for folder in _runs(command, config):
         if _is_of(folder, config) and (state := _state_in(folder, config)) is not State.NEW:
-            said, noted = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
+            said, noted = _recorded(folder)
             counts, difference = policy.judge(noted, code_of(command[0], key(said)))
             found.setdefault((state, counts), set()).add(difference)
     for state in (State.DONE, State.CUT_OFF):
@@ -142,9 +142,14 @@ _LEFT_OUT = {"within", "features_mean", "features_std", *UNSAID}.union(
 )
 
 
+def _recorded(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run's arguments, and what it was made with."""
+    return with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
+
+
 def _is_of(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a run had these arguments and the present data and inputs."""
-    said, made_with = with_present_names(_read(folder / "args.json")), _read(folder / "environment.json")
+    said, made_with = _recorded(folder)
     wanted = key(config)
     return (
         all(name in said and said[name] == value for name, value in wanted.items())

@@ -301,15 +301,8 @@ class Masks(Source):
 
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
-        found = list(
-            photographs(
-                self.data_path,
-                self.image_folder,
-                self.image_prefix,
-                self.image_suffix,
-                (self.mask_folder, self.instance_folder),
-            )
-        )
+        where = self.image_folder, self.image_prefix, self.image_suffix
+        found = list(photographs(self.data_path, *where, (self.mask_folder, self.instance_folder)))
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
         masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
         say_alone(self.data_path, self.mask_folder, self.mask_prefix, endings, [*masks, *(each.cell for each in found)])

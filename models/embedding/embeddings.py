@@ -1,4 +1,4 @@
-"""Embeddings of a central model, and their clusters: what embedding-based partitions assign out."""
+"""Embeddings of a central model, and their clusters: what embedding-based partitions assign."""
 
 from __future__ import annotations
 

@@ -129,11 +129,9 @@ class Simulation:
             if self.attack.false_targets:
                 data = replace(data, images=with_false_targets(data.images, data.clients, self.attackers))
         self.here = ClientsHere(states, Trainer(self.model, data, config, states, self.shared), evaluation)
-        self.states: States = states
-        self.trainer: ClientTrainer = self.here.trainer
-        self.evaluation = evaluation
-        if backend:
-            self.states, self.trainer, self.evaluation = backend(self)
+        self.states: States
+        self.trainer: ClientTrainer
+        self.states, self.trainer, self.evaluation = backend(self) if backend else self.here
 
     def train(self) -> list[dict[str, Any]]:
         """Run the remaining rounds; returns the metrics, one row per round, the first before any training.
