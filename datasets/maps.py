@@ -15,7 +15,7 @@ import numpy as np
 
 from datasets import exr, flow_files
 from datasets.as_saved import is_deep_colour
-from datasets.stored import is_inside, read_values, regular_file
+from datasets.stored import read_pair, read_values, regular_file
 from datasets.tasks import DEPTH_MAPS, DIRECTIONS, NOTHING, Encoding, Scale
 
 _MODES = ("1", "L", "RGB", "RGBA", "I;16", "I;16B", "I", "F")
@@ -67,12 +67,10 @@ def _flow_of(data_path: Path, cell: str) -> np.ndarray:
 
     def depth(cell: str, unit: float, invalid: tuple[float, ...]) -> np.ndarray:
         """A depth map (H, W), NaN where nothing is known."""
-        if not is_inside(cell):
-            raise ValueError(f"{cell!r} is not a path within the data folder")
         values = read_map(data_path, cell, DEPTH_MAPS, Scale(unit, tuple(invalid)))[0]
         return np.where(values == NOTHING, np.nan, values)
 
-    return flow_files.Pair.read(path).flow(depth)
+    return read_pair(path).flow(depth)
 
 
 def in_units(values: np.ndarray, encoding: Encoding, scale: Scale, counts: np.ndarray | None = None) -> np.ndarray:

@@ -131,6 +131,15 @@ def photograph_frame(data_path: Path, cell: str) -> Frame:
         raise ValueError(f"not a readable image ({error})") from error
 
 
+def read_pair(path: Path) -> flow_files.Pair:
+    """A file's pair of depth maps; ValueError where it holds none, or one that lies outside the data folder."""
+    pair = flow_files.Pair.read(path)
+    for cell in (pair.depth, pair.depth_next):
+        if not is_inside(cell):
+            raise ValueError(f"{cell!r} is not a path within the data folder")
+    return pair
+
+
 def values_size(data_path: Path, cell: str) -> tuple[int, int]:
     """Height and width of what `read_values` gives, or of EXR or files of flow, from the header alone of a file.
 
@@ -139,9 +148,7 @@ def values_size(data_path: Path, cell: str) -> tuple[int, int]:
     if cell.lower().endswith(exr.ENDING):
         return exr.exr_size(data_path / cell)
     if cell.lower().endswith(flow_files.PAIR):
-        cell = flow_files.Pair.read(data_path / cell).depth
-        if not is_inside(cell):
-            raise ValueError(f"{cell!r} is not a path within the data folder")
+        cell = read_pair(data_path / cell).depth
     if cell.lower().endswith(flow_files.FLO):
         return flow_files.flo_size(data_path / cell)
     values = _read_row(data_path, cell)

@@ -73,8 +73,9 @@ def test_broken_pairs_are_refused(tmp_path: Path, change: dict) -> None:
         read_map(tmp_path, "a.json", MAPS["motion"])
 
 
-def test_a_pair_reads_nothing_outside_its_folder(tmp_path: Path) -> None:
-    replace(PAIR, depth="../secret.npy").write(tmp_path / "a.json")
+@pytest.mark.parametrize("name", ["depth", "depth_next"])
+def test_a_pair_reads_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
+    replace(PAIR, **{name: "../secret.npy"}).write(tmp_path / "a.json")
     for read in (lambda: read_map(tmp_path, "a.json", MAPS["motion"]), lambda: values_size(tmp_path, "a.json")):
         with pytest.raises(ValueError, match="is not a path within the data folder"):
             read()
