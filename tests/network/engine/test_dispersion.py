@@ -21,9 +21,9 @@ from losses import return_task_loss
 from models.central.training import early_file
 from models.networks.encoders import ENCODERS
 from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_model
+from network.engine import dispersion
 from network.engine.dispersion import gradient_dispersion, measure, residual_share
 from network.importance import FedIR
-from network.partition import dispersion
 from network.partition.asked import partition_of
 from network.partition.assigning import assign
 from network.partition.explained import share_explained
