@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.args import Parser, add_run, number
+from utils.args import Parser, number
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 if TYPE_CHECKING:
     from datasets.table import Found
@@ -32,7 +33,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     text = "values of 16-bit photographs that become black and white, such as 0 4095; default: 0 65535"
     add("--levels", type=number(float, least=0), nargs=2, help=text, metavar=("BLACK", "WHITE"))
     add_arguments_of(parser, "source", SOURCES, "source")
-    add_run(parser)
+    add_shared(parser, "result_path", "rand_seed")
     return Namespace(**with_defaults(vars(parser.parse_args(words)), SOURCES, "source"))
 
 

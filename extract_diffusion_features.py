@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_stage
+from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
+from utils.stage import add_stage
 
 _FEW = 64  # images that --test_mode uses
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_assignments, add_init_model, add_model, add_stage, number
+from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import run_script
+from utils.stage import add_model, add_shared, add_stage
 
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
@@ -19,11 +20,8 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     parser = Parser(__doc__)
     add_model(parser, TASKS)
     model, clusters, output = (parser.group(title) for title in ("model", "clusters", "output"))
-    model.add_argument(
-        "--load_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
-    )
+    add_shared(parser, "load_model_dir")
     model.add_flag("--from_checkpoint", False, "take the last checkpoint instead of the best model")
-    add_init_model(parser)
     add = clusters.add_argument
     add("--features", type=features_name, default="model",
         help="what is clustered: model (the central model's embedding), target, image, efficientnet_lite0, timm:<name> "
@@ -37,7 +35,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
         help="leave out clusters with a smaller share of the images")  # fmt: skip
     add_whose(parser, "clusters", "cluster_clients", "clusters are found in")
-    add_assignments(parser)
+    add_shared(parser, "assignment_files_path")
     output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
     output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
     add_stage(parser, "continue an interrupted run with these arguments")

@@ -3,8 +3,9 @@
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import Parser, add_data_path, number
+from utils.args import Parser, number
 from utils.errors import run_script
+from utils.stage import add_shared
 
 
 def parse_args() -> Namespace:
@@ -13,7 +14,7 @@ def parse_args() -> Namespace:
     parser.group("model").add_argument("--run", type=Path, required=True, help="directory of a run of test_fed.py")
     text = "inverse strength of the probe's regularisation"
     parser.group("training").add_argument("--inverse_penalty", type=number(float, above=0), default=1.0, help=text)
-    add_data_path(parser)
+    add_shared(parser, "data_path")
     return parser.parse_args()
 
 

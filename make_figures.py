@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from utils.args import Parser, add_result_path
+from utils.args import Parser
 from utils.errors import run_script
+from utils.stage import add_shared
 
 
 def parse_args() -> Namespace:
@@ -17,7 +18,7 @@ def parse_args() -> Namespace:
     parser = Parser(__doc__)
     add, add_output = parser.add_argument, parser.group("output").add_argument
     add("figure", choices=FIGURES, help="what to draw")
-    add_result_path(parser)
+    add_shared(parser, "result_path")
     add_output("--figure_path", type=Path, help="folder for the figures; default: figures/ in the result path")
     add("--methods", nargs="+", choices=ALGORITHMS, default=[],
         help="federated methods for rounds, a figure each; default: all found")  # fmt: skip

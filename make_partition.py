@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from utils.args import POSITIVE, POSITIVE_INT, Parser, add_seed
+from utils.args import POSITIVE, POSITIVE_INT, Parser
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 
 def parse_args() -> Namespace:
@@ -44,7 +45,7 @@ def parse_args() -> Namespace:
     add("--data_path", type=Path, help="with --export_clients: folder of the images; default: the run's")
     add("--task", choices=TASKS, help="with --export_clients: whose targets go along; default: the run's")
     add("--image_size", type=POSITIVE_INT, help="with --export_clients: their side in pixels; default: the run's")
-    add_seed(parser)
+    add_shared(parser, "rand_seed")
     args = Namespace(**resolve_rule(vars(parser.parse_args())))
     if args.partition_file and not args.export_clients:
         raise UserError("--partition_file has nothing to assign; give --export_clients, or omit it")

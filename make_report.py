@@ -3,14 +3,15 @@
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import Parser, add_result_path
+from utils.args import Parser
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_result_path(parser)
+    add_shared(parser, "result_path")
     parser.add_argument("--report_file", type=Path, help="file of the page; default: report.html in the result path")
     return parser.parse_args()
 

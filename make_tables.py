@@ -5,18 +5,18 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_assignments, add_data_path, add_result_path, name_and_value
+from utils.args import POSITIVE_INT, Parser, name_and_value
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__)
-    add_result_path(parser)
+    add_shared(parser, "result_path")
     text = "folder for the tables; default: tables/ in the result path"
     parser.group("output").add_argument("--table_path", type=Path, help=text)
-    add_assignments(parser)
-    add_data_path(parser)
+    add_shared(parser, "assignment_files_path", "data_path")
     parser.add_argument(
         "--metric", default="accuracy", help="metric for budgets and groups; for the former, the larger the better"
     )

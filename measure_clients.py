@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.args import Parser, add_assignments, add_data_path, add_result_path, add_seed, name_and_value
+from utils.args import Parser, name_and_value
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -34,16 +35,15 @@ def parse_args() -> Namespace:
     add("--partition_file", type=Path,
         help="for --clients: a saved partition, a run's folder or its partition.json (with --data_path, its table's "
         "groups count, too); or a folder of Flower's partitions, whose columns --groups NAME=COLUMN names")  # fmt: skip
-    add_data_path(parser)
+    add_shared(parser, "data_path")
     text = "tasks of the table: also measure the share of their targets' variance that lies between clients"
     add("--tasks", nargs="+", default=[], choices=TASKS, metavar="TASK", help=text)
-    add_assignments(parser)
-    add_result_path(parser)
+    add_shared(parser, "assignment_files_path", "result_path")
     text = "folder for the tables and the figure"
     output = parser.group("output")
     output.add_argument("--output_path", type=Path, default=Path("own_clients"), help=text)
     output.add_flag("--simulate", False, "also write the rule and α that assign such clients, and how near they come")
-    add_seed(parser)
+    add_shared(parser, "rand_seed")
     args = parser.parse_args()
     if args.clients and args.partition_file:
         raise UserError("--clients and --partition_file both say who has which images; omit one")

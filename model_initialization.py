@@ -4,8 +4,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_data, add_init_model, add_model
+from utils.args import POSITIVE_INT, Parser
 from utils.errors import run_script
+from utils.stage import add_model, add_shared
 
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
@@ -34,8 +35,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")
     group.add_flag("--published_quirks", False, "decode, mask and normalise as the published code (see README)")
-    add_init_model(parser)
-    add_data(parser)
+    add_shared(parser, "data_path", "result_path", "rand_seed")
     return parser.parse_args(words)
 
 

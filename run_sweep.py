@@ -9,8 +9,9 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, add_code, name_and_value, number
+from utils.args import POSITIVE_INT, Parser, name_and_value, number
 from utils.errors import run_script
+from utils.stage import add_code
 
 _LISTS = ("tasks", "methods", "splits", "alphas", "seeds", "n_clusters", "features")
 

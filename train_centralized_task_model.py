@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from utils.args import Parser, add_init_model, add_model, add_stage
+from utils.args import Parser
 from utils.errors import UserError, run_script
+from utils.stage import add_model, add_shared, add_stage
 
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
@@ -20,9 +21,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
-    add_init_model(parser)
-    text = "folder for the trained models and their checkpoints"
-    parser.group("model").add_argument("--checkpoint_path", type=Path, default=Path("trained_models"), help=text)
+    add_shared(parser, "checkpoint_path")
     add_settings(parser, TrainSettings, "training")
     add_arguments_of(parser, "adapters", TRAINS, "train")
     add_whose(parser, "training", "train_clients", "the model learns from")

@@ -4,10 +4,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from utils.args import Parser, add_init_model, add_model, add_stage
+from utils.args import Parser
 from utils.errors import run_script
+from utils.stage import add_model, add_shared, add_stage
 
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
@@ -21,16 +21,11 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
-    add_init_model(parser)
-    model = parser.group("model")
-    model.add_flag("--start_warm", False, "start from the central model instead of the initial one")
-    model.add_argument(
-        "--trained_model_dir", type=Path, default=Path("trained_models"), help="folder of the central models"
-    )
+    add_shared(parser, "start_warm", "trained_model_dir")
     add_split(parser)
     add_federation(parser)
     add_choices(parser)
-    parser.group("output").add_flag("--plot_distribution", True, "draw what each client has")
+    add_shared(parser, "plot_distribution")
     add_stage(parser, "continue the newest run with these arguments", "round")
     config = resolve_split(resolve_choices(resolve_federation(vars(parser.parse_args(words)))))
     return Namespace(**with_defaults(config, TRAINS, "train"))

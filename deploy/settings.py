@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from datasets.tasks import TASKS
@@ -13,11 +12,11 @@ from network.choices import add_choices, resolve_choices
 from network.config import FederationConfig
 from network.sampling import POISSON
 from network.settings import PrivacySettings, add_federation, resolve_federation
-from utils.args import POSITIVE, Parser, add_init_model, add_model, add_stage
+from utils.args import Parser
 from utils.arguments import with_defaults
 from utils.errors import UserError
+from utils.stage import add_model, add_shared, add_stage
 
-ON_MISSING = ("stop", "skip_client")
 _ANY = None
 # What cannot be deployed: an argument and its value (any but the default), and why.
 _REFUSED: dict[tuple[str, str | None], str] = {
@@ -39,15 +38,10 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     """The configuration in these words; UserError where they are wrong, or ask for what cannot be deployed."""
     parser = Parser("Train a federation whose clients are on machines of their own.")
     add_model(parser, TASKS)
-    add_init_model(parser)
-    parser.group("model").add_flag("--start_warm", False, "start from the central model instead of the initial one")
-    text = "folder of the central models"
-    parser.group("model").add_argument("--trained_model_dir", type=Path, default=Path("trained_models"), help=text)
+    add_shared(parser, "start_warm", "trained_model_dir")
     add_federation(parser)
     add_choices(parser)
-    add = parser.group("running").add_argument
-    add("--on_missing", choices=ON_MISSING, default="stop", help="what to do where a client is away or refused")
-    add("--timeout", type=POSITIVE, default=600.0, help="seconds to wait for a client whose node is away")
+    add_shared(parser, "on_missing", "timeout")
     add_stage(parser, "continue the newest run with these arguments", "round")
     config = vars(parser.parse_args(list(words)))
     for (name, value), why in _REFUSED.items():

@@ -13,11 +13,12 @@ from network.algorithms import ALGORITHMS
 from network.algorithms.fedavg import FedAvg
 from network.attacks import ATTACKS, NO_ATTACK
 from network.attacks.attack import Attack
-from network.choices import READERS, UNSAID
+from network.choices import READERS, Choices
 from network.importance import CLUSTER, FedIR
 from network.sampling import ClientSampling
 from network.settings import LocalSettings, PrivacySettings, SimulationSettings
 from utils.errors import UserError
+from utils.settings import settings_of
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -67,15 +68,15 @@ class FederationConfig:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """That of a script's arguments."""
-        names = {name: config.get(name, default) for name, default in UNSAID.items()}
+        chosen = Choices(**settings_of(Choices, config))
         return cls(
-            ALGORITHMS[config["method"]].from_config(config),
+            ALGORITHMS[chosen.method].from_config(config),
             LocalSettings.from_config(config),
             SimulationSettings.from_config(config),
             ClientSampling.from_config(config),
             FedIR.from_config(config),
-            AGGREGATIONS[names["aggregation"]].from_config(config),
-            ATTACKS[names["attack"]].from_config(config) if names["attack"] != NO_ATTACK else None,
+            AGGREGATIONS[chosen.aggregation].from_config(config),
+            ATTACKS[chosen.attack].from_config(config) if chosen.attack != NO_ATTACK else None,
             PrivacySettings.from_config(config),
         )
 

@@ -10,10 +10,11 @@ from typing import Any
 from models.networks.parts import LORA, TRAINABLE, TRAINS
 from models.settings import StepSettings
 from network.engine.state import MEMORY
-from utils.args import POSITIVE, POSITIVE_INT, SEED, Parser, increasing, number, number_or_auto
+from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
 from utils.settings import add_settings, check_read, setting, settings_of
+from utils.stage import StageSettings
 
 LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
 _LOCAL_WORK = ("sgd_per_epoch", "epoch_per_round")  # which other arguments may replace
@@ -108,7 +109,7 @@ class SimulationSettings:
     `memory` is the number of bytes of clients' states that a process keeps in memory; the rest goes to disk.
     """
 
-    rand_seed: int = SEED
+    rand_seed: int = StageSettings.rand_seed
     batch_norm: str = setting(
         "averaged",
         "local: each client keeps its own; group: replaced by group norm",
@@ -131,7 +132,7 @@ class SimulationSettings:
     on_nan: str = setting("stop", "what to do where a client's loss is not finite", choices=ON_NAN)
     vectorised_clients: int | None = setting(1, "clients trained at once; auto: the fastest number", number_or_auto)
     compile: bool = setting(False, "compile the forward pass of local training", bool)
-    checkpoint_every: int = 1
+    checkpoint_every: int = StageSettings.checkpoint_every
     memory: int = MEMORY
 
     @classmethod

@@ -12,12 +12,11 @@ from reports.figures.style import save
 from reports.finished import Results
 from reports.labels import method_label, task_label
 from reports.tables import NOT_IID, as_text, differing
-from utils.runs import ASIDE
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"
 _ARGUMENT = "argument."
-_UNSAID = {*_SETTING, "rand_seed"} | NOT_IID | ASIDE
+_LEFT_OUT = {*_SETTING, "rand_seed"} | NOT_IID
 # Columns of the table: the cost that each is made from, and its unit.
 _COLUMNS = {
     "parameters, 10⁶": ("parameters", 1e6),
@@ -42,7 +41,7 @@ def read_costs(results: Results) -> pd.DataFrame:
         if costs := run.summary.get("costs"):
             about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
             values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
-            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.args.items() if name not in _UNSAID}
+            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.said.items() if name not in _LEFT_OUT}
             rows.append({name: about.get(name, "") for name in _SETTING} | others | values)
     return pd.DataFrame(rows)
 

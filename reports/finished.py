@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from utils.errors import UserError
 from utils.files import files_below, json_in
 from utils.renamed import with_present_names
-from utils.runs import key
+from utils.stage import key
 from utils.versions import declared
 from utils.words import some
 

@@ -16,7 +16,8 @@ from reports.files import write_table
 from reports.finished import Results
 from reports.statistics import with_spread
 from reports.tables import NOT_IID, as_text, between_methods, differing
-from utils.runs import ASIDE, MEASURED_ON
+from utils.runs import MEASURED_ON
+from utils.stage import key
 
 # (data, whose models) -> the columns of a federated run's last round with the values.
 _COLUMNS = {
@@ -134,8 +135,8 @@ def _row(
     said_of: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """One row, with the run's arguments or only those that are `said_of`."""
-    said = {"task", "method", "type", "alpha", "rand_seed"} | ASIDE
-    names = {name for name in args if name not in said and (said_of is None or name in said_of)}
+    others = key(args).keys() - {"task", "method", "type", "alpha", "rand_seed"}
+    names = others if said_of is None else others.intersection(said_of)
     further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if name in names}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
     return {**row, "seed": args["rand_seed"], **further, **values}

@@ -22,7 +22,7 @@ from reports.trivial import central_not_learnt, not_learnt
 from reports.verdicts import headlines
 from utils.errors import UserError
 from utils.files import files_below, json_in
-from utils.runs import ASIDE
+from utils.stage import changes_numbers
 from utils.versions import declared
 
 _VERSIONS = ("data_version", "source_hash", "commit", "gpu")
@@ -245,7 +245,7 @@ def _settings(runs: Sequence[_Run]) -> dict[str, str]:
     """The arguments in which federated runs differ, and their values in order, without those that name files."""
     args = [run.args for run in runs if run.stage.endswith("test_federated")]
     values = {name: {str(each[name]): each[name] for each in args if name in each} for each in args for name in each}
-    several = {name: of for name, of in values.items() if len(of) > 1 and name not in ASIDE and name != "classes"}
+    several = {name: of for name, of in values.items() if len(of) > 1 and changes_numbers(name) and name != "classes"}
     return {name: ", ".join(in_order(of) if name == "task" else _in_order(of)) for name, of in several.items()}
 
 
@@ -279,7 +279,7 @@ def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
         said = pd.DataFrame([_said(run) for run in members], dtype=str).fillna("")
         common = {name: said[name].iloc[0] for name in said if name != "run" and said[name].nunique() == 1}
         table = said.drop(columns=list(common))
-        table = table[sorted(table, key=lambda name: name in ASIDE)]  # file locations come last
+        table = table[sorted(table, key=lambda name: not changes_numbers(name))]  # file locations come last
         yield Part(
             _stage_title(stage),
             _id("runs", stage),

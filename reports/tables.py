@@ -13,13 +13,15 @@ import numpy as np
 import pandas as pd
 
 from network.attacks import NO_ATTACK
-from network.choices import UNSAID
-from network.partition.rules import PARTITIONERS, uses_alpha
+from network.choices import Choices
+from network.partition.rules import uses_alpha
+from network.partition.settings import unread_by
 from reports.finished import Results
 from reports.labels import headline_metric
 from reports.learnt import NO, learnt
 from reports.statistics import increase, mean_text, with_interval, with_spread
 from utils.runs import MEASURED_ON
+from utils.settings import arguments_in
 
 # The columns of the loss by the images that it is measured on; the first counts: personal models where there are some.
 LOSS_COLUMNS = {
@@ -46,7 +48,7 @@ OVER_IID = "over_iid"  # V of a split over that of the IID split with the same s
 SPENT = {"epsilon": "epsilon", "delta": "at_delta"}  # by a private run, as its last round's metrics call it
 CANDIDATES = MEASURES | {OVER_IID: "V over IID's"}  # what may tell a split's cost
 # What assigns the data of a split: arguments that a random split does not use.
-NOT_IID = {"type", "alpha", "partition", "n_clusters"}.union(*(rule.arguments for rule in PARTITIONERS.values()))
+NOT_IID = {"type", *unread_by("iid")}
 
 
 def by_setting(
@@ -91,7 +93,7 @@ def read_runs(results: Results) -> pd.DataFrame:
         row |= {column: summary["last"][name] for name, column in SPENT.items() if name in summary["last"]}
         rows.append(row | {name: summary["heterogeneity"].get(name, np.nan) for name in MEASURES})
     table = _without_common_folders(pd.DataFrame(rows))
-    return table.fillna({name: value for name, value in UNSAID.items() if name in table})
+    return table.fillna({name: each.default for name, each in arguments_in(Choices).items() if name in table})
 
 
 def _without_common_folders(runs: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from models.central.training import checkpoint_file
 from models.networks.conventions import Scaling
 from models.networks.parts import TRAINS
 from models.networks.task_model import init_file, made_as, versions_of
-from network.choices import READERS, UNSAID
+from network.choices import READERS, Choices
 from network.config import FederationConfig
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings
@@ -26,8 +26,9 @@ from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
 from utils.files import json_in
 from utils.renamed import with_present_names
-from utils.runs import Run, checkpoints, key
+from utils.runs import Run, checkpoints
 from utils.settings import arguments_in
+from utils.stage import key
 from utils.versions import ANY, DECLARED, CodePolicy, file_digest, unchanged, warn
 
 
@@ -136,8 +137,8 @@ def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
 
 
 # What runs leave out that do not use it: one that has it is another run.
-_LEFT_OUT = {"within", "features_mean", "features_std", *UNSAID}.union(
-    *map(arguments_in, (PrivacySettings, AdaptSettings, AssignSettings)),
+_LEFT_OUT = {"within", "features_mean", "features_std"}.union(
+    *map(arguments_in, (Choices, PrivacySettings, AdaptSettings, AssignSettings)),
     *(entry.arguments for entries in (*READERS.values(), PARTITIONERS, TRAINS) for entry in entries.values()),
 )
 

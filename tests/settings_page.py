@@ -19,6 +19,8 @@ from network.partition.settings import AssignSettings, SplitSettings
 from network.sampling import ClientSampling
 from network.settings import AdaptSettings, LocalSettings, PrivacySettings, SimulationSettings
 from utils.arguments import Argument
+from utils.settings import arguments_in
+from utils.stage import StageSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 _CLASSES = (ModelConfig, TrainSettings, SplitSettings, AssignSettings, LocalSettings, SimulationSettings,
@@ -42,11 +44,13 @@ def page() -> str:
 
 
 def _of_classes() -> Iterator[str]:
+    shared = arguments_in(StageSettings)
     for each in _CLASSES:
         yield f"## `{each.__module__}.{each.__name__}`\n\n{_first_line(each)}\n\n| field | default | |\n|---|---|---|"
         for one in fields(each):
-            argument = one.metadata.get("argument")
-            default = "required" if one.default is MISSING else _shown(one.default)
+            argument = one.metadata.get("argument") or shared.get(one.name)
+            made = "required" if one.default_factory is MISSING else f"`{one.default_factory.__name__}()`"
+            default = made if one.default is MISSING else _shown(one.default)
             yield _row(one.name, default, argument.text if argument else "", argument)
         yield ""
 

@@ -1,7 +1,8 @@
-"""Arguments that several scripts share, and how all of them read theirs.
+"""How scripts read their arguments.
 
-A script of the project's root imports of the project at its top only this module and `utils.errors`; whatever else it
-needs, it imports in the function that needs it, and in `parse_args` only modules that import no PyTorch and the like.
+A script of the project's root imports of the project at its top only this module, `utils.stage` and `utils.errors`;
+whatever else it needs, it imports in the function that needs it, and in `parse_args` only modules that import no
+PyTorch and the like.
 So `--help` and a wrong argument are answered at once, and Ctrl-C while packages are imported (which takes seconds) ends
 the script like at any other time. For the same reason modules that declare arguments, those of the federated methods
 among them, import such packages for types alone, or in the function that computes with them.
@@ -16,19 +17,14 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from utils.command import command_line
 from utils.errors import UserError
 from utils.renamed import NAMES
-from utils.versions import ANY, REUSE, SAME_SOURCE, SAME_VERSION
 
-PRECISIONS = ("auto", "fp32", "bf16")
-SEED = 42  # of all random choices, where none is given
-TRACKERS = ("tensorboard", "wandb")
 # What `--help` puts arguments under, in this order.
 _HEADINGS = (
     "grid", "data", "source", "model", "clusters", "partition", "training", "local training", "adapters", "method",
@@ -222,97 +218,3 @@ def name_and_value(text: str) -> tuple[str, str]:
     if not name or not value:
         raise argparse.ArgumentTypeError(f"{text!r} must be NAME=VALUE")
     return name, value
-
-
-def add_model(parser: Parser, tasks: Collection[str]) -> None:
-    """`--task`, one of `tasks`, and `--use_cbam`, which name the model."""
-    group = parser.group("model")
-    group.add_argument("--task", choices=tasks, required=True, help="what the model learns")
-    group.add_flag("--use_cbam", False, "the model with attention (CBAM) in its decoder")
-
-
-def add_init_model(parser: Parser) -> None:
-    """`--init_model_dir`."""
-    text = "folder of the initial models"
-    parser.group("model").add_argument("--init_model_dir", type=Path, default=Path("initial_models"), help=text)
-
-
-def add_assignments(parser: Parser) -> None:
-    """`--assignment_files_path`."""
-    text = "folder of the clusters"
-    group = parser.group("clusters")
-    group.add_argument("--assignment_files_path", type=Path, default=Path("assignments"), help=text)
-
-
-def add_data(parser: Parser) -> None:
-    """`--data_path`, `--result_path` and `--rand_seed`."""
-    add_data_path(parser)
-    add_run(parser)
-
-
-def add_data_path(parser: Parser) -> None:
-    """`--data_path`."""
-    text = "data folder; default: the one that images were last selected from"
-    parser.group("data").add_argument("--data_path", type=Path, help=text)
-
-
-def add_run(parser: Parser) -> None:
-    """`--result_path` and `--rand_seed`."""
-    add_result_path(parser)
-    add_seed(parser)
-
-
-def add_result_path(parser: Parser) -> None:
-    """`--result_path`."""
-    text = "folder of the run directories"
-    parser.group("output").add_argument("--result_path", type=Path, default=Path("results"), help=text)
-
-
-def add_seed(parser: Parser) -> None:
-    """`--rand_seed`."""
-    text = "seed of all random choices"
-    parser.group("running").add_argument("--rand_seed", type=number(int, least=0), default=SEED, help=text)
-
-
-def add_compute(parser: Parser) -> None:
-    """`--use_accelerator`, `--precision` and `--test_mode`."""
-    group = parser.group("running")
-    text = "compute on the GPU that accelerate finds; False keeps to the CPU. "
-    text += "Several processes, on GPUs or CPUs: accelerate launch --multi_gpu --num_processes N"
-    group.add_flag("--use_accelerator", True, text)
-    text = "numbers to compute with; bf16 needs a device that has it, auto takes it on such GPUs"
-    group.add_argument("--precision", choices=PRECISIONS, default="auto", help=text)
-    group.add_flag("--test_mode", False, "a run of seconds: few steps, to see that everything works")
-
-
-def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:
-    """What every stage that computes has: its data, how it is resumed, which this text says, and where it runs.
-
-    A training, with checkpoints every so many `unit`s, has `--checkpoint_every` and `--track` as well.
-    """
-    add_data(parser)
-    group = parser.group("running")
-    group.add_flag("--resume_training", False, resuming)
-    add_code(parser)
-    if unit:
-        group.add_argument("--checkpoint_every", type=POSITIVE_INT, default=1, help=f"{unit}s between checkpoints")
-        tracker = "tracker that gets the values of metrics.csv as well; default: none"
-        parser.group("output").add_argument("--track", choices=TRACKERS, help=tracker)
-    add_compute(parser)
-
-
-def add_code(parser: Parser) -> None:
-    """`--reuse`: which earlier runs count; see `utils.versions.CodePolicy`."""
-    either = parser.group("running").add_mutually_exclusive_group()
-    text = "which earlier runs count: any, or those made with the same declared versions, or with the same source files"
-    either.add_argument("--reuse", choices=REUSE, default=SAME_VERSION, help=text)
-    for former, policy in (("--accept_code", ANY), ("--refuse_code", SAME_SOURCE)):
-        either.add_argument(
-            former, dest="reuse", nargs="?", const="True", type=partial(_policy, policy), default=argparse.SUPPRESS,
-            help=argparse.SUPPRESS,
-        )  # fmt: skip
-
-
-def _policy(policy: str, text: str) -> str:
-    """What a flag of before, `--accept_code True`, says today."""
-    return policy if boolean(text) else SAME_VERSION

@@ -19,6 +19,7 @@ from utils.command import command_line
 from utils.errors import UserError
 from utils.files import locked, read_json, save_tensors, write_atomically, write_json
 from utils.renamed import with_present_names
+from utils.stage import diff, plain
 from utils.versions import CodePolicy, warn
 
 if TYPE_CHECKING:
@@ -31,24 +32,8 @@ MEASURED_ON = {
     "train": "clients' own", "local_test": "clients' held out", "test": "held out",
     "unseen_train": "unseen clients' own", "unseen_test": "unseen clients' held out",
 }  # fmt: skip
-# Arguments that do not say what a run computes, but how it is carried out, which may change when it is resumed, or
-# where the files are that it reads, which may not.
-_CARRIED_OUT = {
-    "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "reuse", "timeout", "allow_unassigned",
-}  # fmt: skip
-ASIDE = _CARRIED_OUT | {
-    "init_model_dir", "trained_model_dir", "checkpoint_path", "load_model_dir", "assignment_files_path",
-    "partition_file",
-}  # fmt: skip
-_MAY_CHANGE = _CARRIED_OUT | {"on_missing"}
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
-
-
-def key(args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, as plain values, that say what a run computes: runs that agree in these are the same run."""
-    return {name: _plain(value) for name, value in args.items() if name not in ASIDE}
 
 
 class Run:
@@ -86,7 +71,7 @@ class Run:
         except OSError as error:
             raise UserError(f"{base}: cannot make the run directory ({error.strerror}); see --result_path") from error
         run = cls(path)._hold()
-        write_json(path / "args.json", {key: _plain(value) for key, value in config.items()})
+        write_json(path / "args.json", plain(dict(config)))
         write_json(path / "environment.json", environment() | dict(origin or {}))
         return run
 
@@ -156,9 +141,7 @@ class Run:
     def _differences(self, config: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
         """How this run's arguments, data and inputs differ from these, in words; empty if they do not."""
         before = with_present_names(self._read("args.json"))
-        now = {name: _plain(value) for name, value in config.items()}
-        changed = [name for name in now | before if name not in _MAY_CHANGE and before.get(name) != now.get(name)]
-        if changed:
+        if changed := diff(before, config):
             return ", ".join(f"--{name} {before.get(name)}" for name in changed) + "; resume with the same arguments"
         before = self._read("environment.json")
         values = {name: value for name, value in origin.items() if name not in ("code_version", "source_hash")}
@@ -205,8 +188,7 @@ class Run:
 
     def write_summary(self, summary: Mapping[str, Any], outputs: Mapping[str, str] | None = None) -> None:
         """Write `summary.json`, which marks the run as finished; `outputs` are `digests` of what later stages read."""
-        plain = {key: _plain(value) for key, value in summary.items()}
-        write_json(self.path / "summary.json", plain | ({"outputs": dict(outputs)} if outputs else {}))
+        write_json(self.path / "summary.json", plain(dict(summary)) | ({"outputs": dict(outputs)} if outputs else {}))
 
 
 def is_due(done: int, every: int, last: int) -> bool:
@@ -351,8 +333,3 @@ def _commit() -> str | None:
 
 def _numbered(name: str, base: str) -> bool:
     return name.startswith(f"{base}_") and name[len(base) + 1 :].isdigit()
-
-
-def _plain(value: Any) -> Any:
-    """As it is read back from JSON: paths as text, and tuples, of a task's classes too, as lists."""
-    return json.loads(json.dumps(value, default=str))

@@ -20,12 +20,13 @@ def setting(
     nargs: str | int | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
     heading: str = "",
+    **identity: Any,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
-    `only` are values of other arguments with which alone it is read, see `check_read`.
+    `only` and `identity` are those of `Argument`.
     """
-    argument = Argument(default, text, type, choices, nargs, only or {})
+    argument = Argument(default, text, type, choices, nargs, only or {}, **identity)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -34,22 +35,31 @@ def arguments_in(settings: type) -> dict[str, Argument]:
     return {each.name: each.metadata["argument"] for each in fields(settings) if "argument" in each.metadata}
 
 
-def add_settings(parser: Parser, settings: type, heading: str) -> None:
-    """Add the arguments that the fields of a dataclass are."""
-    for each in fields(settings):
-        if argument := each.metadata.get("argument"):
-            group, name = parser.group(each.metadata["heading"] or heading), f"--{each.name}"
-            if argument.type is bool:
-                group.add_flag(name, argument.default, argument.text)
-            else:
-                group.add_argument(
-                    name, type=argument.type, choices=argument.choices, default=argument.default, help=argument.text
-                )
+def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[str, str] | None = None) -> None:
+    """Add the arguments that the fields of a dataclass are, or those alone that have `texts`, which may be empty."""
+    arguments = arguments_in(settings)
+    headings = {each.name: each.metadata.get("heading") for each in fields(settings)}
+    for name in arguments if texts is None else texts:
+        argument = arguments[name]
+        text = (texts or {}).get(name) or argument.text
+        group = parser.group(headings[name] or heading)
+        if argument.type is bool:
+            group.add_flag(f"--{name}", argument.default, text)
+        else:
+            group.add_argument(
+                f"--{name}", type=argument.type, choices=argument.choices, default=argument.default, help=text
+            )
 
 
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
     """The values that a configuration, arguments by name, has for the fields of a dataclass."""
     return {each.name: config[each.name] for each in fields(settings) if each.name in config}
+
+
+def recorded(config: Mapping[str, Any], *arguments: Mapping[str, Argument]) -> dict[str, Any]:
+    """The configuration without what a run leaves out: of these arguments, those with defaults not `recorded`."""
+    usual = {name: each.default for of in arguments for name, each in of.items() if not each.recorded}
+    return {name: value for name, value in config.items() if name not in usual or value != usual[name]}
 
 
 def check_read(config: Mapping[str, Any], *settings: type) -> None:

@@ -75,7 +75,10 @@ PARTITIONERS: dict[str, Rule] = {
         dirichlet_per_class,
         {
             "balanced": Argument(
-                True, "whether a client that has an equal share of all images gets nothing of further groups", boolean
+                True,
+                "whether a client that has an equal share of all images gets nothing of further groups",
+                boolean,
+                recorded=False,
             )
         },
     ),

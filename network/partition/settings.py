@@ -12,16 +12,16 @@ from typing import Any
 from models.embedding.features import features_name
 from network.partition.groups import EMBEDDING, RANDOM, column_name, split_label, split_type
 from network.partition.rules import PARTITIONERS, WITHOUT_ALPHA, rule_of
-from utils.args import POSITIVE_INT, Parser, add_assignments, number, number_or_auto, share_or_number
+from utils.args import POSITIVE_INT, Parser, number, number_or_auto, share_or_number
 from utils.arguments import add_arguments_of, arguments_of, with_defaults
-from utils.settings import add_settings, check_read, setting, settings_of
+from utils.settings import add_settings, arguments_in, check_read, recorded, setting, settings_of
+from utils.stage import StageSettings, add_shared
 from utils.words import counted
 
 # Beyond these bounds, results no longer depend on alpha, but numbers computed from it overflow or underflow.
 _POSITIVE, _NOT_NEGATIVE = number(float, least=1e-100, most=1e100), number(float, least=0, most=1e100)
 _USUAL = "paper"  # the rule that titles and names of folders do not mention
-# With these values a run does not say so: it is the same run as one from before there were these arguments.
-_UNSAID = {"n_images": None, "balanced": True}
+_IID: dict[str, Any] = {"unread": {"type": (RANDOM,)}}
 _LONGEST = 40  # characters of a value in the name of a folder
 
 
@@ -34,13 +34,14 @@ def alpha(text: str) -> float:
 class AssignSettings:
     """By which rule groups are assigned, to how many clients; `options` are the values of the rule's own arguments."""
 
-    rand_seed: int
-    partition: str = setting(_USUAL, "rule by which groups are assigned to clients", choices=PARTITIONERS)
+    rand_seed: int = StageSettings.rand_seed
+    partition: str = setting(_USUAL, "rule by which groups are assigned to clients", choices=PARTITIONERS, **_IID)
     alpha: float = setting(
         0.1,
         "Dirichlet concentration, 0 with dirichlet_hsu only; "
         f"{', '.join(rule for rule in PARTITIONERS if rule in WITHOUT_ALPHA)} do not use it",
         alpha,
+        **_IID,
     )
     n_clients: int | None = setting(
         25, "number of clients; auto: one for each group of --partition natural", number_or_auto
@@ -56,18 +57,16 @@ class AssignSettings:
         "images of all clients together, drawn from those that the rule assigns, so that runs are compared on "
         "equally many; default: all of these",
         POSITIVE_INT,
+        recorded=False,
     )
-    allow_unassigned: float = setting(
-        0.5, "largest share of the images that a rule may leave without a client", number(float, least=0, most=1)
-    )
+    allow_unassigned: float = StageSettings.allow_unassigned
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> AssignSettings:
         """The settings of these arguments."""
-        options = arguments_of(PARTITIONERS[config["partition"]], config)
-        given = {name: value for name, value in options.items() if name not in _UNSAID or value != _UNSAID[name]}
-        return cls(**settings_of(cls, config), options=given)
+        rule = PARTITIONERS[config["partition"]]
+        return cls(**settings_of(cls, config), options=recorded(arguments_of(rule, config), rule.arguments))
 
     def said(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed and for what is allowed, by name."""
@@ -121,16 +120,27 @@ class SplitSettings:
     share, or number, of the clients that never train.
     """
 
-    type: str
-    assign: AssignSettings
-    n_clusters: int
-    assignment_files_path: Path
+    type: str = setting(
+        EMBEDDING,
+        "what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for natural "
+        "groups, or iid",
+        split_type,
+        heading="partition",
+    )
+    assign: AssignSettings = field(default_factory=AssignSettings)
+    n_clusters: int = setting(10, "number of clusters to be read", POSITIVE_INT, **_IID)
+    assignment_files_path: Path = StageSettings.assignment_files_path
     features: str | None = setting(
         None, "features that the clusters must be of; default: any", features_name, only={"type": (EMBEDDING,)}
     )
     partition_file: Path | None = None
     within: str | None = None
-    unseen_clients: float | None = None
+    unseen_clients: float | None = setting(
+        None,
+        "of all clients, how many never train, but are evaluated: a share, as 0.25, or a number; default: none",
+        share_or_number,
+        heading="unseen clients",
+    )
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> SplitSettings:
@@ -185,26 +195,19 @@ class SplitSettings:
 def add_partition(parser: Parser) -> None:
     """Add `--partition` and the arguments that rules use."""
     add_settings(parser, AssignSettings, "partition")
+    add_shared(parser, "allow_unassigned")
     add_arguments_of(parser, "partition", PARTITIONERS, "partition")
 
 
 def add_split(parser: Parser) -> None:
     """Add the arguments for `SplitSettings`."""
+    add_settings(parser, SplitSettings, "clusters")
     add = parser.group("partition").add_argument
-    add("--type", type=split_type, default=EMBEDDING,
-        help="what is assigned: embedding_based, class_based, object_based (objects in boxes), <column>_based for "
-        "natural groups, or iid")  # fmt: skip
     add("--within", type=column_name, metavar="COLUMN", default=SUPPRESS,
         help="assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
         "clients of its own, in proportion to its images")  # fmt: skip
     add_partition(parser)
-    add("--partition_file", type=Path, help="use this saved partition: a run's partition.json or its folder")
-    text = "of all clients, how many never train, but are evaluated: a share, as 0.25, or a number; default: none"
-    parser.group("unseen clients").add_argument("--unseen_clients", type=share_or_number, metavar="F", help=text)
-    add_assignments(parser)
-    add = parser.group("clusters").add_argument
-    add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters to be read")
-    add_settings(parser, SplitSettings, "clusters")
+    add_shared(parser, "assignment_files_path", "partition_file")
 
 
 def resolve_split(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,5 +219,17 @@ def resolve_split(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve_rule(config: Mapping[str, Any]) -> dict[str, Any]:
     """With the rule's own arguments that were not given; UserError for an argument of another rule."""
+    rule = PARTITIONERS[config["partition"]]
     resolved = with_defaults(config, PARTITIONERS, "partition")
-    return {name: value for name, value in resolved.items() if _UNSAID.get(name, ...) != value}
+    return recorded(resolved, arguments_in(AssignSettings), rule.arguments)
+
+
+def unread_by(split: str) -> set[str]:
+    """The arguments that have no part in what a `--type` has assigned, whatever their values.
+
+    >>> sorted(unread_by("iid") - unread_by("class_based"))[:3]
+    ['alpha', 'balanced', 'client_share']
+    """
+    arguments = arguments_in(AssignSettings) | arguments_in(SplitSettings)
+    unread = {name for name, each in arguments.items() if split in each.unread.get("type", ())}
+    return unread.union(*(of.arguments for rule, of in PARTITIONERS.items() if rule_of(split, rule) != rule))

@@ -10,18 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from utils.args import (
-    POSITIVE,
-    POSITIVE_INT,
-    Parser,
-    add_compute,
-    add_data,
-    increasing,
-    name_and_value,
-    number,
-    share_or_number,
-)
+from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, name_and_value, number, share_or_number
 from utils.errors import UserError, run_script
+from utils.stage import add_shared
 
 
 @pytest.fixture
@@ -149,8 +140,7 @@ def test_misspelt_argument_is_named_before_the_required_one_is_missed(given: str
 
 def test_shared_arguments_have_the_published_defaults() -> None:
     parser = Parser("A stage")
-    add_data(parser)
-    add_compute(parser)
+    add_shared(parser, "data_path", "result_path", "rand_seed", "use_accelerator", "precision", "test_mode")
     defaults = {
         "data_path": None, "result_path": Path("results"), "rand_seed": 42, "use_accelerator": True,
         "precision": "auto", "test_mode": False,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from utils import versions
-from utils.args import Parser, add_code
+from utils.args import Parser
 from utils.errors import UserError
+from utils.stage import add_code
 from utils.versions import CodePolicy
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from network.partition.settings import SplitSettings
+from network.partition.settings import SplitSettings, unread_by
 
 
 def split(kind: str, partition: str, **changes: object) -> SplitSettings:
@@ -48,3 +48,9 @@ def test_alpha_is_in_names_of_rules_that_use_it_alone(
 def test_names_of_folders_stay_short() -> None:
     one, other = (split("class_based", "split_groups", clients_per_group=[n] * 200).name for n in (1, 2))
     assert one != other and max(len(one), len(other)) < 60
+
+
+def test_a_random_split_reads_neither_alpha_nor_clusters_nor_a_rule() -> None:
+    by_rule = {"balanced", "shards_per_client", "clients_per_group", "client_share"}
+    assert unread_by("iid") == {"alpha", "partition", "n_clusters"} | by_rule
+    assert unread_by("class_based") == set()
