@@ -1,6 +1,5 @@
 """Assign any data set to clients: from embeddings, labels, users or places to a partition, a report and figures."""
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from utils.errors import UserError, run_script
 from utils.stage import add_shared
 
 
-def parse_args() -> Namespace:
+def parse_args() -> dict[str, Any]:
     """The command line."""
     from datasets.tasks import TASKS
     from network.partition.settings import add_partition, resolve_rule
@@ -46,21 +45,21 @@ def parse_args() -> Namespace:
     add("--task", choices=TASKS, help="with --export_clients: whose targets go along; default: the run's")
     add("--image_size", type=POSITIVE_INT, help="with --export_clients: their side in pixels; default: the run's")
     add_shared(parser, "rand_seed")
-    args = Namespace(**resolve_rule(vars(parser.parse_args())))
-    if args.partition_file and not args.export_clients:
+    config = resolve_rule(vars(parser.parse_args()))
+    if config["partition_file"] and not config["export_clients"]:
         raise UserError("--partition_file has nothing to assign; give --export_clients, or omit it")
-    return args
+    return config
 
 
 def main() -> None:
     """Assign the images or take a saved partition, and export the clients' images where that is asked for."""
-    args = parse_args()
-    if args.partition_file is None:
-        assign_images(vars(args))
-    if args.export_clients:
+    config = parse_args()
+    if config["partition_file"] is None:
+        assign_images(config)
+    if config["export_clients"]:
         from deploy.shares import export_clients
 
-        *clients, server = export_clients(vars(args), args.partition_file or args.output_path)
+        *clients, server = export_clients(config, config["partition_file"] or config["output_path"])
         print(f"the images of {len(clients)} clients in {clients[0]} and beside it, the held-out ones in {server}")
 
 

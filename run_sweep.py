@@ -6,8 +6,8 @@ to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
 """
 
 import sys
-from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from utils.args import POSITIVE_INT, Parser, name_and_value, number
 from utils.errors import run_script
@@ -16,7 +16,7 @@ from utils.stage import add_code
 _LISTS = ("tasks", "methods", "splits", "alphas", "seeds", "n_clusters", "features")
 
 
-def parse_args() -> tuple[Namespace, list[str]]:
+def parse_args() -> tuple[dict[str, Any], list[str]]:
     """The command line, and those of its words that are for test_fed.py."""
     from datasets.tasks import TASKS
     from models.embedding.features import features_name
@@ -74,17 +74,17 @@ def parse_args() -> tuple[Namespace, list[str]]:
     args, further = parser.parse_known_args()
     if args.experiment is None and args.data_path is None:
         parser.error("give --experiment, or --data_path")
-    return args, further
+    return vars(args), further
 
 
 def main() -> None:
     """Run what is not done, and make tables and figures of it; exit code 1 if a job failed."""
-    args, further = parse_args()
+    config, further = parse_args()
     from sweeps.sweep import Sweep
 
-    sweep = Sweep(vars(args), further)
-    if args.dry_run != "False":
-        print(*sweep.plan(tsv=args.dry_run == "tsv"), sep="\n")
+    sweep = Sweep(config, further)
+    if config["dry_run"] != "False":
+        print(*sweep.plan(tsv=config["dry_run"] == "tsv"), sep="\n")
     else:
         sys.exit(sweep.run())
 

@@ -9,7 +9,6 @@ on the same batches. Both ways end each round with the same loss, to 1e-5, and t
 from __future__ import annotations
 
 import tempfile
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -53,18 +52,20 @@ def timed_round(simulation: Simulation, round: int) -> tuple[float, float]:
     return seconds, rows[0][LOSS]
 
 
-def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) -> dict[str, object]:
+def measure(
+    name: str, scale: Scale, repeats: int, half: bool, at_once: int | None, accelerator: Accelerator
+) -> dict[str, object]:
     """A row of the table."""
     device, n_steps = accelerator.device, scale.n_clients * scale.n_steps
     with tempfile.TemporaryDirectory() as made:
-        folder, n_rounds = Path(made), args.repeats + 1
+        folder, n_rounds = Path(made), repeats + 1
         model, data = model_and_data(scale, accelerator)
         model.to(device).to(memory_format=torch.channels_last)
-        outputs = EncoderOutputs(model, data, half=args.half)
+        outputs = EncoderOutputs(model, data, half=half)
         encoding = seconds_of(lambda: outputs.kept_in(folder / "encoded" / "images"), device)
         kept = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
         of_both: dict[str, Simulation] = {
-            way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, args.vectorised_clients)
+            way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, at_once)
             for way, network, images in (("kept", outputs.model, kept), ("run", model, data))
         }
         start = numbers(of_both["run"].server)
@@ -76,9 +77,9 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
             for way, simulation in of_both.items():
                 taken, losses[way] = timed_round(simulation, round)
                 seconds[way].append(taken)
-            check_values(f"{name}: loss", losses["kept"], losses["run"], 1e-2 if args.half else _LOSSES)
+            check_values(f"{name}: loss", losses["kept"], losses["run"], 1e-2 if half else _LOSSES)
         ends = [numbers(simulation.server) for simulation in of_both.values()]
-        check_weights(name, *ends, start, 1e-1 if args.half else _WEIGHTS)
+        check_weights(name, *ends, start, 1e-1 if half else _WEIGHTS)
         of_encoder, of_decoder = kept_flops(outputs.model), forward_flops(outputs.model, kept)
     speed = {way: n_steps / np.array(times[1:]) for way, times in seconds.items()}  # the first round is not counted
     ratio = speed["kept"] / speed["run"]
@@ -109,7 +110,8 @@ def main() -> None:
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
     args = parser.parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
-    rows = [measure(name, CASES[name], args, accelerator) for name in args.networks]
+    of_all = (args.repeats, args.half, args.vectorised_clients, accelerator)
+    rows = [measure(name, CASES[name], *of_all) for name in args.networks]
     print_table(f"median (min to max) of {args.repeats} rounds of each way, in turn", rows)
 
 

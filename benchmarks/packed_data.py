@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -71,21 +70,23 @@ def images_a_second(batches: Callable[[], Iterator[Batch]], at_least: float = 0.
             return count / seconds, seen
 
 
-def measure(data_path: Path, task: Task, args: Namespace) -> dict[str, str]:
+def measure(
+    data_path: Path, task: Task, image_size: int, batch_size: int, images: int, workers: int, repeats: int
+) -> dict[str, str]:
     """One row of the table."""
-    shutil.rmtree(data_path / "packed" / str(args.image_size), ignore_errors=True)
+    shutil.rmtree(data_path / "packed" / str(image_size), ignore_errors=True)
     start = time.perf_counter()
     table = read_table(data_path)
-    data = TaskData(table, table.bind(task), args.image_size, CPU)
+    data = TaskData(table, table.bind(task), image_size, CPU)
     packing = time.perf_counter() - start
     rng = np.random.default_rng(0)
     speeds: dict[str, list[float]] = {"files": [], "workers": [], "packed": []}
-    for _ in range(args.repeats):
-        order = torch.from_numpy(rng.integers(len(data), size=args.images))
+    for _ in range(repeats):
+        order = torch.from_numpy(rng.integers(len(data), size=images))
         ways = {
-            "files": (lambda order=order: batches_from_files(data, order, args.batch_size, 0), 0.0),
-            "workers": (lambda order=order: batches_from_files(data, order, args.batch_size, args.workers), 0.0),
-            "packed": (lambda order=order: batches_from_packed(data, order, args.batch_size), 0.5),
+            "files": (lambda order=order: batches_from_files(data, order, batch_size, 0), 0.0),
+            "workers": (lambda order=order: batches_from_files(data, order, batch_size, workers), 0.0),
+            "packed": (lambda order=order: batches_from_packed(data, order, batch_size), 0.5),
         }
         seen = {}
         for name, (batches, at_least) in ways.items():
@@ -99,7 +100,7 @@ def measure(data_path: Path, task: Task, args: Namespace) -> dict[str, str]:
     return {
         "task": task.name,
         "decoded each step": middle(speeds["files"], 0),
-        f"the same, {args.workers} workers": middle(speeds["workers"], 0),
+        f"the same, {workers} workers": middle(speeds["workers"], 0),
         "packed": middle(speeds["packed"], 0),
         "packed / decoded": middle(ratios["files"], 0),
         "packed / workers": middle(ratios["workers"], 0),
@@ -119,11 +120,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=POSITIVE_INT, default=5, help="measurements of each")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    data_path = args.data_path or Path("data/benchmark_rooms")
     if args.data_path is None:
-        args.data_path = Path("data/benchmark_rooms")
-        make_sample_rooms(args.data_path, n_buildings=1, views_per_building=24, image_size=512)
-        select_images(args.data_path, client_file_name="rooms.csv", taskonomy_clients_to_include=1, rand_seed=0)
-    rows = [measure(args.data_path, get_task(task), args) for task in args.tasks]
+        make_sample_rooms(data_path, n_buildings=1, views_per_building=24, image_size=512)
+        select_images(data_path, client_file_name="rooms.csv", taskonomy_clients_to_include=1, rand_seed=0)
+    sizes = (args.image_size, args.batch_size, args.images, args.workers, args.repeats)
+    rows = [measure(data_path, get_task(task), *sizes) for task in args.tasks]
     print_table(f"images per second at {args.image_size} px, median (min to max) of {args.repeats}", rows)
 
 

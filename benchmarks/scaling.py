@@ -15,7 +15,7 @@ import json
 import os
 import subprocess
 import tempfile
-from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -80,32 +80,32 @@ def main() -> None:
         about = f"{IMAGES_A_CLIENT} images a client, {A_ROUND} clients a round, one core, median (min to max) of rounds"
         print_table(about, table(args.clients, args.rounds or 11))
         return
-    processes_table(args)
+    processes_table(args.scale, args.processes, args.rounds or 6, args.repeats, args.use_accelerator)
 
 
-def processes_table(args: Namespace) -> None:
+def processes_table(scale: str, processes: Sequence[int], n_rounds: int, repeats: int, on_gpus: bool) -> None:
     """Print rounds a second by the number of processes."""
-    speeds: dict[int, list[float]] = {n_processes: [] for n_processes in args.processes}
-    for _ in range(args.repeats):
+    speeds: dict[int, list[float]] = {n_processes: [] for n_processes in processes}
+    for _ in range(repeats):
         alone: list[dict[str, float]] = []
-        for n_processes in args.processes:
-            rows = launched(args.scale, n_processes, args.rounds or 6, args.use_accelerator)
+        for n_processes in processes:
+            rows = launched(scale, n_processes, n_rounds, on_gpus)
             alone = alone or rows
             check(n_processes, rows, alone)
             speeds[n_processes].append(1 / np.median([row["seconds"] for row in rows[2:]]))
     shown = []
     for n_processes, of_repeat in speeds.items():
-        faster = np.array(of_repeat) / speeds[args.processes[0]]
+        faster = np.array(of_repeat) / speeds[processes[0]]
         shown.append(
             {
                 "processes": n_processes,
                 "rounds a second": middle(of_repeat, 2),
-                f"over {args.processes[0]}": middle(faster, 2),
-                "efficiency": middle(faster * args.processes[0] / n_processes, 2),
+                f"over {processes[0]}": middle(faster, 2),
+                "efficiency": middle(faster * processes[0] / n_processes, 2),
             }
         )
-    where = f"{torch.cuda.device_count()} GPUs" if args.use_accelerator else f"{len(os.sched_getaffinity(0))} cores"
-    print_table(f"{args.scale}, {where}, a thread per process, median (min to max) of {args.repeats} runs", shown)
+    where = f"{torch.cuda.device_count()} GPUs" if on_gpus else f"{len(os.sched_getaffinity(0))} cores"
+    print_table(f"{scale}, {where}, a thread per process, median (min to max) of {repeats} runs", shown)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -86,14 +85,16 @@ def roots_of(files: Sequence[Path]) -> list[str]:
     )
 
 
-def make(args: Namespace) -> list[str]:
+def make(
+    has: Sequence[str], requirements: Sequence[Path], further: Sequence[str], megabytes: float, output_path: Path
+) -> list[str]:
     """Make the folder; what is left out, with its size."""
-    if args.output_path.exists() and any(args.output_path.iterdir()):
-        raise UserError(f"{args.output_path} is not empty; remove it, or give another --output_path")
-    wanted = [*roots_of(args.requirements), *args.further]
+    if output_path.exists() and any(output_path.iterdir()):
+        raise UserError(f"{output_path} is not empty; remove it, or give another --output_path")
+    wanted = [*roots_of(requirements), *further]
     with tempfile.TemporaryDirectory() as folder:
-        packages = resolved([*args.has, *wanted], Path(folder))
-        present = closure(map(named, args.has), packages)
+        packages = resolved([*has, *wanted], Path(folder))
+        present = closure(map(named, has), packages)
         missing = {name: each for name, each in packages.items() if name not in present}
         downloads = Path(folder, "wheels")
         pip("download", "--no-deps", *_WHEELS, "--dest", str(downloads),
@@ -102,12 +103,12 @@ def make(args: Namespace) -> list[str]:
         sizes = {name: wheels[name].stat().st_size for name in missing}
         roots = [name for name in map(named, wanted) if name in packages]
         needs = {root: closure([root], packages) for root in roots}
-        taken = fitting(roots, needs, sizes, int(args.megabytes * 1e6))
-        args.output_path.mkdir(parents=True, exist_ok=True)
+        taken = fitting(roots, needs, sizes, int(megabytes * 1e6))
+        output_path.mkdir(parents=True, exist_ok=True)
         for name in taken:
-            (args.output_path / wheels[name].name).write_bytes(wheels[name].read_bytes())
+            (output_path / wheels[name].name).write_bytes(wheels[name].read_bytes())
     total = sum(sizes[name] for name in taken) / 1e6
-    print(f"{len(taken)} wheels, {total:.1f} MB, in {args.output_path}; the machine has {len(present)} packages")
+    print(f"{len(taken)} wheels, {total:.1f} MB, in {output_path}; the machine has {len(present)} packages")
     return [f"{name} {packages[name]['version']} ({sizes[name] / 1e6:.1f} MB)" for name in sizes if name not in taken]
 
 
@@ -126,7 +127,7 @@ def main() -> None:
     )
     add("--megabytes", type=POSITIVE, default=60.0, help="that the folder may take")
     add("--output_path", type=Path, default=Path("wheels"), help="the folder")
-    if left_out := make(parser.parse_args()):
+    if left_out := make(**vars(parser.parse_args())):
         print(f"left out, for {', '.join(left_out)} would not fit", file=sys.stderr)
         sys.exit(1)
 

@@ -128,8 +128,7 @@ def check_sweep(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise unless run_sweep.py takes these words, and each script the commands that come of them."""
     shortened = "…" in words
     monkeypatch.setattr(sys, "argv", ["run_sweep.py", *(word for word in words if word != "…")])
-    args, further = importlib.import_module("run_sweep").parse_args()
-    said, given = asked(vars(args), further)
+    said, given = asked(*importlib.import_module("run_sweep").parse_args())
     if shortened and given.source is None:
         given = replace(given, source=folder_source(Path("photos")))
     jobs = experiment_of(said, given, work.declared_arguments()).jobs()

@@ -26,6 +26,5 @@ def test_a_way_that_trains_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -
     spoilt = frozen.EncoderOutputs.kept_in
     monkeypatch.setattr(frozen.EncoderOutputs, "kept_in", lambda self, folder: 1.1 * spoilt(self, folder))
     scale = Scale("tiny", 16, "group", 2, 2, 4, 6, task="reshading", decoder="unet", train="decoder")
-    args = frozen.Namespace(repeats=1, half=False, vectorised_clients=1)
     with pytest.raises(AssertionError, match="loss"):
-        frozen.measure("spoilt", scale, args, frozen.Accelerator(cpu=True))
+        frozen.measure("spoilt", scale, 1, False, 1, frozen.Accelerator(cpu=True))

@@ -27,8 +27,7 @@ READS = {"method": {"fedavg": (), "feddifrc": ("guidance_path", "contrast")}}
 
 def asked_here() -> tuple[dict, Given]:
     """What this process's command line asks of a sweep."""
-    args, further = run_sweep.parse_args()
-    return asked(vars(args), further)
+    return asked(*run_sweep.parse_args())
 
 
 def made(path: Path, text: str, scale: str | None = None, **given: object) -> Experiment:
