@@ -13,7 +13,7 @@ from network.engine.state import MEMORY
 from utils.args import POSITIVE, POSITIVE_INT, Parser, increasing, number, number_or_auto
 from utils.arguments import NON_NEGATIVE, add_arguments_of
 from utils.errors import UserError
-from utils.settings import add_settings, check_read, setting, settings_of
+from utils.settings import add_settings, arguments_in, check_read, recorded, setting, settings_of
 from utils.stage import StageSettings
 
 LR_SCHEDULES = ("plateau", "cosine", "step", "linear", "none")
@@ -75,25 +75,35 @@ class PrivacySettings:
     """Central differential privacy (`network/privacy.py`): none without `clip_norm`."""
 
     clip_norm: float | None = setting(
-        None, "largest norm of what a client changes, the first one with --clip_quantile; inf: any", _norm
+        None,
+        "largest norm of what a client changes, the first one with --clip_quantile; inf: any",
+        _norm,
+        recorded=False,
     )
     noise_multiplier: float | None = setting(
-        None, "standard deviation of the noise on the round's sum, in clip norms; default: 0", NON_NEGATIVE
+        None,
+        "standard deviation of the noise on the round's sum, in clip norms; default: 0",
+        NON_NEGATIVE,
+        recorded=False,
     )
     clip_quantile: float | None = setting(
-        None, "adapt the norm so that this share of clients is within it", number(float, least=0, most=1)
+        None,
+        "adapt the norm so that this share of clients is within it",
+        number(float, least=0, most=1),
+        recorded=False,
     )
-    clip_lr: float | None = setting(None, "how fast the norm adapts; default: 0.2", POSITIVE)
+    clip_lr: float | None = setting(None, "how fast the norm adapts; default: 0.2", POSITIVE, recorded=False)
     clip_count_noise: float | None = setting(
         None,
         "standard deviation of the noise on the count of clients within the norm; default: a twentieth "
         "of --clients_per_round, at least --noise_multiplier",
         POSITIVE,
+        recorded=False,
     )
     delta: float | None = setting(
-        None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, below=1)
+        None, "the delta of epsilon; default: N^-1.1 for N clients", number(float, above=0, below=1), recorded=False
     )
-    max_epsilon: float | None = setting(None, "stop before epsilon exceeds this", POSITIVE)
+    max_epsilon: float | None = setting(None, "stop before epsilon exceeds this", POSITIVE, recorded=False)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PrivacySettings:
@@ -153,7 +163,7 @@ class AdaptSettings:
     )
     adapt_train: str | None = setting(None, "what unseen clients train; default: all", choices=tuple(TRAINABLE))
     adapt_rank: int | None = setting(
-        None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT
+        None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT, recorded=False
     )
 
     @classmethod
@@ -165,11 +175,14 @@ class AdaptSettings:
         return cls(**given)
 
 
+SETTINGS = (LocalSettings, SimulationSettings, PrivacySettings, AdaptSettings)
+
+
 def resolve_federation(config: Mapping[str, Any]) -> dict[str, Any]:
     """With what follows from the settings that were given; UserError where they do not go together."""
     resolved = resolve_privacy(resolve_adaptation(resolve_local_work(config)))
     check_read(resolved, LocalSettings)
-    return resolved
+    return recorded(resolved, *map(arguments_in, SETTINGS))
 
 
 def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,9 +194,7 @@ def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
     given = [f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if config[name] is not None]
     if config["adapt_steps"] is None and given:
         raise UserError(f"{given[0]} is read only with --adapt_steps; give that as well, or omit it")
-    if config["adapt_rank"] is None:
-        del resolved["adapt_rank"]  # a run without it is what it was before there was one
-    elif config["adapt_train"] != LORA:
+    if config["adapt_rank"] is not None and config["adapt_train"] != LORA:
         raise UserError("--adapt_rank is read only with --adapt_train lora; give that as well, or omit it")
     if config["adapt_steps"] is not None:
         if config["partition_file"] is None:
@@ -222,12 +233,8 @@ def resolve_local_work(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_privacy(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Without arguments of privacy that were not given; UserError where those that were say nothing together.
-
-    So the records of runs without privacy are what they were before there was any.
-    """
-    names = {each.name for each in fields(PrivacySettings)}
-    given = {name: config[name] for name in names if config[name] is not None}
+    """With the noise of a private run; UserError where arguments of privacy say nothing together."""
+    given = {each.name: config[each.name] for each in fields(PrivacySettings) if config[each.name] is not None}
     noise, endless = given.get("noise_multiplier"), given.get("clip_norm") == math.inf
     if given and "clip_norm" not in given:
         raise UserError(f"--{min(given)} says nothing without a bound of what a client changes; give --clip_norm")
@@ -246,6 +253,4 @@ def resolve_privacy(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("--clip_quantile: an infinite norm stays infinite; give a finite --clip_norm to begin with")
     if given.get("clip_count_noise") and not noise:
         raise UserError("--clip_count_noise: no count gets noise without --noise_multiplier; give that, or omit it")
-    if given:
-        given["noise_multiplier"] = noise or 0.0  # as tables of several say it
-    return {name: value for name, value in config.items() if name not in names} | given
+    return {**config, "noise_multiplier": noise or 0.0} if given else dict(config)  # as tables of several say it

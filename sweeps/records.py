@@ -20,7 +20,7 @@ from network.config import FederationConfig
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings
 from network.provenance import code_of
-from network.settings import AdaptSettings, PrivacySettings
+from network.settings import SETTINGS
 from sweeps.grid import Command
 from sweeps.preload import MODULES, STAGES
 from utils.errors import UserError
@@ -138,7 +138,12 @@ def _runs(command: Command, config: Mapping[str, Any]) -> Iterator[Path]:
 
 # What runs leave out that do not use it: one that has it is another run.
 _LEFT_OUT = {"within", "features_mean", "features_std"}.union(
-    *map(arguments_in, (Choices, PrivacySettings, AdaptSettings, AssignSettings)),
+    (
+        name
+        for of in (Choices, AssignSettings, *SETTINGS)
+        for name, each in arguments_in(of).items()
+        if not each.recorded
+    ),
     *(entry.arguments for entries in (*READERS.values(), PARTITIONERS, TRAINS) for entry in entries.values()),
 )
 

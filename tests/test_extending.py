@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,14 @@ from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
 from network.algorithms import ALGORITHMS
 from network.partition import rules
+from network.settings import LocalSettings
 from tests.conftest import ROOT
 from tests.network import quadratic as q
+from utils.args import Parser
 from utils.arguments import NON_NEGATIVE, Argument
+from utils.errors import UserError
+from utils.settings import add_settings, arguments_in, check_read, recorded, setting
+from utils.stage import key
 
 
 def example(definition: str, names: dict[str, Any] | None = None) -> Any:
@@ -44,6 +50,27 @@ def test_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         method = q.method("clipped", clip=most)
         assert method.record() == {"clip": most}  # what args.json has
         assert q.close(q.server_of(q.trained(method, tmp_path / str(most))), x)
+
+
+def test_setting_of_every_federation() -> None:
+    """One field is the argument, its help, its place in a record, and what makes two runs the same or not."""
+    names = {"dataclass": dataclass, "LocalSettings": LocalSettings, "setting": setting, "NON_NEGATIVE": NON_NEGATIVE}
+    noisy = example("class NoisyInputs(LocalSettings)", names)
+    parser = Parser("a script")
+    add_settings(parser, noisy, "local training")
+    assert re.search(r"--input_noise INPUT_NOISE\s+standard deviation of noise on images", parser.format_help())
+
+    def record(words: str) -> dict[str, Any]:
+        config = vars(parser.parse_args(words.split()))
+        check_read(config, noisy)
+        assert noisy.from_config(config | {"test_mode": False}).input_noise == config["input_noise"]
+        return recorded(config, arguments_in(noisy))
+
+    before = key(record(""))
+    assert "input_noise" not in before and key(record("--input_noise 0")) == before
+    assert key(record("--input_noise 0.5")) == before | {"input_noise": 0.5}
+    with pytest.raises(UserError, match=r"--input_noise 0\.5 changes nothing with --augment flip"):
+        record("--input_noise 0.5 --augment flip")
 
 
 def test_partition_rule(

@@ -22,7 +22,8 @@ class Argument:
     Attributes:
         only: values of other arguments, by their names, with which alone it is read; others are refused.
         unread: values of other arguments with which it is not read, and may be given all the same.
-        changes_numbers: whether runs that differ in it are different runs.
+        changes_numbers: whether runs that differ in it are different runs. An argument that changes none, like one that
+            `may_change`, is a field of `utils.stage.StageSettings`.
         may_change: whether a run may be resumed with another value.
         recorded: whether a run says it where it has its default; without, such a run is the same as one from before
             there was this argument.

@@ -20,6 +20,7 @@ from network.settings import (
 from tests.network import quadratic as q
 from utils.args import Parser
 from utils.errors import UserError
+from utils.settings import arguments_in, recorded
 
 
 def test_settings_come_from_the_arguments_and_test_mode_is_short() -> None:
@@ -74,8 +75,9 @@ def test_unseen_clients_adapt_all_of_the_model_unless_told_otherwise() -> None:
 
 def test_runs_without_privacy_record_nothing_of_it_and_others_what_they_were_given() -> None:
     nothing = dict.fromkeys(each.name for each in fields(PrivacySettings))
-    plain = resolve_privacy({"n_rounds": 3, **nothing})
+    privacy = arguments_in(PrivacySettings)
+    plain = recorded(resolve_privacy({"n_rounds": 3, **nothing}), privacy)
     assert plain == {"n_rounds": 3} and PrivacySettings.from_config(plain) == PrivacySettings()
-    private = resolve_privacy(nothing | {"clip_norm": math.inf})
+    private = recorded(resolve_privacy(nothing | {"clip_norm": math.inf}), privacy)
     assert private == {"clip_norm": math.inf, "noise_multiplier": 0.0}
     assert PrivacySettings.from_config(private) == PrivacySettings(clip_norm=math.inf, noise_multiplier=0.0)
