@@ -8,6 +8,10 @@ source scripts/environment.sh requirements.txt requirements-cluster.txt requirem
 ruff check --quiet .
 mypy
 export OMP_NUM_THREADS=1  # more threads make what is this small slower, most of all beside other work
-# Side by side, a file's tests in one process.
-if [ $# -eq 0 ]; then set -- --cov --cov-fail-under=90 --numprocesses auto --maxprocesses 8 --dist loadfile; fi
+unset PYTHONDONTWRITEBYTECODE  # every process that is started here would compile every module and test anew
+# Side by side, a file's tests in one process. The files come by name, which ends with short ones: by their number of
+# tests, the last would be those of few and long tests, beside a process that has nothing left to do.
+if [ $# -eq 0 ]; then
+    set -- --cov --cov-fail-under=90 --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+fi
 python -m pytest "$@"
