@@ -7,6 +7,7 @@ takes the finished runs of one result folder, with the IID run of each seed, and
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from reports.files import write_table
 from reports.finished import Finished, Results
 from reports.predictors import OWN, measured_on, permuted, rank_correlation
 from reports.statistics import increase
+from reports.tables import NOT_IID
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
@@ -52,9 +54,9 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
     """
     runs = results["test_federated"]
     column = f"{cost}_mean" if cost == OWN else cost
-    iid = {_pair(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
+    iid = {_alike(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
     read, rows = cache(read_table), []
-    for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
+    for run in (each for each in runs if each.args["type"] != IID and _alike(each) in iid):
         table = read(Path(run.args["data_path"]))
         clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
@@ -63,7 +65,7 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
                 "task": run.args["task"],
                 "split": _split(run, table),
                 "rand_seed": run.args["rand_seed"],
-                "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
+                "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_alike(run)]))),
                 "class": _alpha(client_of, table.labels),
                 "cluster": _alpha(client_of, clusters),
                 "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
@@ -74,8 +76,10 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _pair(run: Finished) -> tuple[str, str, int]:
-    return run.args["task"], run.args["method"], run.args["rand_seed"]
+def _alike(run: Finished) -> str:
+    """What a run and the IID run that it is compared with have in common: all but what assigns the data, as text."""
+    said = {name: value for name, value in run.said.items() if name not in NOT_IID}
+    return json.dumps([said, run.environment.get("data_version")], sort_keys=True)
 
 
 def _split(run: Finished, table: Table) -> str:

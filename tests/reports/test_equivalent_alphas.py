@@ -16,17 +16,21 @@ from tests.reports.finish import finish
 from utils.errors import UserError
 
 
-def finish_split(folder: Path, table: Table, kind: str, loss: float, client_of: np.ndarray, seed: int = 0) -> None:
-    """A finished run of a split of these clients."""
+def finish_split(
+    folder: Path, table: Table, kind: str, loss: float, client_of: np.ndarray, seed: int = 0, data: str = "one",
+    **more: object,
+) -> None:  # fmt: skip
+    """A finished run of a split of these clients, on this version of the data and with `more` arguments."""
     args = {"task": "class_scene", "method": "fedavg", "type": kind, "partition": "equal_size", "alpha": 0.5,
             "rand_seed": seed, "data_path": str(table.data_path),
-            "assignment_files_path": f"clusters{seed}"}  # fmt: skip
+            "assignment_files_path": f"clusters{seed}", **more}  # fmt: skip
     summary = {
         "last": {"train_loss_mean": loss, "test_loss": 2 * loss},
+        "trivial": {"train": {"loss": 4.0}, "test": {"loss": 5.0}},
         "heterogeneity": {"target_variance_share": loss},
     }
     partition = Partition(client_of.astype(np.int32), np.zeros(len(table), np.int64), int(client_of.max()) + 1)
-    partition.save(finish(folder, args, summary))
+    partition.save(finish(folder, args, summary, environment={"data_version": data}))
 
 
 def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
@@ -51,6 +55,22 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     assert {*costs(Results(tmp_path))["split"]} == {"class, α = 0.5", "cluster, α = 0.5", "building, α = 0.5"}
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
+
+
+def test_runs_are_paired_with_the_iid_run_of_their_settings_and_data(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = np.arange(len(table))
+    monkeypatch.setattr(equivalent_alphas, "read_assignments", lambda *_: at // 2 % 2)
+    for kind, client_of, factor in (("class_based", table.labels, 1.5), ("iid", at % 2, 1.0)):
+        # The arguments of the split differ, as the rule's do; a run without one that others have is a setting, too.
+        own = {"partition": "iid", "alpha": 9} if kind == "iid" else {"clients_per_group": "1,1"}
+        finish_split(tmp_path, table, kind, 1.0 * factor, client_of, init_lr=0.1, **own)
+        finish_split(tmp_path, table, kind, 3.0 * factor, client_of, init_lr=0.01, **own)
+        finish_split(tmp_path, table, kind, 7.0 * factor, client_of, n_clients=2, init_lr=0.1, **own)
+        finish_split(tmp_path, table, kind, 5.0 * factor, client_of, data="another", seed=1, init_lr=0.1, **own)
+    finish_split(tmp_path, table, "iid", 8.0, at % 2, data="one", seed=1, init_lr=0.1)  # newer, of other images
+    assert costs(Results(tmp_path))["increase"].tolist() == pytest.approx([50.0] * 4)
 
 
 def test_without_an_iid_run_nothing_can_be_compared(table: Table, tmp_path: Path) -> None:
