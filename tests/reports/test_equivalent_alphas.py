@@ -10,7 +10,7 @@ import pytest
 from datasets.table import Table
 from network.partition.assigning import Partition
 from reports import equivalent_alphas
-from reports.equivalent_alphas import costs, ranking
+from reports.equivalent_alphas import by_split, costs, ranking
 from reports.finished import Results
 from tests.reports.finish import finish
 from utils.errors import UserError
@@ -46,15 +46,21 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     finish_split(tmp_path, table, "class_based", 9.0, table.labels, 2)  # whose seed has no IID run
     found = costs(Results(tmp_path))
     assert found["split"].tolist() == ["class, α = 0.5"] * 2
-    assert found["increase"].tolist() == pytest.approx([50.0, 20.0])
+    assert found["train_loss"].tolist() == found["test_loss"].tolist() == pytest.approx([50.0, 20.0])
+    assert found["test_loss_iid"].tolist() == [2.0, 2.0] and found["test_loss_split"].tolist() == [3.0, 2.4]
+    assert found["train_loss_constant"].tolist() == [4.0, 4.0]
     assert found["class"].tolist() == [0.0, 0.0] and found["cluster"][0] > 0.5 and found["cluster"][1] == 0
     assert found["target_variance_share"].tolist() == [1.5, 1.2]
-    assert costs(Results(tmp_path), "test_loss")["increase"].tolist() == pytest.approx([50.0, 20.0])
     finish_split(tmp_path, table, "efficientnet_lite0_based", 1.4, table.labels, 0)  # clusters of these features
     finish_split(tmp_path, table, "building_based", 1.3, table.labels, 0)
     assert {*costs(Results(tmp_path))["split"]} == {"class, α = 0.5", "cluster, α = 0.5", "building, α = 0.5"}
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
+    [row] = by_split(found).to_dict("records")
+    assert row["seeds"] == 2 and row["target share between clients"] == "1.2 to 1.5"
+    mean = 100 * (np.sqrt(1.5 * 1.2) - 1)  # of ratios, geometric
+    assert [value.split(" [")[0] for name, value in row.items() if "over IID" in name] == [f"{mean:+.1f}"] * 2
+    assert [value for name, value in row.items() if name.endswith("constant baseline")] == ["4.000", "5.000"]
 
 
 def test_runs_are_paired_with_the_iid_run_of_their_settings_and_data(
@@ -70,7 +76,7 @@ def test_runs_are_paired_with_the_iid_run_of_their_settings_and_data(
         finish_split(tmp_path, table, kind, 7.0 * factor, client_of, n_clients=2, init_lr=0.1, **own)
         finish_split(tmp_path, table, kind, 5.0 * factor, client_of, data="another", seed=1, init_lr=0.1, **own)
     finish_split(tmp_path, table, "iid", 8.0, at % 2, data="one", seed=1, init_lr=0.1)  # newer, of other images
-    assert costs(Results(tmp_path))["increase"].tolist() == pytest.approx([50.0] * 4)
+    assert costs(Results(tmp_path))["train_loss"].tolist() == pytest.approx([50.0] * 4)
 
 
 def test_without_an_iid_run_nothing_can_be_compared(table: Table, tmp_path: Path) -> None:
