@@ -30,11 +30,12 @@ from reports.tables import NOT_IID
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
+SHARE = "target_variance_share"
 # Of a partition, by column: what a figure's axis says.
 BY = {
     "class": "equivalent α by class",
     "cluster": "equivalent α by cluster",
-    "target_variance_share": "target share between clients",
+    SHARE: "target share between clients",
 }
 LOSSES = {OWN: f"{OWN}_mean", "test_loss": "test_loss"}  # and where a run's last round has them
 IID = "iid"
@@ -61,7 +62,7 @@ def costs(results: Results) -> pd.DataFrame:
         of_partition = {
             "class": _alpha(client_of, table.labels),
             "cluster": _alpha(client_of, clusters),
-            "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
+            SHARE: run.summary["heterogeneity"][SHARE],
         }
         rows.append(about | of_partition | _losses(run, iid[_alike(run)]))
     if not rows:
@@ -98,11 +99,12 @@ def _alpha(client_of: np.ndarray, groups: np.ndarray) -> float:
 
 
 def by_split(table: pd.DataFrame) -> pd.DataFrame:
-    """The `costs` of each split over its seeds, as text: measures from least to most, increases with 95 % intervals."""
+    """The `costs` of each split over its seeds, as text: α from least to most, means, increases with 95 % intervals."""
     rows = []
     for (task, split), part in table.groupby(["task", "split"], sort=False):
         row = {"task": task, "split": split, "seeds": len(part)}
-        row |= {label: _range(part[name]) for name, label in BY.items()}
+        row |= {label: _range(part[name]) for name, label in BY.items() if name != SHARE}
+        row[BY[SHARE]] = f"{round(part[SHARE].mean(), 2) + 0.0:.2f}"  # no -0.00
         for name in LOSSES:
             images = measured_on(name)
             row[f"{images}: over IID, %"] = with_interval(part[name], 1, "+")

@@ -57,7 +57,7 @@ def test_costs_are_over_the_iid_run_and_alphas_those_of_the_saved_clients(
     by_share = ranking(found).set_index("measure").loc["target share between clients"]
     assert by_share["rank correlation"] == "1.00" and by_share["runs"] == 2
     [row] = by_split(found).to_dict("records")
-    assert row["seeds"] == 2 and row["target share between clients"] == "1.2 to 1.5"
+    assert row["seeds"] == 2 and row["target share between clients"] == "1.35"
     mean = 100 * (np.sqrt(1.5 * 1.2) - 1)  # of ratios, geometric
     assert [value.split(" [")[0] for name, value in row.items() if "over IID" in name] == [f"{mean:+.1f}"] * 2
     assert [value for name, value in row.items() if name.endswith("constant baseline")] == ["4.000", "5.000"]
