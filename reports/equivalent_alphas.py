@@ -1,12 +1,13 @@
 """What splits cost against the α that their clients look drawn from, by class and by cluster, and their target share.
 
-    python -m reports.equivalent_alphas results/pacs_own_clients
+    python -m reports.equivalent_alphas results/pacs_own_clients results/digits_own_clients
 
-takes the finished runs of one result folder, with the IID run of each seed, and the clusters of the runs of that seed.
+takes the finished runs of each result folder, with the IID run of each seed, and the clusters of the runs of that seed.
 """
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
@@ -22,60 +23,68 @@ from network.partition.heterogeneity import sparse_counts
 from network.partition.rules import uses_alpha
 from reports.console import narrow
 from reports.files import write_table
-from reports.finished import Finished, Results
-from reports.predictors import OWN, measured_on, permuted, rank_correlation
-from reports.statistics import increase
+from reports.finished import Finished, Results, check_versions
+from reports.predictors import OWN, folder_names, measured_on, permuted, rank_correlation
+from reports.statistics import increase, with_interval
+from reports.tables import NOT_IID
 from utils.args import Parser
 from utils.errors import UserError, run_script
 
+SHARE = "target_variance_share"
 # Of a partition, by column: what a figure's axis says.
 BY = {
     "class": "equivalent α by class",
     "cluster": "equivalent α by cluster",
-    "target_variance_share": "target share between clients",
+    SHARE: "target share between clients",
 }
+LOSSES = {OWN: f"{OWN}_mean", "test_loss": "test_loss"}  # and where a run's last round has them
 IID = "iid"
 
 
-def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
+def costs(results: Results) -> pd.DataFrame:
     """What each run of a split costs over the IID run of its seed, in percent, beside the measures of its partition.
 
-    Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, `increase`, and those of
-    `BY`; α is infinity where the counts do not tell clients from IID ones.
-
-    Args:
-        results: the finished runs.
-        cost: train_loss (the clients' own images) or test_loss (held-out ones).
+    Columns: `task`, `split` (its type, and alpha where it depends on one), `rand_seed`, those of `BY`, in which α is
+    infinity where the counts do not tell clients from IID ones, and of each of the `LOSSES` the increase (by its name)
+    and the losses of the split, of IID clients and of the constant baseline (`<name>_split`, `_iid`, `_constant`).
 
     Raises:
         UserError: where there are no runs of splits with an IID run.
     """
     runs = results["test_federated"]
-    column = f"{cost}_mean" if cost == OWN else cost
-    iid = {_pair(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
+    iid = {_alike(run): run for run in runs if run.args["type"] == IID}
     read, rows = cache(read_table), []
-    for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
+    for run in (each for each in runs if each.args["type"] != IID and _alike(each) in iid):
         table = read(Path(run.args["data_path"]))
         clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
-        rows.append(
-            {
-                "task": run.args["task"],
-                "split": _split(run, table),
-                "rand_seed": run.args["rand_seed"],
-                "increase": float(increase(np.array(run.summary["last"][column]), np.array(iid[_pair(run)]))),
-                "class": _alpha(client_of, table.labels),
-                "cluster": _alpha(client_of, clusters),
-                "target_variance_share": run.summary["heterogeneity"]["target_variance_share"],
-            }
-        )
+        about = {"task": run.args["task"], "split": _split(run, table), "rand_seed": run.args["rand_seed"]}
+        of_partition = {
+            "class": _alpha(client_of, table.labels),
+            "cluster": _alpha(client_of, clusters),
+            SHARE: run.summary["heterogeneity"][SHARE],
+        }
+        rows.append(about | of_partition | _losses(run, iid[_alike(run)]))
     if not rows:
         raise UserError(f"{results.path} has no finished run of a split with an IID run of its seed")
     return pd.DataFrame(rows)
 
 
-def _pair(run: Finished) -> tuple[str, str, int]:
-    return run.args["task"], run.args["method"], run.args["rand_seed"]
+def _losses(run: Finished, iid: Finished) -> dict[str, float]:
+    """The `LOSSES` of a run, of the IID run and of the constant baseline, and their increases."""
+    found: dict[str, float] = {}
+    for name, column in LOSSES.items():
+        split, reference = run.summary["last"][column], iid.summary["last"][column]
+        constant = run.summary["trivial"][name.removesuffix("_loss")]["loss"]
+        found[name] = float(increase(np.array(split), np.array(reference)))
+        found |= {f"{name}_split": split, f"{name}_iid": reference, f"{name}_constant": constant}
+    return found
+
+
+def _alike(run: Finished) -> str:
+    """What a run and the IID run that it is compared with have in common: all but what assigns the data, as text."""
+    said = {name: value for name, value in run.said.items() if name not in NOT_IID}
+    return json.dumps([said, run.environment.get("data_version")], sort_keys=True)
 
 
 def _split(run: Finished, table: Table) -> str:
@@ -89,12 +98,33 @@ def _alpha(client_of: np.ndarray, groups: np.ndarray) -> float:
     return equivalent_alpha(sparse_counts(client_of, groups, int(client_of.max()) + 1)).alpha
 
 
-def ranking(table: pd.DataFrame) -> pd.DataFrame:
+def by_split(table: pd.DataFrame) -> pd.DataFrame:
+    """The `costs` of each split over its seeds, as text: α from least to most, means, increases with 95 % intervals."""
+    rows = []
+    for (task, split), part in table.groupby(["task", "split"], sort=False):
+        row = {"task": task, "split": split, "seeds": len(part)}
+        row |= {label: _range(part[name]) for name, label in BY.items() if name != SHARE}
+        row[BY[SHARE]] = f"{round(part[SHARE].mean(), 2) + 0.0:.2f}"  # no -0.00
+        for name in LOSSES:
+            images = measured_on(name)
+            row[f"{images}: over IID, %"] = with_interval(part[name], 1, "+")
+            for of, words in {"split": "loss", "iid": "IID", "constant": "constant baseline"}.items():
+                row[f"{images}: {words}"] = f"{part[f'{name}_{of}'].mean():.3f}"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _range(values: pd.Series) -> str:
+    least, most = (f"{each:.3g}".replace("inf", "∞") for each in (values.min(), values.max()))
+    return least if least == most else f"{least} to {most}"
+
+
+def ranking(table: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
     """How each measure of `BY` ranks the costs, as text: Spearman's rank correlation over runs, and p of `permuted`."""
     rows = []
     for name, label in BY.items():
-        p = permuted(table[name], table["increase"], table["task"] + table["split"])
-        correlation = rank_correlation(table[name], table["increase"])
+        p = permuted(table[name], table[cost], table["task"] + table["split"])
+        correlation = rank_correlation(table[name], table[cost])
         rows.append({"measure": label, "runs": len(table), "rank correlation": f"{correlation:.2f}", "p": f"{p:.4f}"})
     return pd.DataFrame(rows)
 
@@ -102,9 +132,11 @@ def ranking(table: pd.DataFrame) -> pd.DataFrame:
 def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__.split("\n")[0])
-    parser.add_argument("result_path", type=Path, help="result folder")
-    text = "loss that a split raises: train_loss (the clients' own images) or test_loss (held-out ones)"
-    parser.add_argument("--cost", default=OWN, choices=(OWN, "test_loss"), help=text)
+    parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
+    text = "loss that the figure and the rank correlations are of: train_loss (client train) or test_loss (global test)"
+    parser.add_argument("--cost", default=OWN, choices=LOSSES, help=text)
+    text = "folder for the table and the figure; default: tables/ of the first result folder"
+    parser.add_argument("--table_path", type=Path, help=text)
     return parser.parse_args()
 
 
@@ -113,11 +145,18 @@ def main() -> None:
     args = parse_args()
     from reports.figures.own_clients import costs_by_alpha
 
-    table = costs(Results(args.result_path), args.cost)
-    folder = args.result_path / "tables"
-    write_table(table, folder / "equivalent_alphas")
-    print(narrow(ranking(table), ["measure"]))
-    print(costs_by_alpha(table, folder / "equivalent_alphas.png", BY, measured_on(args.cost)))
+    parts = []
+    for folder, name in zip(args.result_path, folder_names(args.result_path), strict=True):
+        results = Results(folder)
+        for line in check_versions(results, mixed_versions=True):
+            print(line)
+        part = costs(results)
+        parts.append(part.assign(task=f"{name}: " + part["task"]) if len(args.result_path) > 1 else part)
+    table, folder = pd.concat(parts, ignore_index=True), args.table_path or args.result_path[0] / "tables"
+    write_table(table, folder / "equivalent_alphas_runs")
+    write_table(by_split(table), folder / "equivalent_alphas")
+    print(narrow(ranking(table, args.cost), ["measure"]))
+    print(costs_by_alpha(table, args.cost, folder / "equivalent_alphas.png", BY, measured_on(args.cost)))
 
 
 if __name__ == "__main__":

@@ -175,7 +175,7 @@ def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
     twice, without finished runs, or without the loss `cost`.
     """
     parts = []
-    for folder, name in zip(folders, _names(folders), strict=True):
+    for folder, name in zip(folders, folder_names(folders), strict=True):
         runs = read_runs(Results(folder))
         if runs.empty:
             raise UserError(f"no finished run of test_fed.py in {folder}")
@@ -189,7 +189,7 @@ def together(folders: Sequence[Path], cost: str = OWN) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
+def folder_names(folders: Sequence[Path]) -> list[str]:
     """The ends of the folders' paths by which each differs from all others."""
     paths = [folder.resolve().parts for folder in folders]
     for folder, path in zip(folders, paths, strict=True):

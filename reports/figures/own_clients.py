@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import SymmetricalLogLocator
 
@@ -51,14 +52,24 @@ def equivalent_alphas(measured: Sequence[Measured], path: Path) -> Path:
     return save(figure, path)
 
 
-def costs_by_alpha(costs: pd.DataFrame, path: Path, measures: Mapping[str, str], measured_on: str) -> Path:
-    """What each run of a split costs against each measure of its partition: a panel per measure, a colour per split.
+def costs_by_alpha(costs: pd.DataFrame, cost: str, path: Path, measures: Mapping[str, str], measured_on: str) -> Path:
+    """What each run of a split costs against each measure of its partition: a row of panels per task, colours by split.
 
-    `costs` comes from `reports.equivalent_alphas.costs`; `measures` are its columns and their labels. An infinite α is
-    drawn at IID's line.
+    `costs` comes from `reports.equivalent_alphas.costs`, of which `cost` is the column; `measures` are its columns and
+    their labels. An infinite α is drawn at IID's line.
     """
-    figure = Figure((3.2 * len(measures) + 0.4, 3.9), layout="constrained")
-    axes = figure.subplots(1, len(measures), squeeze=False, sharey=True)[0]
+    tasks = list(dict.fromkeys(costs["task"]))
+    figure = Figure((3.2 * len(measures) + 2.2, 2.9 * len(tasks) + 0.6), layout="constrained")
+    for task, axes in zip(tasks, figure.subplots(len(tasks), len(measures), squeeze=False, sharey="row"), strict=True):
+        _row(axes, costs[costs["task"] == task], cost, measures)
+        axes[0].set_ylabel(f"{task}\nincrease over IID, %")
+        axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
+    figure.suptitle(f"What a partition costs on {measured_on} images; dashed: like IID clients")
+    return save(figure, path)
+
+
+def _row(axes: Sequence[Axes], costs: pd.DataFrame, cost: str, measures: Mapping[str, str]) -> None:
+    """The runs of one task, a panel per measure."""
     splits = list(dict.fromkeys(costs["split"]))
     for axis, (name, label) in zip(axes, measures.items(), strict=True):
         values = costs[name]
@@ -66,19 +77,15 @@ def costs_by_alpha(costs: pd.DataFrame, path: Path, measures: Mapping[str, str],
         most = 3 * max([*values[np.isfinite(values)], _FURTHEST])
         for split, colour in zip(splits, palette(len(splits)), strict=True):
             own = costs["split"] == split
-            axis.plot(values[own].clip(upper=most if logarithmic else None), costs["increase"][own], "o", color=colour,
+            axis.plot(values[own].clip(upper=most if logarithmic else None), costs[cost][own], "o", color=colour,
                       ms=4, alpha=0.8, label=split)  # fmt: skip
         axis.set(xlabel=label, xscale="log" if logarithmic else "linear")
         if logarithmic:
             axis.axvline(most, color="grey", ls="--", lw=1)
         axis.axhline(0, color="black", lw=0.8)
         axis.grid(alpha=0.25, lw=0.6)
-    if costs["increase"].max() > _FAR:
+    if costs[cost].max() > _FAR:
         axes[0].set_yscale("symlog", linthresh=_FAR)
         axes[0].yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=_FAR, subs=[1, 2, 5]))
         axes[0].yaxis.set_major_formatter("{x:g}")
-        axes[0].set_ylim(top=1.5 * costs["increase"].max())
-    axes[0].set_ylabel("increase over IID, %")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
-    figure.suptitle(f"What a partition costs on {measured_on} images; dashed: like IID clients")
-    return save(figure, path)
+        axes[0].set_ylim(top=1.5 * costs[cost].max())

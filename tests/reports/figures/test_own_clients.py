@@ -42,18 +42,24 @@ def test_alphas_by_grouping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_costs_by_alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = ["class, α = 1", "class, α = 1", "domain"]
+    splits = ["class, α = 1", "class, α = 1", "domain", "class, α = 2"]
+    alphas, shares = [1.0, 2.0, np.inf, 2.0], [0.5, 0.4, 0.0, 0.1]
     costs = pd.DataFrame(
-        {"split": splits, "increase": [50.0, 300.0, 20.0], "class": [1.0, 2.0, np.inf], "share": [0.5, 0.4, 0.0]}
+        {"task": ["photos"] * 3 + ["digits"], "split": splits, "loss": [50.0, 300.0, 20.0, 5.0]}
+        | {"class": alphas, "share": shares}
     )
     path, measures = tmp_path / "costs.png", {"class": "α by class", "share": "target share"}
-    check_figure(path, own_clients.costs_by_alpha(costs, path, measures, "held-out"))
+    check_figure(path, own_clients.costs_by_alpha(costs, "loss", path, measures, "held-out"))
     drawn: list[Figure] = []
     monkeypatch.setattr(own_clients, "save", lambda figure, path: drawn.append(figure))
-    own_clients.costs_by_alpha(costs, path, measures, "held-out")
-    by_class, by_share = drawn[0].axes
+    own_clients.costs_by_alpha(costs, "loss", path, measures, "held-out")
+    by_class, by_share, of_digits, _ = drawn[0].axes
     points = {line.get_label(): line for line in by_class.lines if line.get_marker() == "o"}
     assert points["class, α = 1"].get_xdata().tolist() == [1.0, 2.0]
     iid = max(line.get_xdata()[0] for line in by_class.lines if line.get_linestyle() == "--")
     assert points["domain"].get_xdata().tolist() == [iid] and iid > 2  # an infinite α is at the line
     assert (by_class.get_xscale(), by_share.get_xscale(), by_class.get_yscale()) == ("log", "linear", "symlog")
+    assert [words(axis.get_legend().get_texts()) for axis in drawn[0].axes if axis.get_legend()] == [
+        splits[1:3], splits[3:]
+    ]  # fmt: skip
+    assert of_digits.get_yscale() == "linear"  # its own
