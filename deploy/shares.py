@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from datasets.packed import take_packed
-from datasets.table import BOX_COLUMNS, PART, Found, read_boxes, read_table, write_table
+from datasets.table import BOX_COLUMNS, PART, Listing, read_boxes, read_table, write_table
 from datasets.task_data import TaskData
 from datasets.tasks import BOXES, CLASS, RGB, get_task
 from network.partition.assigning import Partition, read_partition
@@ -86,14 +86,14 @@ def _export(folder: Path, data: TaskData, own: np.ndarray, held_out: np.ndarray)
 
     table = data.table
     rows = np.sort(np.concatenate([own, held_out]))
-    columns: dict[str, Any] = {domain: np.array(table.files[domain])[rows] for domain in table.about.domains}
-    columns |= {CLASS: table.labels[rows], **{name: table.groups[name][rows] for name in table.about.groups}}
+    columns: dict[str, Any] = {domain: np.array(table.files[domain])[rows] for domain in table.info.domains}
+    columns |= {CLASS: table.labels[rows], **{name: table.groups[name][rows] for name in table.info.groups}}
     columns[PART] = np.where(np.isin(rows, own), "train", "test")
     boxes = None
-    if BOXES in table.about.classes:
+    if BOXES in table.info.classes:
         boxes = read_boxes(table)
         boxes = boxes[boxes["image"].isin(columns[RGB.domain])][BOX_COLUMNS]
-    write_table(folder, Found(pd.DataFrame(columns), table.about, boxes=boxes))
+    write_table(folder, Listing(pd.DataFrame(columns), table.info, boxes=boxes))
     for encoding in (*data.task.photographs, data.task.encoding):
         if encoding is not None:
             take_packed(table, encoding, data.image_size, rows, read_table(folder))

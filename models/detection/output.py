@@ -53,7 +53,7 @@ def mean_detections(targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, im
 
 
 @dataclass(frozen=True)
-class Found:
+class Detections:
     """The detections in one image, by falling score: classes (n,) int64, scores (n,) and boxes (n, 4) in pixels."""
 
     classes: Tensor
@@ -66,7 +66,7 @@ class Found:
         return torch.cat([self.classes[:, None], self.scores[:, None], self.boxes], dim=1)
 
 
-def detect(output: Tensor) -> list[Found]:
+def detect(output: Tensor) -> list[Detections]:
     """The detections of each image, as torchvision's `FCOS.postprocess_detections` makes them.
 
     Each level gives its candidates of highest score, boxes
@@ -75,7 +75,7 @@ def detect(output: Tensor) -> list[Found]:
     return [_detect(Points.of(image)) for image in output]
 
 
-def _detect(points: Points) -> Found:
+def _detect(points: Points) -> Detections:
     from torchvision.ops import batched_nms, clip_boxes_to_image
 
     scores = points.scores.where(points.scores > SCORE_THRESHOLD, 0.0)
@@ -92,7 +92,7 @@ def _detect(points: Points) -> Found:
     height, width = (int(each[finest].max() + points.size.amin()) for each in (points.y, points.x))
     boxes = clip_boxes_to_image(points.boxes[which], (height, width))
     chosen = batched_nms(boxes, scores[which, of_class], of_class, NMS_THRESHOLD)[:MOST_FOUND]
-    return Found(of_class[chosen], scores[which, of_class][chosen], boxes[chosen])
+    return Detections(of_class[chosen], scores[which, of_class][chosen], boxes[chosen])
 
 
 def detection_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class TaskModel(nn.Module):
         if task.frames > 1 and (pretrained or weights):  # which are of networks that see one photograph
             config = replace(config, frames_apart=True)
         config = with_decoder(config)
-        self.config = replace(config, weights=weights.about) if weights else config
+        self.config = replace(config, weights=weights.record) if weights else config
         self.bf16 = False
         if task.categorical and config.classes is None:
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")

@@ -56,8 +56,8 @@ class EncoderWeights:
         self._unused: list[str] = []
         self.was_put = False
         self.scaling = self._scaling()
-        self.about = {"file": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        self.about |= self.scaling.settings()
+        self.record = {"file": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        self.record |= self.scaling.settings()
         self.line = ""
 
     @property

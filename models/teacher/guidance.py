@@ -177,7 +177,7 @@ class Guidance:
     """What a folder holds; `features` (N, P + 1, d) is memory-mapped, `positive` (N,) int64."""
 
     folder: Path
-    about: dict[str, Any]
+    record: dict[str, Any]
     features: np.ndarray
     positive: np.ndarray
 
@@ -189,14 +189,14 @@ class Guidance:
     @cached_property
     def settings(self) -> TeacherSettings:
         """Of the teacher."""
-        return TeacherSettings.of(self.about["settings"])
+        return TeacherSettings.of(self.record["settings"])
 
     def leading(self, size: int) -> np.ndarray:
         """Which numbers of a vector are compared with an embedding of `size` numbers: of each layer the first ones.
 
         All, where it has no more than that.
         """
-        sizes, d = self.about["sizes"], sum(self.about["sizes"])
+        sizes, d = self.record["sizes"], sum(self.record["sizes"])
         if size >= d:
             return np.arange(d)
         starts = np.cumsum([0, *sizes])

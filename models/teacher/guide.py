@@ -112,7 +112,7 @@ class Condition:
 
     def __init__(self, guide: Guide) -> None:
         kept, data = guide.kept, guide.data
-        basis = Basis.load(kept.folder / BASIS, kept.about["inputs"], data.device)
+        basis = Basis.load(kept.folder / BASIS, kept.record["inputs"], data.device)
         if kept.settings.features != DIFFUSION or basis is None:
             raise UserError(
                 f"--condition round: {kept.folder} has no vectors of a diffusion model with their basis; "

@@ -253,7 +253,7 @@ def test_a_folder_of_timm_is_an_encoder(tmp_path: Path, monkeypatch: pytest.Monk
     line = make_initial_model(tmp_path / "init.safetensors", ModelConfig("normal", name, 160), 0)
     assert "are from" in line
     loaded = load_model(tmp_path / "init.safetensors", "normal", "a stage")
-    assert loaded.config.weights == EncoderWeights(tmp_path / "own/model.safetensors").about
+    assert loaded.config.weights == EncoderWeights(tmp_path / "own/model.safetensors").record
     assert torch.equal(loaded.encoder.backbone.pos_embed, of_file.pos_embed)
     make_initial_model(tmp_path / "random.safetensors", ModelConfig("normal", name, 32), 0, False)
     assert load_model(tmp_path / "random.safetensors", "normal", "a stage").config.weights is None

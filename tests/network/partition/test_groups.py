@@ -55,7 +55,7 @@ def test_unknown_column_is_named_with_what_there_is(table: Table, data: TaskData
     known = "embedding_based, class_based, building_based, point_based, object_based, iid"
     with pytest.raises(UserError, match=f"{TABLE_FILE} has no groups for --type place_based; give one of {known}$"):
         groups_of("place_based", data, tmp_path, 5)
-    bare = on(table, groups={}, about=replace(table.about, classes={}))
+    bare = on(table, groups={}, info=replace(table.info, classes={}))
     for kind in ("class_based", "building_based"):
         with pytest.raises(UserError, match=f"no groups for --type {kind}; give one of embedding_based, iid$"):
             groups_of(kind, bare, tmp_path, 5)
@@ -72,7 +72,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
 
 
 def test_a_random_split_needs_no_classes(table: Table, tmp_path: Path) -> None:
-    bare = on(table, groups={}, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
+    bare = on(table, groups={}, info=replace(table.info, classes={}), labels=np.full(len(table), -1))
     assert (groups_of("iid", bare, tmp_path, 5) == 0).all()
 
 

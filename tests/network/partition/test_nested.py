@@ -196,7 +196,7 @@ def test_a_run_draws_within_a_column(data: TaskData, embedded: Path, tmp_path: P
 
 
 def test_without_classes_pairs_describe_a_split(data: TaskData) -> None:
-    table = replace(data.table, about=replace(data.table.about, classes={}), labels=np.full(len(data.table), -1))
+    table = replace(data.table, info=replace(data.table.info, classes={}), labels=np.full(len(data.table), -1))
     natural = Natural.in_table("building", table)
     partition = assign_as_asked(
         AssignSettings(0, "iid", n_clients=3), joined(natural, np.zeros(len(table), int)), natural
