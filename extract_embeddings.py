@@ -74,7 +74,7 @@ def main() -> None:
     model, path = model_for(vars(args))
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
-    config = vars(args) | model.config.said()
+    config = vars(args) | model.config.record()
     config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
     check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)

@@ -47,7 +47,7 @@ def numbers(server: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
 
 def timed_round(simulation: Simulation, round: int) -> tuple[float, float]:
     """The seconds of a round, without evaluation, and the clients' mean loss."""
-    torch.set_num_threads(simulation.trainer.pace["threads"])
+    torch.set_num_threads(simulation.trainer.vectorisation["threads"])
     rows: list[dict[str, float]] = []
     seconds = seconds_of(lambda: rows.append(simulation._train_round(round)), simulation.accelerator.device)
     return seconds, rows[0][LOSS]
@@ -69,7 +69,7 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
         }
         start = numbers(of_both["run"].server)
         for simulation in of_both.values():
-            simulation.settle_pace()
+            simulation.resolve_vectorisation()
         seconds: dict[str, list[float]] = {way: [] for way in of_both}
         for round in range(n_rounds):
             losses: dict[str, float] = {}

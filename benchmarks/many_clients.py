@@ -96,7 +96,7 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
     model = WithEmbedding(few.initial_model())
     config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
     simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
-    simulation.settle_pace()
+    simulation.resolve_vectorisation()
     return simulation, {"assigned": half - start, "set up": time.perf_counter() - half}
 
 

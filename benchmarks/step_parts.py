@@ -76,7 +76,7 @@ def measure(turns: int, n_steps: int) -> dict[str, np.ndarray]:
     federation = replace(CASES["conv"], n_clients=4, n_steps=n_steps, at_once=1)
     with tempfile.TemporaryDirectory() as folder:
         simulation = simulation_of(federation, Path(folder))
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         torch.set_num_threads(1)
         ways = ways_of(simulation, federation.lr)
         taken = [{name: seconds_of(way) for name, way in ways.items()} for _ in range(turns + 1)][1:]

@@ -88,8 +88,8 @@ def serve(scale: Scale, every: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         simulation = simulation_of(scale, _ROUNDS, Accelerator(cpu=True), Path(folder))
         if every:
-            simulation.trainer.pace["threads"] = torch.get_num_threads()
-        simulation.settle_pace()
+            simulation.trainer.vectorisation["threads"] = torch.get_num_threads()
+        simulation.resolve_vectorisation()
         done = 0
         for line in sys.stdin:
             wall, work = time.perf_counter(), time.process_time()

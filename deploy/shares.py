@@ -53,8 +53,8 @@ def read_share(folder: Path) -> Share:
     path = folder / SHARE_FILE
     try:
         share = Share(**read_json(path, _MADE_BY))
-        whole = isinstance(share.n_clients, int) and isinstance(share.partition, str)
-        if not whole or not (share.client is None or 0 <= share.client < share.n_clients):
+        is_valid = isinstance(share.n_clients, int) and isinstance(share.partition, str)
+        if not is_valid or not (share.client is None or 0 <= share.client < share.n_clients):
             raise ValueError("it is of no client")
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {error}; run {_MADE_BY} again") from error
@@ -106,20 +106,22 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     where the partition is of other images, or assigns some that are held out or cannot be read.
     """
     partition = read_partition(saved)
-    noted = saved.parent if saved.is_file() else saved
-    said = dict(partition.origin)
-    if (noted / "args.json").is_file():
-        said |= with_present_names(read_json(noted / "args.json", "the run"))
-    said |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
-    if missing := [name for name in ("task", "image_size") if said.get(name) is None]:
+    folder_of_run = saved.parent if saved.is_file() else saved
+    record = dict(partition.origin)
+    if (folder_of_run / "args.json").is_file():
+        record |= with_present_names(read_json(folder_of_run / "args.json", "the run"))
+    record |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
+    if missing := [name for name in ("task", "image_size") if record.get(name) is None]:
         raise UserError(f"{saved} does not say the {missing[0]}; give --{missing[0]}")
-    folder = said.get("data_path") and Path(said["data_path"])
-    table = read_table(data_path_or_default(folder, Path(said.get("result_path") or "results")))
-    task = table.bind(get_task(said["task"], said.get("depth_target", "scaled"), said.get("published_quirks", False)))
-    data = TaskData(table, task, int(said["image_size"]), torch.device("cpu"))
-    _check(saved, partition, data, said.get("table_sha256"))
+    folder = record.get("data_path") and Path(record["data_path"])
+    table = read_table(data_path_or_default(folder, Path(record.get("result_path") or "results")))
+    task = table.bind(
+        get_task(record["task"], record.get("depth_target", "scaled"), record.get("published_quirks", False))
+    )
+    data = TaskData(table, task, int(record["image_size"]), torch.device("cpu"))
+    _check(saved, partition, data, record.get("table_sha256"))
     held_out_groups = within(partition.groups, data.test)
-    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(said["rand_seed"]))
+    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(record["rand_seed"]))
     return export_shares(config["export_clients"], data, partition, held_out)
 
 
@@ -131,9 +133,9 @@ def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str |
     if partition.n_unseen:
         raise UserError(f"{saved} sets {partition.n_unseen} clients aside, which no machine has; omit --unseen_clients")
     assigned = np.flatnonzero(partition.client_of >= 0)
-    if len(strangers := np.setdiff1d(assigned, data.train)):
+    if len(unknown := np.setdiff1d(assigned, data.train)):
         raise UserError(
-            f"{saved} assigns {len(strangers)} images that are held out or that {data.task.name} cannot read; "
+            f"{saved} assigns {len(unknown)} images that are held out or that {data.task.name} cannot read; "
             "make the partition again, from the training images alone"
         )
     if empty := np.flatnonzero(partition.sizes == 0).tolist():

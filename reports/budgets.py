@@ -88,7 +88,7 @@ def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
     chosen at each alpha makes no settings of their own.
     """
-    said = pd.DataFrame([run.said for run in runs])
+    said = pd.DataFrame([run.settings for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
     arguments = [name for name in said if name not in fixed]
     # On held-out images, nothing depends on whose images are evaluated besides.

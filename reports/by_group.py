@@ -31,7 +31,7 @@ def group_tables(results: Results, metric: str) -> dict[str, pd.DataFrame]:
         measured = _by_group(run, metric)
         if measured:
             name, of_groups = measured
-            row = run.said | {"metric": name, "groups": of_groups}
+            row = run.settings | {"metric": name, "groups": of_groups}
             found.setdefault(run.args["type"].removesuffix("_based"), []).append(row)
     return {f"by_{column}": _table(rows) for column, rows in found.items()}
 

@@ -60,4 +60,4 @@ def read_clusters(results: Results) -> pd.DataFrame:
 
 def _measured(runs: Sequence[Finished], *parts: str) -> list[dict[str, Any]]:
     """The runs' arguments, and these parts of their summaries."""
-    return [run.said | {part: run.summary[part] for part in parts} for run in runs]
+    return [run.settings | {part: run.summary[part] for part in parts} for run in runs]

@@ -60,7 +60,7 @@ def read_private(results: Results, images: str) -> pd.DataFrame:
 
 
 def _last(runs: list[Finished], path: Path, images: str, argument: str) -> pd.DataFrame:
-    if any(argument not in run.said for run in runs):
+    if any(argument not in run.settings for run in runs):
         raise UserError(f"--argument {argument}: the runs in {path} have no such argument that affects the loss")
     settings = _settings(runs, (argument,))
     last = [_rounds(run, images).iloc[-1] for run in runs]
@@ -114,7 +114,7 @@ def _runs(results: Results, methods: Collection[str]) -> list[Finished]:
 
 def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
     """The runs' values of the grid's arguments and of those in `varied`; UserError if other arguments differ."""
-    said = pd.DataFrame([run.said for run in runs])
+    said = pd.DataFrame([run.settings for run in runs])
     others = differing(said, [name for name in said if name not in {*_GRID, *varied}], ["task", "method"])
     if others:
         raise UserError(f"the runs differ in --{', --'.join(others)} as well; give a --result_path with one setting")

@@ -40,7 +40,7 @@ class Finished(NamedTuple):
     environment: dict[str, Any]
 
     @property
-    def said(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The arguments that say what was computed, without where files are and how the run was carried out."""
         return key(self.args)
 
@@ -85,13 +85,13 @@ def finished_runs(folder: Path) -> list[Finished]:
             run = Finished(path.parent, args, _Summary(path), _read(noted) if noted.is_file() else {})
         except (OSError, ValueError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); {_REMEDY}") from error
-        newest[json.dumps(run.said, sort_keys=True)] = run
+        newest[json.dumps(run.settings, sort_keys=True)] = run
     return sorted(newest.values(), key=_place)
 
 
 def _place(run: Finished) -> list[tuple[Any, ...]]:
     """A key to sort runs by: their arguments' names and values, task and method first."""
-    return [(name, *_rank(run.said.get(name))) for name in dict.fromkeys(["task", "method", *run.said])]
+    return [(name, *_rank(run.settings.get(name))) for name in dict.fromkeys(["task", "method", *run.settings])]
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:

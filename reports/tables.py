@@ -75,7 +75,7 @@ def read_runs(results: Results) -> pd.DataFrame:
     """
     rows = []
     for run in results["test_federated"]:
-        row, summary = run.said, run.summary
+        row, summary = run.settings, run.summary
         name = row["metric"] = headline_metric(run.args["task"], [*summary["trivial"].get("test", ())])
         for images, columns in LOSS_COLUMNS.items():
             found = [column for column in columns if column in summary["last"]]

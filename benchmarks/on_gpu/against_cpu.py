@@ -96,7 +96,7 @@ def waits_for(scale: Scale, device: torch.device) -> str:
     """What the local training of a round's clients waits for from the device, if anything."""
     with tempfile.TemporaryDirectory() as folder:
         simulation = _simulation(scale, device.type, folder)
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         _train_clients(simulation)  # the first time libraries choose their algorithms
         try:
             with nothing_waits(device):
@@ -123,7 +123,7 @@ def _trained(scale: Scale, device: str) -> dict[str, np.ndarray]:
     """The server's tensors after a round without evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         simulation = _simulation(scale, device, folder)
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         simulation._train_round(0)
         return _arrays(simulation.server)
 

@@ -83,7 +83,7 @@ def dense(setup: Setup) -> Iterator[Found]:
         federation = replace(federation, device=setup.device)
         with tempfile.TemporaryDirectory() as folder:
             simulation = ours.simulation_of(federation, Path(folder))
-            simulation.settle_pace()
+            simulation.resolve_vectorisation()
             device, model = simulation.accelerator.device, simulation.model
             ways: dict[str, Callable[[int], Workspace]] = {
                 "one by one": lru_cache(lambda _, model=model: OneCopy(model))
@@ -94,7 +94,7 @@ def dense(setup: Setup) -> Iterator[Found]:
                 way: str, simulation: Simulation = simulation, ways: dict[str, Callable] = ways, n: int = n
             ) -> None:
                 """A round of all clients in this way."""
-                simulation.trainer.pace["vectorised_clients"] = 1 if way == "one by one" else n
+                simulation.trainer.vectorisation["vectorised_clients"] = 1 if way == "one by one" else n
                 simulation.trainer._workspace = ways[way]
                 simulation._train_round(0)
 

@@ -88,7 +88,7 @@ def main() -> None:
     local_training.shuffled_epochs = in_order
     with tempfile.TemporaryDirectory() as folder:
         simulation, round = simulation_of(federation, Path(folder)), 0
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         pace = Pace(federation)  # behind the simulation, which has joined the processes
         while pace.go():
             simulation._train_round(round)

@@ -59,11 +59,11 @@ def claimed(shows: np.ndarray, groups: np.ndarray) -> list[int]:
     >>> claimed(shows, np.array([0, 1, 0, 0, 1, 2]))
     [0, 2, -1]
     """
-    found = []
+    examples = []
     for group in range(groups.max() + 1):
         candidates = np.flatnonzero(shows[groups == group].all(axis=0) & ~shows[groups > group].any(axis=0))
-        found.append(int(candidates[0]) if len(candidates) and (groups == group).any() else -1)
-    return found
+        examples.append(int(candidates[0]) if len(candidates) and (groups == group).any() else -1)
+    return examples
 
 
 def box_counts(table: Table) -> np.ndarray:

@@ -81,4 +81,4 @@ def test_networks_from_scratch_stack_and_those_with_weights_see_each_apart(tmp_p
 
 
 def test_models_of_one_photograph_say_what_they_did() -> None:
-    assert "frames_apart" not in ModelConfig("normal").said()
+    assert "frames_apart" not in ModelConfig("normal").record()

@@ -149,7 +149,7 @@ def test_what_was_read_stands_in_line_settings_and_environment(saved: Saved, tmp
     assert "(fc.weight, fc.bias)" in line and "(weights.pth)" in made
     about = {"file": "weights.pth", "bytes": path.stat().st_size, "sha256": file_digest(path)}
     assert loaded.config.weights == about
-    config = loaded.config.said() | {"result_path": tmp_path}
+    config = loaded.config.record() | {"result_path": tmp_path}
     assert json.loads(json.dumps(provenance(config)))["encoder_weights"] == about
 
 
@@ -162,7 +162,7 @@ def test_models_without_a_file_are_what_they_were(tmp_path: Path) -> None:
     }  # fmt: skip
     digest = hashlib.sha256((json.dumps(said) + tensors_digest(model.state_dict())).encode()).hexdigest()
     assert fingerprint(model) == digest
-    assert "encoder_weights" not in provenance(model.config.said() | {"result_path": tmp_path})
+    assert "encoder_weights" not in provenance(model.config.record() | {"result_path": tmp_path})
 
 
 def test_both_kinds_of_weights_are_refused(saved: Saved) -> None:

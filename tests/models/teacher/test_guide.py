@@ -90,7 +90,7 @@ def test_features_and_vectors_are_cut_to_the_same_length(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Condition, Guide]:
+def request(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Condition, Guide]:
     settings = replace(SETTINGS, diffusion_model=str(tiny_diffusion), n_negatives=2)
     folder, photographs = tmp_path_factory.mktemp("asked"), Photographs(table, 32, CPU)
     make_guidance(folder, build_teacher(settings, table, CPU, 32), settings, photographs, Accelerator(cpu=True))
@@ -101,28 +101,28 @@ def asked(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathF
 
 
 def test_a_condition_of_length_0_changes_nothing_and_others_follow_the_model(
-    asked: tuple[Condition, Guide], monkeypatch: pytest.MonkeyPatch
+    request: tuple[Condition, Guide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    condition, guide = asked
+    condition, guide = request
     torch.manual_seed(0)
     model = TaskModel(ModelConfig("class_scene", image_size=16, classes=guide.data.task.classes))
     images = guide.data.train[[7, 3, 3, 12]]
     start = model.state_dict()
     monkeypatch.setattr(condition, "scale", 0.0)
-    said = condition.asked(model, start, images)
+    said = condition.request(model, start, images)
     assert said["images"].tolist() == sorted(set(images.tolist())) and model.training
     at = torch.from_numpy(images)
     torch.testing.assert_close(condition.answers(at, said), guide.choices(at), atol=2e-2, rtol=2e-2)
     monkeypatch.setattr(condition, "scale", 1.0)
-    first = condition.asked(model, start, images)
-    again = condition.asked(model, start, images)
+    first = condition.request(model, start, images)
+    again = condition.request(model, start, images)
     assert torch.equal(first["vectors"], again["vectors"]) and not torch.equal(first["vectors"], said["vectors"])
     start = {name: 1.5 * t if t.dtype.is_floating_point else t for name, t in start.items()}
-    assert not torch.equal(condition.asked(model, start, images)["vectors"], first["vectors"])
+    assert not torch.equal(condition.request(model, start, images)["vectors"], first["vectors"])
 
 
-def test_the_lift_keeps_angles_and_has_the_length_of_a_token(asked: tuple[Condition, Guide]) -> None:
-    condition, _ = asked
+def test_the_lift_keeps_angles_and_has_the_length_of_a_token(request: tuple[Condition, Guide]) -> None:
+    condition, _ = request
     features = torch.randn(5, 12)
     lifted = condition._lifted(features)
     assert lifted.shape == (5, condition._teacher.width)

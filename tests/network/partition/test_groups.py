@@ -14,8 +14,8 @@ from datasets.sources.taskonomy import View
 from datasets.table import TABLE_FILE, Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from network.partition.asked import partition_of
 from network.partition.groups import groups_of, split_type, within
+from network.partition.resolve import resolve_partition
 from network.partition.settings import AssignSettings, SplitSettings
 from utils.errors import UserError
 
@@ -67,7 +67,7 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = partition_of(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
+    partition, _ = resolve_partition(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 
