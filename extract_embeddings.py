@@ -87,13 +87,15 @@ def main() -> None:
     full = run.path / "embeddings.npy"
     scaling = Scaling.of(vars(args), "features")
     embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights, scaling)
-    reduced, pca, kept = reduce_dimension(embeddings, data.train)
+    reduced, pca, variance_kept = reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
     projection, centres = run.path / "reduced.npy", emb.centres(kmeans, pca)
     write_array(projection, reduced)
-    found = assignments, centres, args.n_clusters, projection
-    made = save_assignments(args.assignment_files_path, data, args.features, *found, who.digest)
-    stage.report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
+    results = assignments, centres, args.n_clusters, projection
+    made = save_assignments(args.assignment_files_path, data, args.features, *results, who.digest)
+    stage.report_clusters(
+        f"{args.task}, features {args.features}", embeddings, reduced, variance_kept, assignments[data.train]
+    )
     held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
     if args.features == "model":
         stage.report_central(args.task, *(of["loss"] for of in held_out()))
@@ -105,7 +107,7 @@ def main() -> None:
     stage.draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
     if args.observe_performance:
         report_held_out(model, data, *held_out(), run.figures)
-    size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
+    size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": variance_kept}
     if not args.keep_embeddings:
         remove(full)
     run.write_summary(size | {"target_explained": explained}, digests([*made, projection], args.result_path))

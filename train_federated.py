@@ -70,8 +70,8 @@ def main() -> None:
     check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    asked = SplitSettings.from_config(vars(args))
-    partition, split = resolve_partition(asked, data)
+    requested = SplitSettings.from_config(vars(args))
+    partition, split = resolve_partition(requested, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
     federation.check(model.task, partition.participants.n_clients)
     privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
@@ -88,7 +88,7 @@ def main() -> None:
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
-        for line in split.instead_of(asked):
+        for line in split.instead_of(requested):
             print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
         report_unseen(partition, split, args.task, federation.tells_clusters, args.start_warm)

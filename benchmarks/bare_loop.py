@@ -235,9 +235,9 @@ def main() -> None:
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
     args = parser.parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
-    given = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
+    changes = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
     rows = [
-        measure(name, replace(SCALES[name], **given), at_once, args, accelerator)
+        measure(name, replace(SCALES[name], **changes), at_once, args, accelerator)
         for name in args.scale
         for at_once in args.vectorised_clients
     ]

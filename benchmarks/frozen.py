@@ -62,10 +62,10 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
         model.to(device).to(memory_format=torch.channels_last)
         outputs = EncoderOutputs(model, data, half=args.half)
         encoding = seconds_of(lambda: outputs.kept_in(folder / "encoded" / "images"), device)
-        kept = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
+        stored = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
         of_both: dict[str, Simulation] = {
             way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, args.vectorised_clients)
-            for way, network, images in (("kept", outputs.model, kept), ("run", model, data))
+            for way, network, images in (("kept", outputs.model, stored), ("run", model, data))
         }
         start = numbers(of_both["run"].server)
         for simulation in of_both.values():
@@ -79,7 +79,7 @@ def measure(name: str, scale: Scale, args: Namespace, accelerator: Accelerator) 
             check_values(f"{name}: loss", losses["kept"], losses["run"], 1e-2 if args.half else _LOSSES)
         ends = [numbers(simulation.server) for simulation in of_both.values()]
         check_weights(name, *ends, start, 1e-1 if args.half else _WEIGHTS)
-        of_encoder, of_decoder = kept_flops(outputs.model), forward_flops(outputs.model, kept)
+        of_encoder, of_decoder = kept_flops(outputs.model), forward_flops(outputs.model, stored)
     speed = {way: n_steps / np.array(times[1:]) for way, times in seconds.items()}  # the first round is not counted
     ratio = speed["kept"] / speed["run"]
     saved = float(np.median(1 / speed["run"] - 1 / speed["kept"]))

@@ -98,15 +98,15 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=POSITIVE_INT, default=20, help="of the client in a turn")
     args = parser.parse_args()
-    found = measure(args.repeats, args.steps)
+    measured = measure(args.repeats, args.steps)
     rows = [
         {
             "steps": name,
             "ms a step": middle(taken, 2),
-            "more than bare, ms": middle(taken - found["bare"], 2),
-            "over bare": middle(taken / found["bare"], 3),
+            "more than bare, ms": middle(taken - measured["bare"], 2),
+            "over bare": middle(taken / measured["bare"], 3),
         }
-        for name, taken in found.items()
+        for name, taken in measured.items()
     ]
     print_table(f"conv, one thread, its processor time, median (min to max) of {args.repeats} turns", rows)
 

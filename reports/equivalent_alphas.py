@@ -54,7 +54,7 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
     column = f"{cost}_mean" if cost == OWN else cost
     iid = {_pair(run): run.summary["last"][column] for run in runs if run.args["type"] == IID}
     read, rows = cache(read_table), []
-    for run in (each for each in runs if each.args["type"] != IID and _pair(each) in iid):
+    for run in (candidate for candidate in runs if candidate.args["type"] != IID and _pair(candidate) in iid):
         table = read(Path(run.args["data_path"]))
         clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of

@@ -55,14 +55,16 @@ def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: P
     cluster_numbers(rows, title, folder / "figures" / "n_clusters.png")
 
 
-def report_clusters(title: str, embeddings: np.ndarray, reduced: np.ndarray, kept: float, found: np.ndarray) -> None:
+def report_clusters(
+    title: str, embeddings: np.ndarray, reduced: np.ndarray, explained: float, assignments: np.ndarray
+) -> None:
     """Print how many numbers embeddings (N, D) have, the share `kept` of their variance, and the clusters' sizes.
 
     `found` are the clusters of the training images, -1 for none.
     """
-    components = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
+    components = f"{reduced.shape[1]} components keep {explained:.1%} of their variance"
     print(f"{title}: {embeddings.shape[1]} numbers per image; {components}")
-    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(found[found >= 0])))}"))
+    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(assignments[assignments >= 0])))}"))
 
 
 def report_central(task: str, loss: float, trivial: float) -> None:
@@ -77,10 +79,10 @@ def report_central(task: str, loss: float, trivial: float) -> None:
         )
 
 
-def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:
+def report_explained(data: TaskData, explained: dict[str, float], folder: Path) -> None:
     """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
-    clusters, ceiling = found[CLUSTERS], found[CEILING]
-    beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
+    clusters, ceiling = explained[CLUSTERS], explained[CEILING]
+    beside = f", classes {explained[CLASSES]:.2f}" if CLASSES in explained else ""
     print(
         f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
         f"{ceiling:.2f}"
@@ -91,5 +93,5 @@ def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> N
             "Train the central model longer, or cluster --features target."
         )
     charts.shares(
-        found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
+        explained, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
     )

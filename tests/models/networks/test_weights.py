@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from models.embedding.features import image_features
 from models.networks.config import ModelConfig
-from models.networks.encoders import Wanted, _resized_clip, build_encoder, encoder_name
+from models.networks.encoders import EncoderRequest, _resized_clip, build_encoder, encoder_name
 from models.networks.task_model import TaskModel, fingerprint, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
 from models.teacher.teachers import build_teacher
@@ -59,7 +59,7 @@ def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def encoder_of(name: str, path: Path, size: int = 64, most_stride: int | None = None, norm: str = "batch") -> nn.Module:
-    return build_encoder(name, Wanted(size, False, norm, most_stride, EncoderWeights(path))).eval()
+    return build_encoder(name, EncoderRequest(size, False, norm, most_stride, EncoderWeights(path))).eval()
 
 
 WRAPPERS: dict[str, Callable[[dict[str, Tensor]], Any]] = {

@@ -90,7 +90,7 @@ def test_features_and_vectors_are_cut_to_the_same_length(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def request(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Condition, Guide]:
+def asked(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Condition, Guide]:
     settings = replace(SETTINGS, diffusion_model=str(tiny_diffusion), n_negatives=2)
     folder, photographs = tmp_path_factory.mktemp("asked"), Photographs(table, 32, CPU)
     make_guidance(folder, build_teacher(settings, table, CPU, 32), settings, photographs, Accelerator(cpu=True))
@@ -101,9 +101,9 @@ def request(tiny_diffusion: Path, table: Table, tmp_path_factory: pytest.TempPat
 
 
 def test_a_condition_of_length_0_changes_nothing_and_others_follow_the_model(
-    request: tuple[Condition, Guide], monkeypatch: pytest.MonkeyPatch
+    asked: tuple[Condition, Guide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    condition, guide = request
+    condition, guide = asked
     torch.manual_seed(0)
     model = TaskModel(ModelConfig("class_scene", image_size=16, classes=guide.data.task.classes))
     images = guide.data.train[[7, 3, 3, 12]]
@@ -121,8 +121,8 @@ def test_a_condition_of_length_0_changes_nothing_and_others_follow_the_model(
     assert not torch.equal(condition.request(model, start, images)["vectors"], first["vectors"])
 
 
-def test_the_lift_keeps_angles_and_has_the_length_of_a_token(request: tuple[Condition, Guide]) -> None:
-    condition, _ = request
+def test_the_lift_keeps_angles_and_has_the_length_of_a_token(asked: tuple[Condition, Guide]) -> None:
+    condition, _ = asked
     features = torch.randn(5, 12)
     lifted = condition._lifted(features)
     assert lifted.shape == (5, condition._teacher.width)

@@ -96,7 +96,8 @@ def test_of_equal_scores_krum_takes_those_of_the_lower_clients_whoever_comes_fir
     for name, asked, chosen in (("krum", {}, [0]), ("multi_krum", {"n_chosen": 3}, [0, 1, 2])):
         uploads = kept(name, tmp_path, assumed_attackers=0.0, **asked)
         found = aggregate(uploads, corners, order=[2, 0, 3, 1])
-        assert np.allclose(found, corners[chosen].mean(axis=0)) and uploads.metrics["chosen"] == " ".join(map(str, chosen))
+        assert np.allclose(found, corners[chosen].mean(axis=0))
+        assert uploads.metrics["chosen"] == " ".join(map(str, chosen))
 
 
 def test_multi_krum_averages_the_lowest_scores(tmp_path: Path) -> None:
@@ -204,7 +205,8 @@ def test_buffers_count_in_no_distance_and_follow_the_weights(tmp_path: Path) -> 
         norm = {"norm.running_var": torch.full((2,), far), "norm.n": torch.tensor(7 + client)}
         uploads.add(norm | {"w": torch.full((5,), value), "loss": torch.tensor(0.0)}, 1.0, client)
     mean = uploads.mean(5.0)
-    assert uploads.metrics == {"chosen": "2"} and mean["norm.running_var"].tolist() == [1e6, 1e6] and mean["norm.n"] == 9
+    assert uploads.metrics == {"chosen": "2"}
+    assert mean["norm.running_var"].tolist() == [1e6, 1e6] and mean["norm.n"] == 9
 
 
 def test_centered_clipping_keeps_buffers_among_what_clients_have(tmp_path: Path) -> None:
