@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from tests.network.partition.test_asked import asked
 
 from datasets.task_data import TaskData
 from models.central.settings import TrainSettings
@@ -26,6 +25,7 @@ from network.partition.groups import within
 from network.partition.held_out import assign_held_out
 from network.partition.resolve import resolve_partition
 from network.partition.unseen import Whose, digest, set_aside
+from tests.network.partition.test_resolve import asked
 from utils.errors import UserError
 
 
