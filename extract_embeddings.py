@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from utils.args import POSITIVE_INT, Parser, add_assignments, add_init_model, add_model, add_stage, number
@@ -50,7 +50,6 @@ def main() -> None:
     import torch
 
     from datasets.task_data import TaskData
-    from models.central.evaluation import held_out_values
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
@@ -58,11 +57,9 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
-    from network.partition.explained import target_explained
     from network.partition.unseen import Whose
     from network.provenance import provenance
     from reports.stages import clusters as stage
-    from reports.stages.central import report_held_out
     from utils.files import write_array
     from utils.filling import remove
     from utils.processes import processes
@@ -96,17 +93,7 @@ def main() -> None:
     stage.report_clusters(
         f"{args.task}, features {args.features}", embeddings, reduced, variance_kept, assignments[data.train]
     )
-    held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
-    if args.features == "model":
-        stage.report_central(args.task, *(of["loss"] for of in held_out()))
-    explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
-    stage.report_explained(data, explained, run.figures)
-    if args.compare_n_clusters:
-        rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
-        stage.report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
-    stage.draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
-    if args.observe_performance:
-        report_held_out(model, data, *held_out(), run.figures)
+    explained = stage.report(args, run, model, data, accelerator, reduced, assignments)
     size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": variance_kept}
     if not args.keep_embeddings:
         remove(full)
