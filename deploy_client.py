@@ -11,8 +11,8 @@ from utils.errors import UserError, run_script
 
 def address(text: str) -> str:
     """An argparse type: a host and a port, without which a SuperNode would be started again and again."""
-    found = re.fullmatch(r".+:(\d{1,5})", text)
-    if not found or not 0 < int(found[1]) < 65536:
+    match = re.fullmatch(r".+:(\d{1,5})", text)
+    if not match or not 0 < int(match[1]) < 65536:
         raise ArgumentTypeError(f"{text!r} is no HOST:PORT")
     return text
 

@@ -12,7 +12,7 @@ from utils.errors import UserError, run_script
 from utils.stage import add_shared
 
 if TYPE_CHECKING:
-    from datasets.table import Found
+    from datasets.table import Listing
 
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
@@ -43,7 +43,7 @@ def main() -> None:
     keep(config, find(config))
 
 
-def find(config: Mapping[str, Any]) -> Found:
+def find(config: Mapping[str, Any]) -> Listing:
     """The images in the data folder; nothing is written."""
     from datasets.sources import find_images
 
@@ -52,10 +52,10 @@ def find(config: Mapping[str, Any]) -> Found:
     return find_images(config)
 
 
-def keep(config: Mapping[str, Any], found: Found) -> None:
+def keep(config: Mapping[str, Any], listing: Listing) -> None:
     """Write filtered_file_paths.csv and .json into the data folder, and the histogram of the classes."""
     from datasets.left_out import in_a_line
-    from datasets.sources.summary import lines_about
+    from datasets.sources.summary import summary_lines
     from datasets.table import LEFT_OUT_FILE, write_table
     from datasets.tasks import CLASS
     from reports.figures.charts import class_histogram
@@ -63,21 +63,21 @@ def keep(config: Mapping[str, Any], found: Found) -> None:
     from utils.words import counted
 
     run = Run.create(config, "extract_datapoints", config["data_path"].resolve().name)
-    rows, about = found.rows, found.about
+    rows, info = listing.rows, listing.info
 
-    for line in lines_about(config["data_path"], found):
+    for line in summary_lines(config["data_path"], listing):
         print(line)
-    if CLASS in about.classes:
-        names = about.classes[CLASS].names
+    if CLASS in info.classes:
+        names = info.classes[CLASS].names
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
         figure = class_histogram(counts, names, run.figures / "class_histogram.png")
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
-    if found.faults:
+    if listing.errors:
         print(
-            f"left out what has {counted(len(found.faults), 'fault')}, listed in "
-            f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(found.faults)}"
+            f"left out what has {counted(len(listing.errors), 'fault')}, listed in "
+            f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(listing.errors)}"
         )
-    print(f"wrote {write_table(config['data_path'], found)}")  # last, so that a failure keeps the old table
+    print(f"wrote {write_table(config['data_path'], listing)}")  # last, so that a failure keeps the old table
     remember_data_path(config["data_path"], config["result_path"])
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     from datasets.table import read_table
     from models.networks.conventions import Scaling
     from models.teacher.basis import Photographs
-    from models.teacher.guidance import ABOUT, make_guidance
+    from models.teacher.guidance import RECORD, make_guidance
     from models.teacher.teachers import TeacherSettings, build_teacher
     from network.engine.simulation import shared_run
     from network.provenance import provenance
@@ -63,7 +63,7 @@ def main() -> None:
         f"of the layers {', '.join(teacher.layers)}"
     )
     values = report_guidance(features, basis, teacher, photographs, run.figures)
-    run.write_summary(asdict(settings) | values, digests([args.guidance_path / ABOUT], args.result_path))
+    run.write_summary(asdict(settings) | values, digests([args.guidance_path / RECORD], args.result_path))
     print(f"features in {args.guidance_path}, figures in {run.figures}")
 
 

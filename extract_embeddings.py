@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from utils.args import POSITIVE_INT, Parser, number
@@ -48,7 +48,6 @@ def main() -> None:
     import torch
 
     from datasets.task_data import TaskData
-    from models.central.evaluation import held_out_values
     from models.embedding import embeddings as emb
     from models.embedding.features import model_for
     from models.embedding.projection import reduce_dimension
@@ -56,11 +55,9 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
-    from network.partition.explained import target_explained
     from network.partition.unseen import Whose
     from network.provenance import provenance
     from reports.stages import clusters as stage
-    from reports.stages.central import report_held_out
     from utils.files import write_array
     from utils.filling import remove
     from utils.processes import processes
@@ -72,7 +69,7 @@ def main() -> None:
     model, path = model_for(vars(args))
     model = model.to(accelerator.device).to(memory_format=torch.channels_last)
     set_precision(model, args.precision, accelerator.device)
-    config = vars(args) | model.config.said()
+    config = vars(args) | model.config.record()
     config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
     check = partial(emb.check_n_clusters, n_clusters=args.n_clusters, compared=args.compare_n_clusters)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
@@ -85,25 +82,17 @@ def main() -> None:
     full = run.path / "embeddings.npy"
     scaling = Scaling.of(vars(args), "features")
     embeddings = emb.extract_embeddings(model, data, full, args.features, args.encoder_weights, scaling)
-    reduced, pca, kept = reduce_dimension(embeddings, data.train)
+    reduced, pca, variance_kept = reduce_dimension(embeddings, data.train)
     assignments, kmeans = emb.cluster(reduced, data, args.n_clusters, args.cluster_threshold, args.rand_seed)
     projection, centres = run.path / "reduced.npy", emb.centres(kmeans, pca)
     write_array(projection, reduced)
-    found = assignments, centres, args.n_clusters, projection
-    made = save_assignments(args.assignment_files_path, data, args.features, *found, who.digest)
-    stage.report_clusters(f"{args.task}, features {args.features}", embeddings, reduced, kept, assignments[data.train])
-    held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
-    if args.features == "model":
-        stage.report_central(args.task, *(of["loss"] for of in held_out()))
-    explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
-    stage.report_explained(data, explained, run.figures)
-    if args.compare_n_clusters:
-        rows = emb.compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
-        stage.report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
-    stage.draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
-    if args.observe_performance:
-        report_held_out(model, data, *held_out(), run.figures)
-    size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": kept}
+    results = assignments, centres, args.n_clusters, projection
+    made = save_assignments(args.assignment_files_path, data, args.features, *results, who.digest)
+    stage.report_clusters(
+        f"{args.task}, features {args.features}", embeddings, reduced, variance_kept, assignments[data.train]
+    )
+    explained = stage.report(args, run, model, data, accelerator, reduced, assignments)
+    size = {"dimension": embeddings.shape[1], "components": reduced.shape[1], "variance_kept": variance_kept}
     if not args.keep_embeddings:
         remove(full)
     run.write_summary(size | {"target_explained": explained}, digests([*made, projection], args.result_path))

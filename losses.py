@@ -90,7 +90,7 @@ def _generalised_iou_loss(boxes: Tensor, others: Tensor) -> Tensor:
     low, high = torch.maximum(boxes, others), torch.minimum(boxes, others)
     inner = ((high[..., 2:] - low[..., :2]).clamp(min=0)).prod(-1)
     outer = (low[..., 2:] - high[..., :2]).prod(-1)
-    union = sum((each[..., 2:] - each[..., :2]).prod(-1) for each in (boxes, others)) - inner
+    union = sum((sides[..., 2:] - sides[..., :2]).prod(-1) for sides in (boxes, others)) - inner
     return 1 - inner / (union + _EPSILON) + (outer - union) / (outer + _EPSILON)
 
 

@@ -66,7 +66,7 @@ def main() -> None:
 def assign_images(config: Mapping[str, Any]) -> None:
     """Group the images, assign the groups, and write the partition and how uneven it is."""
     from network.partition.arrays import read_arrays
-    from network.partition.assigning import PARTITION_FILE, assign_as_asked
+    from network.partition.assigning import PARTITION_FILE, assign_by_settings
     from network.partition.heterogeneity import (
         beyond_chance,
         class_variance_share,
@@ -80,10 +80,10 @@ def assign_images(config: Mapping[str, Any]) -> None:
     from utils.files import write_json
 
     arrays = read_arrays(config)
-    if arrays.whole:
+    if arrays.groups_are_clients:
         config = {**config, "partition": "natural", "n_clients": None}
     settings = AssignSettings.from_config(config)
-    partition = assign_as_asked(settings, arrays.groups, arrays.natural)
+    partition = assign_by_settings(settings, arrays.groups, arrays.natural)
     arguments = {name: str(value) if isinstance(value, Path) else value for name, value in config.items()}
     partition = replace(partition, origin={**partition.origin, **arguments, **arrays.origin})
     partition.save(config["output_path"], classes=arrays.labels)

@@ -78,19 +78,19 @@ def main() -> None:
     clients = own_clients(args.clients, args.groups, args.partition_file, table_of if has_table else None)
     shares = target_shares(table_of()[0], args.tasks, len(clients.client_of)) if args.tasks else {}
     measured = measure(clients, args.rand_seed)
-    print(*(each.sentence() for each in measured), sep="\n")
+    print(*(grouping.sentence() for grouping in measured), sep="\n")
     n_clients = int(clients.client_of.max()) + 1
     for task, share in shares.items():
         print(f"{task}: {share(clients.client_of, n_clients):.2f} of the target's variance lies between clients")
-    write_rows(args.output_path / "equivalent_alpha.csv", [each.row() for each in measured])
+    write_rows(args.output_path / "equivalent_alpha.csv", [grouping.row() for grouping in measured])
     equivalent_alphas(measured, args.output_path / "equivalent_alpha.png")
     if args.simulate:
         from network.partition.simulated_clients import simulate
 
-        simulated = [simulate(clients, each, args.rand_seed, shares) for each in measured]
+        simulated = [simulate(clients, grouping, args.rand_seed, shares) for grouping in measured]
         for nearest, *_ in simulated:
             print(f"{nearest.sentence()}; arguments in {nearest.save(args.output_path)}")
-        write_rows(args.output_path / "simulated.csv", [each.row() for rules in simulated for each in rules])
+        write_rows(args.output_path / "simulated.csv", [rule.row() for rules in simulated for rule in rules])
     print(f"tables and figure in {args.output_path}")
 
 

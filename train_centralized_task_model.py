@@ -76,7 +76,7 @@ def main() -> None:
     model = load_model(start, args.task, "model_initialization.py")
     adapt(model.encoder, model.config, TRAINS[args.train].from_config(vars(args)), args.rand_seed)
     set_precision(model, args.precision, accelerator.device)
-    config = vars(args) | model.config.said()
+    config = vars(args) | model.config.record()
     config["data_path"] = data_path = data_path_or_default(args.data_path, args.result_path)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode)
     data = whose.in_data(data)

@@ -44,10 +44,10 @@ def main() -> None:
     from network.engine.federated_data import FederatedData
     from network.engine.simulation import Simulation, shared_run
     from network.engine.trainer import travelling
-    from network.partition.asked import partition_of
     from network.partition.assigning import check_unchanged
     from network.partition.groups import within
     from network.partition.held_out import assign_held_out
+    from network.partition.resolve import resolve_partition
     from network.partition.settings import SplitSettings
     from network.privacy import privacy_of
     from network.provenance import provenance
@@ -65,8 +65,8 @@ def main() -> None:
     check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    asked = SplitSettings.from_config(vars(args))
-    partition, split = partition_of(asked, data)
+    requested = SplitSettings.from_config(vars(args))
+    partition, split = resolve_partition(requested, data)
     check_adaptation(args.adapt_steps, partition.n_unseen)
     federation.check(model.task, partition.participants.n_clients)
     privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
@@ -74,7 +74,7 @@ def main() -> None:
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
     reads = (start, early, args.assignment_files_path / f"assignments_{args.task}.npy", *federation.algorithm.reads())
-    config = vars(args) | federation.record() | model.config.said() | split.said() | {"data_path": data_path}
+    config = vars(args) | federation.record() | model.config.record() | split.record() | {"data_path": data_path}
     made_with = provenance(config, data.version, reads)
     run = shared_run(accelerator, lambda: Run.start(config, *parts, origin=made_with, formerly=split.former_name))
     title = f"{model.task.label}, {split.title}"
@@ -83,7 +83,7 @@ def main() -> None:
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
-        for line in split.instead_of(asked):
+        for line in split.instead_of(requested):
             print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
         report_unseen(partition, split, args.task, federation.tells_clusters, args.start_warm)

@@ -9,7 +9,7 @@ import numpy as np
 
 def check_weights(
     name: str,
-    found: Mapping[str, np.ndarray],
+    measured: Mapping[str, np.ndarray],
     expected: Mapping[str, np.ndarray],
     start: Mapping[str, np.ndarray],
     tolerance: float,
@@ -18,13 +18,13 @@ def check_weights(
 
     `name` says whose model it is.
     """
-    assert found.keys() == expected.keys(), f"{name} has other tensors: {sorted(found.keys() ^ expected.keys())}"
-    off = share_off(found, expected, start)
+    assert measured.keys() == expected.keys(), f"{name} has other tensors: {sorted(measured.keys() ^ expected.keys())}"
+    off = share_off(measured, expected, start)
     assert off <= tolerance, f"{name} is off by {off:.1e} of the way from the start; allowed {tolerance:g}"
 
 
 def share_off(
-    found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
+    measured: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], start: Mapping[str, np.ndarray]
 ) -> float:
     """How far a model is from the expected one, as a share of the way from the start to that.
 
@@ -32,13 +32,13 @@ def share_off(
     """
     off, way = (
         np.sqrt(sum(np.square(expected[key].astype(float) - other[key]).sum() for key in expected))
-        for other in (found, start)
+        for other in (measured, start)
     )
     assert way > 0, "nothing was trained"
     return float(off / way)
 
 
-def check_values(name: str, found: float, expected: float, tolerance: float) -> None:
+def check_values(name: str, measured: float, expected: float, tolerance: float) -> None:
     """AssertionError if a number is off by more than `tolerance` of the expected one."""
-    off = abs(found - expected) / abs(expected)
-    assert off <= tolerance, f"{name}: {found:.8g} instead of {expected:.8g}"
+    off = abs(measured - expected) / abs(expected)
+    assert off <= tolerance, f"{name}: {measured:.8g} instead of {expected:.8g}"

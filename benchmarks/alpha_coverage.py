@@ -39,10 +39,10 @@ def intervals(cases: Sequence[tuple], draws: int) -> Iterator[dict[str, Any]]:
     """A row for each draw of each case (α, clients, images, groups): whether each interval holds α; NaN without one."""
     for case in progress.bar(cases, desc="coverage", unit="case"):
         alpha, n_clients, n_images, n_groups = case
-        about = dict(zip(("alpha", "clients", "images", "groups"), case, strict=True))
+        case_labels = dict(zip(("alpha", "clients", "images", "groups"), case, strict=True))
         rng = np.random.default_rng([round(alpha * 100), n_clients, n_images, n_groups])
         for seed in range(draws):
-            row = about | {"likelihood": np.nan, "bootstrap": np.nan}
+            row = case_labels | {"likelihood": np.nan, "bootstrap": np.nan}
             counts = drawn(alpha, n_clients, n_images, n_groups, rng)
             try:
                 estimate = equivalent_alpha(counts)

@@ -190,7 +190,7 @@ def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, acc
     device = accelerator.device
     with tempfile.TemporaryDirectory() as folder:
         simulation = simulation_of(scale, repeats + 1, accelerator, Path(folder), precision, at_once)
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         bare, seconds = BareLoop(simulation), {"ours": [], "bare": []}
         start = {key: tensor.cpu().numpy() for key, tensor in bare.server.items()}
         for round in range(repeats + 1):
@@ -207,7 +207,7 @@ def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, acc
         ours, least = (np.array(values[1:]) for values in seconds.values())
         size = sum(parameter.numel() for parameter in bare.model.parameters())
         return Comparison(
-            scale, simulation.trainer.pace["vectorised_clients"], size, ours, least, bare.flops(),
+            scale, simulation.trainer.vectorisation["vectorised_clients"], size, ours, least, bare.flops(),
             matrix_rate(precision, device), memory, disagreement,
         )  # fmt: skip
 
@@ -235,9 +235,9 @@ def main() -> None:
     parser.add_flag("--use_accelerator", True, "compute on the GPU that accelerate finds; False keeps to the CPU")
     args = parser.parse_args()
     accelerator = Accelerator(cpu=not args.use_accelerator)
-    given = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
+    changes = {name: vars(args)[name] for name in ("n_clients", "n_steps", "image_size") if vars(args)[name]}
     rows = [
-        measure(name, replace(SCALES[name], **given), at_once, args, accelerator)
+        measure(name, replace(SCALES[name], **changes), at_once, args, accelerator)
         for name in args.scale
         for at_once in args.vectorised_clients
     ]

@@ -50,13 +50,13 @@ def slowly_decaying(n: int, dimension: int) -> np.ndarray:
     return points @ rng.standard_normal((rank, dimension), dtype=np.float32) + 3
 
 
-def kept_share(points: np.ndarray, coordinates: np.ndarray) -> float:
+def explained_share(points: np.ndarray, coordinates: np.ndarray) -> float:
     """The share of the variance of points (n, D) that their coordinates (n, k) on orthonormal axes have."""
-    variances = [sum(column.var(dtype=np.float64) for column in each.T) for each in (coordinates, points)]
+    variances = [sum(column.var(dtype=np.float64) for column in array.T) for array in (coordinates, points)]
     return variances[0] / variances[1]
 
 
-def most_kept(points: np.ndarray) -> float:
+def most_explained(points: np.ndarray) -> float:
     """The largest share of the variance that any axes can keep, from all eigenvalues."""
     centred = points - points.mean(axis=0)
     gram = centred @ centred.T if len(points) < points.shape[1] else centred.T @ centred
@@ -64,10 +64,10 @@ def most_kept(points: np.ndarray) -> float:
     return values[-PCA_COMPONENTS:].sum() / values.sum()
 
 
-def timed(way: Callable[..., Any], *about: Any) -> tuple[Any, float]:
+def timed(way: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
     """What a call returns, and the seconds that it takes."""
     start = time.perf_counter()
-    return way(*about), time.perf_counter() - start
+    return way(*arguments), time.perf_counter() - start
 
 
 def measure_projection(n: int, dimension: int, repeats: int) -> dict[str, object]:
@@ -75,20 +75,20 @@ def measure_projection(n: int, dimension: int, repeats: int) -> dict[str, object
     points = slowly_decaying(n, dimension)
     times = []
     for _ in range(repeats):
-        (ours, _, kept), of_ours = timed(reduce_dimension, points, np.arange(n))
+        (ours, _, explained), of_ours = timed(reduce_dimension, points, np.arange(n))
         incremental = IncrementalPCA(min(PCA_COMPONENTS, n), batch_size=256)
         theirs, of_theirs = timed(incremental.fit_transform, points)
         times.append((of_ours, of_theirs))
-    assert abs(kept - kept_share(points, ours)) < 1e-5, "the share that is kept is another"
+    assert abs(explained - explained_share(points, ours)) < 1e-5, "the share that is kept is another"
     own, other = np.transpose(times)
     return {
         "embeddings": f"{n:,} x {dimension:,}",
         "projection, s": middle(own, 2),
         "incremental, s": middle(other, 2),
         "over ours": middle(other / own, 1),
-        "most to keep, %": f"{most_kept(points):.3%}".rstrip("%"),
-        "kept, %": f"{kept:.3%}".rstrip("%"),
-        "by incremental, %": f"{kept_share(points, theirs):.3%}".rstrip("%"),
+        "most to keep, %": f"{most_explained(points):.3%}".rstrip("%"),
+        "kept, %": f"{explained:.3%}".rstrip("%"),
+        "by incremental, %": f"{explained_share(points, theirs):.3%}".rstrip("%"),
         "its estimate, %": f"{incremental.explained_variance_ratio_.sum():.3%}".rstrip("%"),
     }
 

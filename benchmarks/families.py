@@ -49,12 +49,12 @@ class Outcome:
 def smallest(family: str) -> tuple[str, float]:
     """The family's network that is tried, and its millions of parameters."""
     names = [name for name in timm.list_models(module=family) if not name.startswith(_OF_TESTS)]
-    return min(((name, _millions(name)) for name in sorted(names, key=len)[:_TRIED]), key=lambda each: each[1])
+    return min(((name, _millions(name)) for name in sorted(names, key=len)[:_TRIED]), key=lambda sized: sized[1])
 
 
 def _millions(name: str) -> float:
     with torch.device("meta"), quiet():
-        return sum(each.numel() for each in timm.create_model(name, num_classes=0).parameters()) / 1e6
+        return sum(parameter.numel() for parameter in timm.create_model(name, num_classes=0).parameters()) / 1e6
 
 
 def tried(network: str) -> Outcome:
@@ -125,7 +125,7 @@ def moved(copies: Workspace, starts: Sequence[dict[str, Tensor]], images: Tensor
         for module in copies._module.modules():
             module.training = isinstance(module, _BatchNorm | StackedBatchNorm)
         outputs = copies.compute(batch.flatten(0, 1))
-        loss = sum(each.unflatten(0, (copies.n, -1)).square().flatten(1).mean(1).sum() for each in outputs)
+        loss = sum(output.unflatten(0, (copies.n, -1)).square().flatten(1).mean(1).sum() for output in outputs)
         gradients = torch.autograd.grad(loss, list(copies.leaves.values()), materialize_grads=True)
         with torch.no_grad():
             for leaf, gradient in zip(copies.leaves.values(), gradients, strict=True):
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", help="timm's modules; default: all that have networks")
     parser.add_argument("--most", type=POSITIVE, default=40.0, help="leave out families of more million parameters")
     args = parser.parse_args()
-    families = [each for each in timm.list_modules() if timm.list_models(module=each)]
+    families = [family for family in timm.list_modules() if timm.list_models(module=family)]
     if unknown := set(args.families) - set(families):
         raise UserError(f"timm {timm.__version__} has no family {min(unknown)}; give some of {', '.join(families)}")
     failed = []
@@ -148,7 +148,7 @@ def main() -> None:
         outcome = tried(network) if millions <= args.most else Outcome(network, f"left out, of {millions:.0f} million")
         print(f"{family}: {outcome.network}: {outcome.words}", flush=True)
         failed += [f"{family}: {outcome.network}"] * outcome.fails
-    print(f"{len(failed)} of {len(args.families or families)} families fail" + "".join(f"\n{each}" for each in failed))
+    print(f"{len(failed)} of {len(args.families or families)} families fail" + "".join(f"\n{line}" for line in failed))
     sys.exit(bool(failed))
 
 

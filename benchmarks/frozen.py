@@ -46,7 +46,7 @@ def numbers(server: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
 
 def timed_round(simulation: Simulation, round: int) -> tuple[float, float]:
     """The seconds of a round, without evaluation, and the clients' mean loss."""
-    torch.set_num_threads(simulation.trainer.pace["threads"])
+    torch.set_num_threads(simulation.trainer.vectorisation["threads"])
     rows: list[dict[str, float]] = []
     seconds = seconds_of(lambda: rows.append(simulation._train_round(round)), simulation.accelerator.device)
     return seconds, rows[0][LOSS]
@@ -63,14 +63,14 @@ def measure(
         model.to(device).to(memory_format=torch.channels_last)
         outputs = EncoderOutputs(model, data, half=half)
         encoding = seconds_of(lambda: outputs.kept_in(folder / "encoded" / "images"), device)
-        kept = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
+        stored = data.on_inputs(torch.from_numpy(outputs.kept_in(folder / "encoded" / "images")))
         of_both: dict[str, Simulation] = {
             way: federation_on(network, images, scale, n_rounds, accelerator, folder / way, at_once)
-            for way, network, images in (("kept", outputs.model, kept), ("run", model, data))
+            for way, network, images in (("kept", outputs.model, stored), ("run", model, data))
         }
         start = numbers(of_both["run"].server)
         for simulation in of_both.values():
-            simulation.settle_pace()
+            simulation.resolve_vectorisation()
         seconds: dict[str, list[float]] = {way: [] for way in of_both}
         for round in range(n_rounds):
             losses: dict[str, float] = {}
@@ -80,7 +80,7 @@ def measure(
             check_values(f"{name}: loss", losses["kept"], losses["run"], 1e-2 if half else _LOSSES)
         ends = [numbers(simulation.server) for simulation in of_both.values()]
         check_weights(name, *ends, start, 1e-1 if half else _WEIGHTS)
-        of_encoder, of_decoder = kept_flops(outputs.model), forward_flops(outputs.model, kept)
+        of_encoder, of_decoder = kept_flops(outputs.model), forward_flops(outputs.model, stored)
     speed = {way: n_steps / np.array(times[1:]) for way, times in seconds.items()}  # the first round is not counted
     ratio = speed["kept"] / speed["run"]
     saved = float(np.median(1 / speed["run"] - 1 / speed["kept"]))

@@ -54,7 +54,7 @@ class NoiseData(TaskData):
             packed = rng.integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
             return as_tensor(packed).to(device)
 
-        self._images = tuple(noise(each.dtype, each.channels) for each in task.photographs)
+        self._images = tuple(noise(photograph.dtype, photograph.channels) for photograph in task.photographs)
         if task.encoding is None:
             self._stored = torch.from_numpy(rng.integers(0, task.out_channels, n)).to(device)
         else:

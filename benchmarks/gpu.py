@@ -25,7 +25,7 @@ import torch
 import torchvision
 
 from benchmarks.on_gpu import against_cpu, decoding, programs, rates
-from benchmarks.on_gpu.measures import Found, Measure, NotHere, Results, Setup
+from benchmarks.on_gpu.measures import Measure, NotHere, Result, Results, Setup
 from benchmarks.processes import elsewhere, end, forked
 from utils.args import POSITIVE, Parser
 from utils.errors import UserError, explained, run_script
@@ -35,8 +35,8 @@ from utils.errors import UserError, explained, run_script
 class Piece:
     """Rows that are measured together; `whole` is one that starts programs, too long for a trial of all."""
 
-    run: Callable[[Setup], Iterator[Found]]
-    whole: bool = False
+    run: Callable[[Setup], Iterator[Result]]
+    is_large: bool = False
 
 
 PIECES = {
@@ -45,9 +45,9 @@ PIECES = {
     "dense": Piece(rates.dense),
     "steps": Piece(rates.steps),
     "decoding": Piece(decoding.measure),
-    "comparison": Piece(programs.comparison, whole=True),
-    "pfl": Piece(programs.pfl, whole=True),
-    "several": Piece(programs.several, whole=True),
+    "comparison": Piece(programs.comparison, is_large=True),
+    "pfl": Piece(programs.pfl, is_large=True),
+    "several": Piece(programs.several, is_large=True),
 }
 
 
@@ -60,20 +60,24 @@ def measures() -> list[Measure]:
 
 def machine(device: str) -> dict[str, object]:
     """What a reader of the results wants to know of the machine; in a process of its own, as all that uses the GPU."""
-    about: dict[str, object] = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    about |= {"numpy": np.__version__, "python": platform.python_version(), "cores": len(os.sched_getaffinity(0))}
+    machine_info: dict[str, object] = {"torch": torch.__version__, "torchvision": torchvision.__version__}
+    machine_info |= {
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
     if device == "cuda" and torch.cuda.is_available():
-        about["gpu"], about["gpus"] = torch.cuda.get_device_name(), torch.cuda.device_count()
-        about |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
-    return about
+        machine_info["gpu"], machine_info["gpus"] = torch.cuda.get_device_name(), torch.cuda.device_count()
+        machine_info |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    return machine_info
 
 
 def take(name: str, setup: Setup, results: Results) -> None:
     """A piece, in this process, which exits with what there is to say of it."""
     start = time.monotonic()
     try:
-        for found in PIECES[name].run(setup):
-            print(results.add(name, found), flush=True)
+        for result in PIECES[name].run(setup):
+            print(results.add(name, result), flush=True)
         outcome = "done"
     except NotHere as error:
         outcome = f"left out: {error}"
@@ -114,13 +118,13 @@ def main() -> None:
     parser.add_flag("--small", False, "a trial, with sizes at which numbers mean nothing")
     args = parser.parse_args()
     setup = Setup(args.device, args.small, args.output_path)
-    about = elsewhere(machine, args.device)
-    if args.device == "cuda" and "gpu" not in about:
+    machine_info = elsewhere(machine, args.device)
+    if args.device == "cuda" and "gpu" not in machine_info:
         raise UserError("PyTorch sees no GPU here; try the command itself by --device cpu --small")
     results = Results(args.output_path, measures())
-    wanted = args.pieces or [name for name, piece in PIECES.items() if not (args.small and piece.whole)]
-    names = [name for name in wanted if name not in results.done()]
-    results.about(about)
+    pieces = args.pieces or [name for name, piece in PIECES.items() if not (args.small and piece.is_large)]
+    names = [name for name in pieces if name not in results.done()]
+    results.details(machine_info)
     outcomes = run(names, setup, results, args.minutes)
     print(f"\n{results.table()}\n")
     for name, outcome in outcomes.items():

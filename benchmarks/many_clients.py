@@ -96,7 +96,7 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
     model = WithEmbedding(few.initial_model())
     config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
     simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
-    simulation.settle_pace()
+    simulation.resolve_vectorisation()
     return simulation, {"assigned": half - start, "set up": time.perf_counter() - half}
 
 
@@ -117,8 +117,8 @@ def check(simulation: Simulation) -> None:
     """AssertionError if clients of a round have others' images, or if nothing was learnt."""
     data, cohort = simulation.data, simulation.cohort(0)
     assert len(cohort) == A_ROUND, f"{len(cohort)} clients in a round"
-    for client, each in cohort.items():
-        assert (data.groups[each.images] == client).all(), f"client {client} has images of others"
+    for client, client_round in cohort.items():
+        assert (data.groups[client_round.images] == client).all(), f"client {client} has images of others"
     first, last = (simulation.rows[i]["test_loss"] for i in (0, -1))
     assert last < first, f"a loss of {first:.4f} before training, and of {last:.4f} after it"
 
@@ -126,22 +126,23 @@ def check(simulation: Simulation) -> None:
 def measure(name: str, n_clients: int, n_rounds: int) -> dict[str, Any]:
     """What this process finds with few clients and with many, in seconds and, for both together, bytes."""
     torch.set_num_threads(1)
-    found: dict[str, dict[str, Any]] = {}
+    measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         simulations = {}
         for n in (FEW, n_clients):
             simulations[n], taken = federation_of(name, n, n_rounds, Path(folder, str(n)))
-            found[str(n)] = {**taken, "rounds": []}
-        for n, each in simulations.items():
-            found[str(n)]["evaluated"] = seconds_of(lambda each=each: each._finish_round(0, {"local_loss": 0.0}))
-            found[str(n)]["drawn"] = min(seconds_of(lambda each=each: each.cohort(1)) for _ in range(5))
+            measured[str(n)] = {**taken, "rounds": []}
+        for n, simulation in simulations.items():
+            times = measured[str(n)]
+            times["evaluated"] = seconds_of(lambda of=simulation: of._finish_round(0, {"local_loss": 0.0}))
+            times["drawn"] = min(seconds_of(lambda of=simulation: of.cohort(1)) for _ in range(5))
         for _ in range(n_rounds):
-            for n, each in simulations.items():
-                found[str(n)]["rounds"].append(seconds_of(lambda each=each: one_round(each)))
-        for each in simulations.values():
-            check(each)
+            for n, simulation in simulations.items():
+                measured[str(n)]["rounds"].append(seconds_of(lambda of=simulation: one_round(of)))
+        for simulation in simulations.values():
+            check(simulation)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"few": found[str(FEW)], "many": found[str(n_clients)], "peak": peak}
+    return {"few": measured[str(FEW)], "many": measured[str(n_clients)], "peak": peak}
 
 
 def elsewhere(name: str, n_clients: int, n_rounds: int) -> dict[str, Any]:
@@ -154,21 +155,21 @@ def elsewhere(name: str, n_clients: int, n_rounds: int) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def row_of(name: str, n_clients: int, found: Mapping[str, Any]) -> dict[str, object]:
+def row_of(name: str, n_clients: int, measured: Mapping[str, Any]) -> dict[str, object]:
     """A row of the table."""
     # The first round and the last one, after which models are evaluated, do not count.
-    few, many = (np.array(found[of]["rounds"][1:-1]) for of in ("few", "many"))
+    few, many = (np.array(measured[of]["rounds"][1:-1]) for of in ("few", "many"))
     return {
         "method": name,
         "clients": f"{n_clients:,}",
-        "assigned, s": f"{found['many']['assigned']:.1f}",
-        "set up, s": f"{found['many']['set up']:.1f}",
-        "a draw, ms": f"{1e3 * found['many']['drawn']:.1f}",
+        "assigned, s": f"{measured['many']['assigned']:.1f}",
+        "set up, s": f"{measured['many']['set up']:.1f}",
+        "a draw, ms": f"{1e3 * measured['many']['drawn']:.1f}",
         "a round, s": middle(many, 2),
         f"over {FEW:,} clients": middle(many / few, 2),
         "median over median": f"{np.median(many) / np.median(few):.2f}",
-        f"{EVALUATED} clients evaluated, s": f"{found['many']['evaluated']:.1f}",
-        "peak memory, MiB": f"{found['peak'] / 2**20:,.0f}",
+        f"{EVALUATED} clients evaluated, s": f"{measured['many']['evaluated']:.1f}",
+        "peak memory, MiB": f"{measured['peak'] / 2**20:,.0f}",
     }
 
 

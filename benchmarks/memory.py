@@ -43,7 +43,7 @@ CLIENTS_A_ROUND, BOUND = 10, 16 << 20
 _IMAGES, _HELD_OUT = 20_000, 1000
 
 
-def kept_state(method: str, server: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def server_state_kept(method: str, server: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What a client of the method keeps between rounds, as it would be after a round that changed nothing."""
     weights = {name: tensor for name, tensor in server.items() if not name.startswith("control.")}
     return {
@@ -55,22 +55,22 @@ def kept_state(method: str, server: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simulation:
     """The federation, all of whose clients have a state."""
-    whole = Federation("dense", n_clients=1, n_steps=1, batch_size=_IMAGES + _HELD_OUT, lr=0.05)
-    data = Arrays(whole)
+    federation = Federation("dense", n_clients=1, n_steps=1, batch_size=_IMAGES + _HELD_OUT, lr=0.05)
+    data = Arrays(federation)
     train, data.test = np.split(data.test, [_IMAGES])
     settings = LocalSettings(
-        batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=METHODS[method], init_lr=whole.lr, momentum=0.0,
-        lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
+        batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=METHODS[method], init_lr=federation.lr,
+        momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
     )  # fmt: skip
     clients, held_out = np.array_split(train, n_clients), np.array_split(data.test, n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.labels), np.int64))
     sampling = ClientSampling(clients_per_round=CLIENTS_A_ROUND)
     how = SimulationSettings(rand_seed=0, memory=bound)
-    model = WithEmbedding(whole.initial_model())
+    model = WithEmbedding(federation.initial_model())
     config = FederationConfig(ALGORITHMS[method](), settings, how, sampling)
     simulation = Simulation(model, federated, config, Accelerator(cpu=True), Run(folder))
     for client in range(n_clients):
-        simulation.states.save(client, kept_state(method, simulation.server))
+        simulation.states.save(client, server_state_kept(method, simulation.server))
     return simulation
 
 
@@ -80,7 +80,7 @@ def measure(method: str, n_clients: int, bound: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         simulation = federation_of(method, n_clients, bound, Path(folder))
         row = simulation.train()[-1]
-        states = sum(tensor.nbytes for tensor in kept_state(method, simulation.server).values()) * n_clients
+        states = sum(tensor.nbytes for tensor in server_state_kept(method, simulation.server).values()) * n_clients
         return {
             "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "states": states,
@@ -98,21 +98,21 @@ def elsewhere(method: str, n_clients: int, bound: int = BOUND) -> dict[str, floa
 
 def rows(method: str, numbers: list[int]) -> list[dict[str, object]]:
     """A method's rows of the table, one for each number of clients."""
-    found = {n_clients: elsewhere(method, n_clients) for n_clients in numbers}
+    measured = {n_clients: elsewhere(method, n_clients) for n_clients in numbers}
     if method != "fedavg":
         largest = max(n for n in numbers if n <= 1000)  # few enough to hold all their states, too
-        check_values(f"{method}: loss", found[largest]["loss"], elsewhere(method, largest, 1 << 40)["loss"], 1e-6)
+        check_values(f"{method}: loss", measured[largest]["loss"], elsewhere(method, largest, 1 << 40)["loss"], 1e-6)
     return [
         {
             "method": method,
             "clients": f"{n_clients:,}",
             "all states, MiB": f"{values['states'] / 2**20:.1f}",
             "peak memory, MiB": f"{values['peak'] / 2**20:.0f}",
-            "growth, MiB": f"{(values['peak'] - found[numbers[0]]['peak']) / 2**20:+.0f}",
-            f"over {numbers[0]} clients": f"{values['peak'] / found[numbers[0]]['peak']:.3f}",
+            "growth, MiB": f"{(values['peak'] - measured[numbers[0]]['peak']) / 2**20:+.0f}",
+            f"over {numbers[0]} clients": f"{values['peak'] / measured[numbers[0]]['peak']:.3f}",
             "a round, s": f"{values['seconds']:.2f}",
         }
-        for n_clients, values in found.items()
+        for n_clients, values in measured.items()
     ]
 
 

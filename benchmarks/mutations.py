@@ -56,10 +56,10 @@ class Mutation:
 
     def applied(self, root: Path) -> str:
         """The changed text of the file; UserError unless it has the text to replace exactly once."""
-        whole = (root / self.file).read_text(encoding="utf-8")
-        if (n := whole.count(self.text)) != 1:
+        source = (root / self.file).read_text(encoding="utf-8")
+        if (n := source.count(self.text)) != 1:
             raise UserError(f"{self}: its text is in the file {n} times, not once; mend the entry in {LIST.name}")
-        return whole.replace(self.text, self.by)
+        return source.replace(self.text, self.by)
 
 
 def read(names: Sequence[str] = ()) -> list[Mutation]:
@@ -98,14 +98,14 @@ class Copy(ForkedTests):
 
     def outcomes(self, mutations: Sequence[Mutation]) -> Iterator[tuple[Mutation, str]]:
         """Each of these mutations, all with the same files of tests, and its outcome."""
-        selected = {each.select for each in mutations}
+        selected = {mutation.select for mutation in mutations}
         any_of = "" if "" in selected else f"({') or ('.join(sorted(selected))})"
         code = self.exit_code([*OPTIONS, *mutations[0].tested_by, "-k", any_of])
         last = self.last_line()
-        for each in mutations:
-            found = f"its tests fail without it ({last})" if code else self.outcome(each)
-            progress.say(f"{found}: {each}")
-            yield each, found
+        for mutation in mutations:
+            outcome = f"its tests fail without it ({last})" if code else self.outcome(mutation)
+            progress.say(f"{outcome}: {mutation}")
+            yield mutation, outcome
 
     def _write(self, name: str, text: str) -> None:
         (self.root / name).write_text(text, encoding="utf-8")
@@ -123,13 +123,13 @@ def tried(mutations: Sequence[Mutation], jobs: int) -> dict[Mutation, str]:
         """The outcomes of those whose turn comes, in a copy in this folder."""
         copy = Copy(folder)
         try:
-            return {each: outcome for group in waiting for each, outcome in copy.outcomes(group)}
+            return {mutation: outcome for group in waiting for mutation, outcome in copy.outcomes(group)}
         finally:
             copy.close()
 
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder, ThreadPoolExecutor(jobs) as pool:
         of_jobs = [*pool.map(work, [Path(folder, str(job)) for job in range(jobs)])]
-    return {each: found[each] for each in mutations for found in of_jobs if each in found}
+    return {mutation: outcomes[mutation] for mutation in mutations for outcomes in of_jobs if mutation in outcomes}
 
 
 def main() -> None:
@@ -139,15 +139,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=POSITIVE_INT, default=1, help="mutations at the same time, each in its own copy")
     args = parser.parse_args()
     mutations = read(args.names)
-    for each in mutations:
-        each.applied(ROOT)
-    found = tried(mutations, args.jobs)
-    n_killed = sum(outcome == KILLED for outcome in found.values())
-    print(f"{n_killed} of {counted(len(found), 'mutation')} killed ({n_killed / len(found):.1%})")
-    for each, outcome in found.items():
-        if outcome != KILLED or each.survives:
-            print(f"{outcome}: {each}" + f"; {each.survives}" * bool(each.survives))
-    sys.exit(any(outcome != (SURVIVED if each.survives else KILLED) for each, outcome in found.items()))
+    for mutation in mutations:
+        mutation.applied(ROOT)
+    outcomes = tried(mutations, args.jobs)
+    n_killed = sum(outcome == KILLED for outcome in outcomes.values())
+    print(f"{n_killed} of {counted(len(outcomes), 'mutation')} killed ({n_killed / len(outcomes):.1%})")
+    for mutation, outcome in outcomes.items():
+        if outcome != KILLED or mutation.survives:
+            print(f"{outcome}: {mutation}" + f"; {mutation.survives}" * bool(mutation.survives))
+    sys.exit(any(outcome != (SURVIVED if mutation.survives else KILLED) for mutation, outcome in outcomes.items()))
 
 
 if __name__ == "__main__":

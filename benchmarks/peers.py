@@ -72,7 +72,7 @@ class System:
         program, self._over = SYSTEMS[name][0], False
         self.name, self._weights, self._log = name, folder / f"{program}.npz", folder / f"{program}.log"
         ours = name == "ours"  # which imports from the repository root, while a peer must not see that
-        about = {
+        environment = {
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT) if ours else "",
             "PFL_PYTORCH_DEVICE": federation.device,
@@ -85,7 +85,7 @@ class System:
             self._process = subprocess.Popen(
                 [*command_of(name, federation, python), federation.text(), str(folder / program), str(self._weights)],
                 cwd=ROOT if ours else folder,
-                env=os.environ | quiet | about,
+                env=os.environ | quiet | environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -166,10 +166,10 @@ def check(federation: Federation, weights: dict[str, dict[str, np.ndarray]]) -> 
     """AssertionError if a system has not computed what the plain loop has, by weights and by loss."""
     expected, start = weights["bare steps"], arrays_of(federation.initial_model())
     losses = {}
-    for name, found in weights.items():
-        check_weights(name, found, expected, start, _TOLERANCE)
+    for name, trained in weights.items():
+        check_weights(name, trained, expected, start, _TOLERANCE)
         model = federation.initial_model()
-        model.load_state_dict({key: torch.from_numpy(array) for key, array in found.items()})
+        model.load_state_dict({key: torch.from_numpy(array) for key, array in trained.items()})
         losses[name] = federation.loss(model)
         check_values(f"{name}: loss", losses[name], losses["bare steps"], _TOLERANCE)
 

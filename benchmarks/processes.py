@@ -24,12 +24,12 @@ def several(n_processes: int) -> list[str]:
     return [sys.executable, *f"{launch} --mixed_precision no --dynamo_backend no --main_process_port 0".split()]
 
 
-def forked(function: Callable[..., object], *about: Any) -> BaseProcess:
+def forked(function: Callable[..., object], *arguments: Any) -> BaseProcess:
     """Start a function in a fork of this process, with everything imported; it leads a group of its own.
 
     A process that has used a GPU must not be forked.
     """
-    process = _FORKS.Process(target=_leading, args=(function, *about))
+    process = _FORKS.Process(target=_leading, args=(function, *arguments))
     process.start()
     return process
 
@@ -42,10 +42,10 @@ def end(process: BaseProcess) -> None:
     process.join()
 
 
-def elsewhere(function: Callable[..., Any], *about: Any) -> Any:
+def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function returns in a fork of this process, which ends with it; UserError if the fork dies."""
     ours, theirs = _FORKS.Pipe(duplex=False)
-    process = _FORKS.Process(target=_answer, args=(theirs, function, *about), daemon=True)
+    process = _FORKS.Process(target=_answer, args=(theirs, function, *arguments), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -56,10 +56,10 @@ def elsewhere(function: Callable[..., Any], *about: Any) -> Any:
         process.join()
 
 
-def _leading(function: Callable[..., object], *about: Any) -> None:
+def _leading(function: Callable[..., object], *arguments: Any) -> None:
     os.setpgrp()
-    function(*about)
+    function(*arguments)
 
 
-def _answer(connection: Any, function: Callable[..., Any], *about: Any) -> None:
-    connection.send(function(*about))
+def _answer(connection: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    connection.send(function(*arguments))

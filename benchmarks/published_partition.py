@@ -72,11 +72,11 @@ def solved(setting: Setting, rng: np.random.Generator) -> np.ndarray | None:
 
 def statistics(setting: Setting, counts: list[np.ndarray]) -> dict[str, np.ndarray]:
     """What is compared, a number per partition."""
-    first = np.stack([each[0] for each in counts])
+    first = np.stack([counted[0] for counted in counts])
     return {
         "size": first.sum(axis=1) * setting.n_clients / setting.n_images,
         "groups": (first > 0).sum(axis=1),
-        "used": np.array([each.sum() for each in counts]) / setting.n_images,
+        "used": np.array([counted.sum() for counted in counts]) / setting.n_images,
     }
 
 

@@ -77,8 +77,10 @@ def main() -> None:
             print(json.dumps(rows))
         return
     if args.clients:
-        about = f"{IMAGES_A_CLIENT} images a client, {A_ROUND} clients a round, one core, median (min to max) of rounds"
-        print_table(about, table(args.clients, args.rounds or 11))
+        caption = (
+            f"{IMAGES_A_CLIENT} images a client, {A_ROUND} clients a round, one core, median (min to max) of rounds"
+        )
+        print_table(caption, table(args.clients, args.rounds or 11))
         return
     processes_table(args.scale, args.processes, args.rounds or 6, args.repeats, args.use_accelerator)
 

@@ -76,7 +76,7 @@ def measure(turns: int, n_steps: int) -> dict[str, np.ndarray]:
     federation = replace(CASES["conv"], n_clients=4, n_steps=n_steps, at_once=1)
     with tempfile.TemporaryDirectory() as folder:
         simulation = simulation_of(federation, Path(folder))
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         torch.set_num_threads(1)
         ways = ways_of(simulation, federation.lr)
         taken = [{name: seconds_of(way) for name, way in ways.items()} for _ in range(turns + 1)][1:]
@@ -98,15 +98,15 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=POSITIVE_INT, default=20, help="of the client in a turn")
     args = parser.parse_args()
-    found = measure(args.repeats, args.steps)
+    measured = measure(args.repeats, args.steps)
     rows = [
         {
             "steps": name,
             "ms a step": middle(taken, 2),
-            "more than bare, ms": middle(taken - found["bare"], 2),
-            "over bare": middle(taken / found["bare"], 3),
+            "more than bare, ms": middle(taken - measured["bare"], 2),
+            "over bare": middle(taken / measured["bare"], 3),
         }
-        for name, taken in found.items()
+        for name, taken in measured.items()
     ]
     print_table(f"conv, one thread, its processor time, median (min to max) of {args.repeats} turns", rows)
 

@@ -106,17 +106,17 @@ def row(source: str, n: int) -> dict[str, object]:
     """A row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         write_images(source, Path(folder), n)
-        found = elsewhere(source, Path(folder))
+        measured = elsewhere(source, Path(folder))
     decoded = n * SIZE * SIZE * 3
     return {
         "source": source,
         "images": f"{n:,}",
-        "selected, s": f"{found['select']:.1f}",
-        "packed, s": f"{found['pack']:.1f}",
-        "images per second": f"{n / (found['select'] + found['pack']):,.0f}",
-        "memory, MiB": f"{found['memory'] / 2**20:.0f}",
+        "selected, s": f"{measured['select']:.1f}",
+        "packed, s": f"{measured['pack']:.1f}",
+        "images per second": f"{n / (measured['select'] + measured['pack']):,.0f}",
+        "memory, MiB": f"{measured['memory'] / 2**20:.0f}",
         "pixels, MiB": f"{decoded / 2**20:.0f}",
-        "memory / pixels": f"{found['memory'] / decoded:.2f}",
+        "memory / pixels": f"{measured['memory'] / decoded:.2f}",
     }
 
 

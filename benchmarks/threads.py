@@ -88,8 +88,8 @@ def serve(scale: Scale, every: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         simulation = simulation_of(scale, _ROUNDS, Accelerator(cpu=True), Path(folder))
         if every:
-            simulation.trainer.pace["threads"] = torch.get_num_threads()
-        simulation.settle_pace()
+            simulation.trainer.vectorisation["threads"] = torch.get_num_threads()
+        simulation.resolve_vectorisation()
         done = 0
         for line in sys.stdin:
             wall, work = time.perf_counter(), time.process_time()
@@ -112,7 +112,7 @@ def turn(federations: Sequence[Federation], n_rounds: int) -> ClientRound:
 
 def run(scale: str, numbers: Sequence[int], repeats: int, n_rounds: int) -> dict[Key, list[ClientRound]]:
     """The turns of each way with each number of others; AssertionError if two have not computed the same."""
-    found: dict[Key, list[ClientRound]] = {key: [] for key in product(numbers, WAYS)}
+    rounds: dict[Key, list[ClientRound]] = {key: [] for key in product(numbers, WAYS)}
     losses: dict[int, float] = {}
     with ExitStack() as stack:
         at_work = {
@@ -120,19 +120,22 @@ def run(scale: str, numbers: Sequence[int], repeats: int, n_rounds: int) -> dict
         }
         for federations in at_work.values():
             turn(federations, 1)  # not counted
-        for n, way in [key for _ in range(repeats) for key in found]:
-            found[n, way].append(turn(at_work[way][: n + 1], n_rounds))
-            for each in found[n, way][-1]:
+        for n, way in [key for _ in range(repeats) for key in rounds]:
+            rounds[n, way].append(turn(at_work[way][: n + 1], n_rounds))
+            for each in rounds[n, way][-1]:
                 expected = losses.setdefault(each["rounds"], each["loss"])
                 check_values(f"{', '.join(way)}: loss of round {each['rounds']}", each["loss"], expected, 1e-3)
-    return found
+    return rounds
 
 
-def rows(scale: str, found: dict[Key, list[ClientRound]]) -> list[dict[str, object]]:
+def rows(scale: str, rounds: dict[Key, list[ClientRound]]) -> list[dict[str, object]]:
     """The rows of a scale."""
     mean = {
-        key: {kind: np.array([np.mean([each[kind] for each in turn]) for turn in turns]) for kind in ("wall", "work")}
-        for key, turns in found.items()
+        key: {
+            kind: np.array([np.mean([kind_times[kind] for kind_times in turn]) for turn in turns])
+            for kind in ("wall", "work")
+        }
+        for key, turns in rounds.items()
     }
     return [
         {
@@ -144,7 +147,7 @@ def rows(scale: str, found: dict[Key, list[ClientRound]]) -> list[dict[str, obje
             "processor time, ms": middle(mean[n, way]["work"], 1),
             "times as fast": middle(mean[n, WAYS[0]]["wall"] / mean[n, way]["wall"], 2),
         }
-        for (n, way), turns in found.items()
+        for (n, way), turns in rounds.items()
     ]
 
 

@@ -22,7 +22,7 @@ _MARGIN = 8  # of crop_flip: an eighth of the side, the 4 pixels of 32 that are 
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10  # of torchvision's RandomResizedCrop
 
 
-def _whole(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
+def _full_images(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """The image as it is, mirrored or not."""
     import numpy as np
 
@@ -31,7 +31,7 @@ def _whole(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 def _shifted(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """Moved by up to a margin to each side."""
-    frames = _whole(n, size, rng)
+    frames = _full_images(n, size, rng)
     margin = size // _MARGIN
     frames[:, :2] = rng.integers(-margin, margin + 1, size=(n, 2))
     return frames
@@ -41,7 +41,7 @@ def _resized(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """A part of random area and aspect ratio, the whole image where none of the tries fits into it."""
     import numpy as np
 
-    frames = _whole(n, size, rng)
+    frames = _full_images(n, size, rng)
     area = rng.uniform(*_AREA, (n, _TRIES)) * size**2
     ratio = np.exp(rng.uniform(np.log(_RATIO[0]), np.log(_RATIO[1]), (n, _TRIES)))
     sides = np.rint(np.sqrt(np.stack([area * ratio, area / ratio], axis=2)))
@@ -54,7 +54,7 @@ def _resized(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 # (images, their side, generator) -> frames (images, 5)
 AUGMENTS: dict[str, Callable[[int, int, np.random.Generator], np.ndarray] | None] = {
-    "none": None, "flip": _whole, "crop_flip": _shifted, "resized_crop": _resized,
+    "none": None, "flip": _full_images, "crop_flip": _shifted, "resized_crop": _resized,
 }  # fmt: skip
 
 

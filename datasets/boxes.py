@@ -45,11 +45,11 @@ class BoxPacker:
 
     def left_out(self, packed: np.ndarray, unreadable: Sequence[int]) -> dict[str, int]:
         """How many boxes the readable images have, and how many of them the packed ones (N, M, 5) lack, by reason."""
-        counts, kept = np.array([len(boxes) for boxes in self._of_image]), (packed[:, :, 4] != _NO_BOX).sum(axis=1)
-        counts[unreadable] = kept[unreadable] = 0
-        full = np.flatnonzero((kept == MOST_BOXES) & (counts > MOST_BOXES))
+        counts, n_stored = np.array([len(boxes) for boxes in self._of_image]), (packed[:, :, 4] != _NO_BOX).sum(axis=1)
+        counts[unreadable] = n_stored[unreadable] = 0
+        full = np.flatnonzero((n_stored == MOST_BOXES) & (counts > MOST_BOXES))
         beyond = sum(len(self._shown(row)) - MOST_BOXES for row in full.tolist())
-        n_boxes, n_kept = int(counts.sum()), int(kept.sum())
+        n_boxes, n_kept = int(counts.sum()), int(n_stored.sum())
         hidden = n_boxes - n_kept - beyond
         if hidden or beyond:
             print(
@@ -65,7 +65,7 @@ class BoxPacker:
 
         from datasets.pyramid import unlearnable
 
-        names = self._table.about.classes[BOXES].names
+        names = self._table.info.classes[BOXES].names
         there, lost = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
         for image in packed:
             boxes = image[image[:, 4] != _NO_BOX]
@@ -87,7 +87,7 @@ class BoxPacker:
         if not len(boxes):
             return boxes
         height, width = photograph_size(self._table.data_path, self._table.image_ids[row])
-        return place(boxes, height, width, self._table.about.fit, self._size)
+        return place(boxes, height, width, self._table.info.fit, self._size)
 
 
 def place(boxes: np.ndarray, height: int, width: int, fit: str, size: int) -> np.ndarray:

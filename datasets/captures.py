@@ -80,8 +80,8 @@ def principal_curvatures(capture: Capture) -> np.ndarray:
     first = points @ points.swapaxes(-1, -2)
     second = normals @ points.swapaxes(-1, -2)
     second = (second + second.swapaxes(-1, -2)) / 2
-    whole = np.isfinite(first).all(axis=(-1, -2))
-    first[~whole], second[~whole] = np.eye(2), 0
+    is_finite = np.isfinite(first).all(axis=(-1, -2))
+    first[~is_finite], second[~is_finite] = np.eye(2), 0
     first += 1e-9 * np.eye(2)
     operator = np.linalg.solve(first, second)
     mean = np.trace(operator, axis1=-2, axis2=-1) / 2

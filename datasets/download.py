@@ -74,19 +74,19 @@ def find_archives(domains: Sequence[str], buildings: Sequence[str]) -> list[Arch
     """
     known = _optional("omnidata_tools.dataset.starter_dataset")
     servers = known.STARTER_DATASET_REMOTE_SERVER_METADATAS
-    [server] = [each for each in servers if isinstance(each, known.TaskonomyMetadata)]
+    [server] = [server for server in servers if isinstance(server, known.TaskonomyMetadata)]
     try:
         urls = {(model.domain, model.model_name): model.url for model in server.models}
-        wanted = [(domain, building) for building in buildings for domain in domains]
-        if absent := [f"{domain} of {building}" for domain, building in wanted if (domain, building) not in urls]:
+        requested = [(domain, building) for building in buildings for domain in domains]
+        if absent := [f"{domain} of {building}" for domain, building in requested if (domain, building) not in urls]:
             raise UserError(f"{server.link_file} does not list {', '.join(absent)}; leave out its task or building")
         with ThreadPoolExecutor(16) as pool:
-            sizes = list(pool.map(_size, (urls[key] for key in wanted)))
+            sizes = list(pool.map(_size, (urls[key] for key in requested)))
     except (OSError, KeyError, ValueError) as error:  # what requests raises is an OSError
         raise UserError(
             f"{server.link_file}: the list of files could not be downloaded ({error}); try again later"
         ) from error
-    return [Archive(*key, urls[key], size) for key, size in zip(wanted, sizes, strict=True)]
+    return [Archive(*key, urls[key], size) for key, size in zip(requested, sizes, strict=True)]
 
 
 def _size(url: str) -> int:

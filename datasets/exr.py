@@ -29,10 +29,10 @@ def read_exr(path: Path, n_channels: int) -> np.ndarray:
                 parts[name if name not in parts else f"{part.name()}.{name}"] = (number, channel)
         if not parts:  # of pixels that are cut off, the package only prints a warning
             raise ValueError("not a readable EXR file (it has no pixels)")
-        found = [parts[name] for name in chosen(list(parts), n_channels)]
-        height, width = _size(file.header(found[0][0])["displayWindow"])
+        selected = [parts[name] for name in chosen(list(parts), n_channels)]
+        height, width = _size(file.header(selected[0][0])["displayWindow"])
         planes = []
-        for number, channel in found:
+        for number, channel in selected:
             pixels, header = channel.pixels, file.header(number)
             if pixels.ndim != 2 or pixels.dtype.hasobject or pixels.shape != _size(header["dataWindow"]):
                 raise ValueError("a channel that has not a number for each pixel")
@@ -71,11 +71,13 @@ def chosen(names: Sequence[str], n_channels: int) -> list[str]:
         for name in _NUMBERS
         if name in layer and not {"x", "z"} <= layer.keys()
     ]
-    wanted, called = (numbers or of_colours, "depth") if n_channels == 1 else (of_axes or of_colours, "normal")
-    named = [each for each in wanted if called in each[0].lower()] if len(wanted) > 1 else wanted
+    candidates, called = (numbers or of_colours, "depth") if n_channels == 1 else (of_axes or of_colours, "normal")
+    named = (
+        [candidate for candidate in candidates if called in candidate[0].lower()] if len(candidates) > 1 else candidates
+    )
     if len(named) != 1:
         what = "Z, depth, V or Y" if n_channels == 1 else "X, Y and Z, or R, G and B"
-        raise ValueError(f"channels {', '.join(names)}, of which {'several are' if wanted else 'none is'} {what}")
+        raise ValueError(f"channels {', '.join(names)}, of which {'several are' if candidates else 'none is'} {what}")
     return named[0]
 
 
@@ -103,10 +105,10 @@ def _in_window(pixels: np.ndarray, header: dict[str, Any], size: tuple[int, int]
     """Pixels of the data window in the display window, of which they may be a part only, or reach out of it."""
     if pixels.shape == size and np.array_equal(header["dataWindow"][0], header["displayWindow"][0]):
         return pixels
-    whole = np.full(size, np.nan, np.result_type(pixels, np.float32))
+    full = np.full(size, np.nan, np.result_type(pixels, np.float32))
     left, top = (np.asarray(header["dataWindow"][0], np.int64) - header["displayWindow"][0]).tolist()
     bottom, right = (min(start + n, most) for start, n, most in zip((top, left), pixels.shape, size, strict=True))
     above, before = max(top, 0), max(left, 0)
     if above < bottom and before < right:
-        whole[above:bottom, before:right] = pixels[above - top : bottom - top, before - left : right - left]
-    return whole
+        full[above:bottom, before:right] = pixels[above - top : bottom - top, before - left : right - left]
+    return full

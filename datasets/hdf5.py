@@ -23,13 +23,13 @@ def read_hdf5(path: Path) -> np.ndarray:
         import h5py
     except ImportError as error:
         raise UserError(f"{path}: HDF5 is read by a package that is not there: pip install h5py") from error
-    found: dict[str, h5py.Dataset] = {}
+    arrays: dict[str, h5py.Dataset] = {}
     try:
         with h5py.File(path) as file:
-            file.visititems(lambda name, each: found.update({name: each}) if isinstance(each, h5py.Dataset) else None)
-            array = found.get(_USUAL) or next(iter(found.values()), None)
-            if array is None or (_USUAL not in found and len(found) > 1):
-                has = some(list(found), 3) or "none"
+            file.visititems(lambda name, item: arrays.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+            array = arrays.get(_USUAL) or next(iter(arrays.values()), None)
+            if array is None or (_USUAL not in arrays and len(arrays) > 1):
+                has = some(list(arrays), 3) or "none"
                 raise ValueError(f"its arrays are {has}, where one is to be there, or one called {_USUAL!r}")
             if array.size > _LARGEST:
                 raise ValueError(f"an array of shape {array.shape} is no map")

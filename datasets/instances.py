@@ -52,9 +52,9 @@ def numbered(maps: np.ndarray, inside: np.ndarray) -> np.ndarray:
     of_class, objects = np.where(inside, maps[0], VOID), maps[1]
     shown = (of_class > 0) & (of_class != VOID)
     _, which, areas = np.unique(objects[shown], return_inverse=True, return_counts=True)
-    kept = np.sort(np.argsort(-areas, kind="stable")[:MOST_BOXES])
+    largest = np.sort(np.argsort(-areas, kind="stable")[:MOST_BOXES])
     number = np.zeros(len(areas), np.uint8)
-    number[kept] = np.arange(1, len(kept) + 1)
+    number[largest] = np.arange(1, len(largest) + 1)
     numbers = np.zeros(of_class.shape, np.uint8)
     numbers[shown] = number[which]
     of_class = np.where(shown & (numbers == 0), VOID, of_class)
@@ -74,8 +74,8 @@ def with_centres(target: Tensor) -> Tensor:
     ones = torch.ones_like(numbers)
     # Whole numbers: their sums do not depend on the order in which a GPU adds.
     n, sum_x, sum_y = (
-        ones.new_zeros(len(numbers), MOST_BOXES + 1).scatter_add_(1, numbers, each.expand_as(numbers))
-        for each in (ones, x, y)
+        ones.new_zeros(len(numbers), MOST_BOXES + 1).scatter_add_(1, numbers, channel.expand_as(numbers))
+        for channel in (ones, x, y)
     )
     centre_x, centre_y = sum_x / n.clamp(min=1), sum_y / n.clamp(min=1)
     across, down = _bell(centre_x, along), _bell(centre_y, along)

@@ -86,8 +86,8 @@ def in_units(values: np.ndarray, encoding: Encoding, scale: Scale, counts: np.nd
     finite = np.isfinite(values).all(axis=0)
     known = finite & ~np.isin(values, _as_stored(scale.invalid, values.dtype)).all(axis=0)
     if not known.any():
-        found = np.unique(values[:, finite])[:3]
-        other = f", the others {', '.join(f'{value:g}' for value in found)}" if found.size else ""
+        examples = np.unique(values[:, finite])[:3]
+        other = f", the others {', '.join(f'{value:g}' for value in examples)}" if examples.size else ""
         raise ValueError(f"no pixel counts: {(~finite).sum()} of {finite.size} are not finite{other}")
     result = np.where(known, values, 0)
     result = np.asarray(result, np.float64) if not encoding.maps.signed else _from_minus_1(result, known)
@@ -135,7 +135,7 @@ def is_halved(values: np.ndarray, known: np.ndarray) -> bool:
     vectors = values[:, known & (values != values[:1]).any(axis=0)].astype(np.float64)  # without black, grey and white
     if values.dtype.kind != "f" or not vectors.size or vectors.min() < 0 or vectors.max() > 1:
         return False
-    as_stored, opened = (float(np.median(np.linalg.norm(each, axis=0))) for each in (vectors, 2 * vectors - 1))
+    as_stored, opened = (float(np.median(np.linalg.norm(array, axis=0))) for array in (vectors, 2 * vectors - 1))
     return abs(opened - 1) <= _UNIT < abs(as_stored - 1)
 
 
@@ -185,7 +185,7 @@ def _channels(values: np.ndarray, encoding: Encoding) -> np.ndarray:
     """The values of the domain's channels; ValueError where there are others."""
     if encoding.channels == 1 and len(values) > 1:
         has_nan = values.dtype.kind == "f"
-        if not all(np.array_equal(each, values[0], equal_nan=has_nan) for each in values[1:3]):
+        if not all(np.array_equal(value, values[0], equal_nan=has_nan) for value in values[1:3]):
             raise ValueError(f"a colour picture where {encoding.domain} has one channel")
         return values[:1]
     if len(values) not in (encoding.channels, encoding.channels + 1):  # the last one says how opaque a picture is

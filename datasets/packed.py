@@ -56,10 +56,10 @@ def read_image(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
     if encoding.channels == 1 and (values[1:3] != values[:1]).any():
         raise ValueError(f"a colour picture where {encoding.domain} has one channel")
     values = values[: encoding.channels]
-    return _whole(values, encoding) if encoding.categorical else _without_loss(values, encoding)
+    return _to_integers(values, encoding) if encoding.categorical else _without_loss(values, encoding)
 
 
-def _whole(values: np.ndarray, encoding: Encoding) -> np.ndarray:
+def _to_integers(values: np.ndarray, encoding: Encoding) -> np.ndarray:
     """Ids as whole numbers, which may be stored as floats; ValueError for others."""
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.rint(values)).all():
         return values.astype(np.int64)
@@ -71,8 +71,8 @@ def _whole(values: np.ndarray, encoding: Encoding) -> np.ndarray:
 def _without_loss(values: np.ndarray, encoding: Encoding) -> np.ndarray:
     """Stored values in `encoding.dtype`; ValueError where it is not theirs, or too narrow for them."""
     dtype = np.dtype(encoding.dtype)
-    whole = values.dtype.kind in "ui" and values.dtype.itemsize >= dtype.itemsize
-    if not whole or values.min() < 0 or values.max() > np.iinfo(dtype).max:
+    is_integer = values.dtype.kind in "ui" and values.dtype.itemsize >= dtype.itemsize
+    if not is_integer or values.min() < 0 or values.max() > np.iinfo(dtype).max:
         span = f"{values.dtype} values from {values.min()} to {values.max()}"
         raise ValueError(f"{span} where {encoding.domain} has {dtype}")
     return values.astype(dtype)
@@ -150,18 +150,18 @@ def has_mask_channel(encoding: Encoding, fit: str) -> bool:
 
 
 def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndarray:
-    """One image's packed values, (stored channels, size, size); ValueError names an unreadable file's fault."""
+    """One image's packed values, (stored channels, size, size); ValueError names an unreadable file's error."""
     cell = table.cells(encoding.domain)[row]
     if encoding.maps is not None:
         masks = table.files.get(valid_domain(encoding.domain))
-        scale = table.about.scales.get(encoding.domain, Scale())
+        scale = table.info.scales.get(encoding.domain, Scale())
         values = read_map(table.data_path, cell, encoding, scale, masks[row] if masks else None)
     elif encoding.photograph:
-        values = read_photograph(table.data_path, cell, table.about.levels)
+        values = read_photograph(table.data_path, cell, table.info.levels)
     else:
         values = read_image(table.data_path, cell, encoding)
     if encoding.categorical:
-        values = class_numbers(values, table.about.classes[encoding.domain])
+        values = class_numbers(values, table.info.classes[encoding.domain])
     values = _upright(values, table, row, encoding)
     if encoding.mask is None:
         valid = surface(values, encoding)
@@ -174,16 +174,16 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
         valid = surface(mask, encoding.mask)
         if valid.shape != values.shape[1:]:
             raise ValueError(f"its size differs from that of {encoding.mask.domain}")
-    check_limit(values[:, valid], table.about.limits.get(encoding.domain), encoding)
+    check_limit(values[:, valid], table.info.limits.get(encoding.domain), encoding)
     # Both are cut in the same way; margins show no surface.
-    (values, inside), (valid, _) = square(values, table.about.fit), square(valid[None], table.about.fit)
+    (values, inside), (valid, _) = square(values, table.info.fit), square(valid[None], table.info.fit)
     if encoding.maps is not None and encoding.maps.flow:  # in pixels of the size that it gets
         values = values * (size / np.array(values.shape[:0:-1], np.float32))[:, None, None]
     nearest = encoding.categorical or _takes_nearest(table, encoding)
     resized, mask = resize(values, valid[0] & inside, size, nearest)
     if encoding.photograph:
         resized[:, ~mask] = 0  # smoothing takes the image's border a pixel into the margin
-    if has_mask_channel(encoding, table.about.fit):
+    if has_mask_channel(encoding, table.info.fit):
         return np.concatenate([resized, mask[None].astype(encoding.dtype)])
     if encoding.nothing is not None:
         resized[:, ~mask] = np.asarray(encoding.nothing, encoding.dtype)[:, None]
@@ -192,14 +192,14 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
 
 def _takes_nearest(table: Table, encoding: Encoding) -> bool:
     """Whether values that are no ids are resized as these are, because the table says so."""
-    return table.about.resize == NEAREST and not (encoding.photograph or encoding.categorical)
+    return table.info.resize == NEAREST and not (encoding.photograph or encoding.categorical)
 
 
 def pack_instances(table: Table, row: int, encoding: Encoding, size: int) -> np.ndarray:
-    """One image's packed map of objects, (2, size, size) uint8; ValueError names an unreadable file's fault."""
+    """One image's packed map of objects, (2, size, size) uint8; ValueError names an unreadable file's error."""
     values = read_values(table.data_path, table.cells(encoding.domain)[row], _MODES_OF_IDS)
-    maps = classes_and_objects(_upright(values, table, row, encoding), table.about.classes[encoding.labelled_by])
-    return numbered(*resize(*square(maps, table.about.fit), size, nearest=True))
+    maps = classes_and_objects(_upright(values, table, row, encoding), table.info.classes[encoding.labelled_by])
+    return numbered(*resize(*square(maps, table.info.fit), size, nearest=True))
 
 
 def _upright(values: np.ndarray, table: Table, row: int, encoding: Encoding) -> np.ndarray:
@@ -308,8 +308,8 @@ def _pack(table: Table, encoding: Encoding, size: int, target: Path, fingerprint
 
         answers = fill(target, (len(table), *shape), encoding.dtype, fingerprint, blocks, pack_block, title)
     forget_members()
-    faults = [fault for block in answers for fault in block]
-    reasons = {row: fault for row, fault in enumerate(faults) if fault is not None}
+    errors = [error for block in answers for error in block]
+    reasons = {row: error for row, error in enumerate(errors) if error is not None}
     unreadable = sorted(reasons)
     if len(unreadable) == len(cells):
         raise UserError(
@@ -337,26 +337,26 @@ def _packer(
         boxes = BoxPacker(table, size)
         return boxes.shape, boxes.pack, boxes
     pack = pack_instances if encoding.instances else pack_image
-    channels = encoding.channels + has_mask_channel(encoding, table.about.fit)
+    channels = encoding.channels + has_mask_channel(encoding, table.info.fit)
     return (channels, size, size), lambda row: pack(table, row, encoding, size), None
 
 
 def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
     """SHA-256 over everything that the packed array depends on: files with sizes and times, encoding, version."""
     # How a target is turned, and where boxes lie, is told by the photograph's file.
-    about, parts = table.about, [part for part in (encoding, encoding.mask, RGB) if part is not None]
-    said = (TRANSFORM_VERSION, encoding, size, about.fit, about.limits.get(encoding.domain))
-    digest = hashlib.sha256(f"{said} {about.classes.get(encoding.labelled_by)}".encode())
-    if encoding.photograph and about.fit == "pad":
+    info, parts = table.info, [part for part in (encoding, encoding.mask, RGB) if part is not None]
+    inputs = (TRANSFORM_VERSION, encoding, size, info.fit, info.limits.get(encoding.domain))
+    digest = hashlib.sha256(f"{inputs} {info.classes.get(encoding.labelled_by)}".encode())
+    if encoding.photograph and info.fit == "pad":
         digest.update(b"margins without the image's border")  # others are as they were, and stay packed
     if _takes_nearest(table, encoding):
         digest.update(NEAREST.encode())
     if encoding.boxes:
         digest.update(table.fingerprint.encode())
-    if encoding.photograph and about.levels is not None:
-        digest.update(f"levels {about.levels}".encode())
+    if encoding.photograph and info.levels is not None:
+        digest.update(f"levels {info.levels}".encode())
     if encoding.maps is not None:
-        scale = about.scales.get(encoding.domain)
+        scale = info.scales.get(encoding.domain)
         digest.update(f"{encoding.maps} {scale}{scale.more or '' if scale else ''}".encode())
         digest.update(b"only vectors of length 1" * encoding.maps.signed)
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once

@@ -84,15 +84,15 @@ def adaptive_cells(latitude: np.ndarray, longitude: np.ndarray, most: int, least
     leaves = leaf_ids(latitude[located], longitude[located])
     order = np.argsort(leaves, kind="stable")
     leaves, located = leaves[order], located[order]
-    found = sorted(_divided(leaves, most))
-    kept = [(identity, first, end) for identity, first, end in found if end - first >= least]
-    if not kept:
+    leaf_cells = sorted(_divided(leaves, most))
+    large_cells = [(identity, first, end) for identity, first, end in leaf_cells if end - first >= least]
+    if not large_cells:
         raise UserError(f"of {len(located)} images with a place no cell has {least:g}; {advice}")
     cell = np.full(len(latitude), -1, np.int64)
-    for number, (_, first, end) in enumerate(kept):
+    for number, (_, first, end) in enumerate(large_cells):
         cell[located[first:end]] = number
-    ids = np.array([identity for identity, _, _ in kept], np.uint64)
-    in_cells = sum(end - first for _, first, end in kept)
+    ids = np.array([identity for identity, _, _ in large_cells], np.uint64)
+    in_cells = sum(end - first for _, first, end in large_cells)
     return Cells(ids, cell, len(located) - in_cells, len(latitude) - len(located))
 
 

@@ -285,17 +285,17 @@ def _read_row(data_path: Path, cell: str) -> np.ndarray | None:
         return None
     path, row = data_path / match[1], match[2]
     try:
-        if found := _BYTES.fullmatch(row):
-            shape, offset = tuple(map(int, found[2].split("x"))), int(found[1])
+        if parsed := _BYTES.fullmatch(row):
+            shape, offset = tuple(map(int, parsed[2].split("x"))), int(parsed[1])
             if offset + math.prod(shape) > path.stat().st_size:
                 raise ValueError("the file ends before")
             values = np.memmap(path, np.uint8, "r", offset, shape)
-        elif found := _IN_MEMBER.fullmatch(row):
+        elif parsed := _IN_MEMBER.fullmatch(row):
             with _UNPACKING:
-                member = _member(path, found[1], path.stat().st_mtime_ns)
+                member = _member(path, parsed[1], path.stat().st_mtime_ns)
             if isinstance(member, str):
                 raise ValueError(member)
-            values = member[int(found[2])]
+            values = member[int(parsed[2])]
         elif row.isascii() and row.isdigit():
             values = open_array(path)[int(row)]
         else:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TABLE_FILE = "filtered_file_paths.csv"
-ABOUT_FILE = "filtered_file_paths.json"
+INFO_FILE = "filtered_file_paths.json"
 LEFT_OUT_FILE = "missing_files.txt"
 BOXES_FILE = "filtered_boxes.csv"
 STAGE = "extract_datapoints_for_experiments.py"
@@ -45,7 +45,7 @@ _SHOWN = 80  # characters of a broken cell
 
 
 @dataclass(frozen=True)
-class About:
+class DatasetInfo:
     """What the table says of all its images; ValueError where no table can be like that.
 
     Args:
@@ -95,7 +95,9 @@ class About:
             raise ValueError(f"{strange[0]!r} is not a limit")
         for domain in self.classes.keys() & set(self.domains):
             masks = self.classes[domain]
-            if len(masks.names) > VOID or not all(0 <= each <= _LARGEST_ID for each in (*masks.ids, *masks.void)):
+            if len(masks.names) > VOID or not all(
+                0 <= identity <= _LARGEST_ID for identity in (*masks.ids, *masks.void)
+            ):
                 raise ValueError(f"{domain}: masks have at most {VOID} classes, and ids in 0..{_LARGEST_ID}")
 
     @property
@@ -105,23 +107,23 @@ class About:
 
     def serves(self, task: Task) -> bool:
         """Whether the images have what a task needs: photographs, target, and where it is categorical, classes."""
-        needed = {each.files for each in (*task.photographs, task.encoding) if each is not None}
+        needed = {encoding.files for encoding in (*task.photographs, task.encoding) if encoding is not None}
         has_files = needed.issubset(self.domains)
         return has_files and (not task.categorical or task.labelled_by in self.classes)
 
 
 @dataclass(frozen=True)
-class Found:
+class Listing:
     """What a source has found: a row per image, and what it says of all.
 
-    `rows` has the columns of `about`; without the column `part` images are held out at random. `faults` names files
+    `rows` has the columns of `info`; without the column `part` images are held out at random. `errors` names files
     that were left out, with the reason. `boxes`, where the source has some, has a row per box, `BOX_COLUMNS`: the cell
     of the image, the box's class, and its sides as shares of the image's width and height.
     """
 
     rows: pd.DataFrame
-    about: About
-    faults: Sequence[str] = ()
+    info: DatasetInfo
+    errors: Sequence[str] = ()
     boxes: pd.DataFrame | None = None
 
 
@@ -135,7 +137,7 @@ class Table:
     """
 
     data_path: Path
-    about: About
+    info: DatasetInfo
     files: Mapping[str, tuple[str, ...]]
     labels: np.ndarray
     groups: Mapping[str, np.ndarray]
@@ -155,9 +157,9 @@ class Table:
     @property
     def units(self) -> np.ndarray:
         """(N,) int64: images with the same number never stand on two sides of a split."""
-        if self.about.together is None:
+        if self.info.together is None:
             return np.arange(len(self))
-        return np.unique(self.groups[self.about.together], return_inverse=True)[1]
+        return np.unique(self.groups[self.info.together], return_inverse=True)[1]
 
     def cells(self, domain: str) -> tuple[str, ...]:
         """The cells of a domain; UserError where the table has no such column."""
@@ -169,16 +171,16 @@ class Table:
         return self.files[domain]
 
     def serves(self, task: Task) -> bool:
-        """See `About.serves`."""
-        return self.about.serves(task)
+        """See `DatasetInfo.serves`."""
+        return self.info.serves(task)
 
     def class_set(self, task: Task) -> ClassSet:
         """The classes of a categorical task; UserError where the table has none for it."""
-        if task.labelled_by not in self.about.classes:
+        if task.labelled_by not in self.info.classes:
             raise UserError(
                 f"{task.name}: {self.data_path / TABLE_FILE} has no classes of its {task.labelled_by} column"
             )
-        return self.about.classes[task.labelled_by]
+        return self.info.classes[task.labelled_by]
 
     def bind(self, task: Task) -> Task:
         """The task with the table's classes, where it has any."""
@@ -187,7 +189,7 @@ class Table:
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes 0, 1, … of the class column; empty without classes."""
-        return self.about.classes[CLASS].names if CLASS in self.about.classes else ()
+        return self.info.classes[CLASS].names if CLASS in self.info.classes else ()
 
 
 def classes_for(task: str, data_path: Path | None, result_path: Path) -> ClassSet | None:
@@ -199,22 +201,22 @@ def classes_for(task: str, data_path: Path | None, result_path: Path) -> ClassSe
     return read_table(data_path_or_default(data_path, result_path)).class_set(entry) if entry.categorical else None
 
 
-def write_table(data_path: Path, found: Found) -> Path:
+def write_table(data_path: Path, listing: Listing) -> Path:
     """Write the two files, and boxes and the list of what was left out if there are any; returns the csv's path.
 
     The rows must have parts; see `datasets/held_out.py`.
     """
-    about = found.about
+    info = listing.info
     path = data_path / TABLE_FILE
     with locked(data_path / f".{TABLE_FILE}.lock"):  # of two at once, the files of one stay together
-        _write_csv(path, found.rows[about.columns])
-        if found.boxes is not None:
-            _write_csv(data_path / BOXES_FILE, found.boxes[BOX_COLUMNS])
-        write_json(data_path / ABOUT_FILE, {"version": VERSION, **asdict(about)})
+        _write_csv(path, listing.rows[info.columns])
+        if listing.boxes is not None:
+            _write_csv(data_path / BOXES_FILE, listing.boxes[BOX_COLUMNS])
+        write_json(data_path / INFO_FILE, {"version": VERSION, **asdict(info)})
         (data_path / LEFT_OUT_FILE).unlink(missing_ok=True)
-        if found.faults:
+        if listing.errors:
             with write_atomically(data_path / LEFT_OUT_FILE) as temporary:
-                temporary.write_text("".join(f"{fault}\n" for fault in found.faults), encoding="utf-8")
+                temporary.write_text("".join(f"{error}\n" for error in listing.errors), encoding="utf-8")
     return path
 
 
@@ -226,7 +228,7 @@ def _write_csv(path: Path, rows: pd.DataFrame) -> None:
     with write_atomically(path) as temporary:
         rows.to_csv(temporary, index=False)
         if not (path.is_file() and filecmp.cmp(path, temporary, shallow=False)):
-            path.with_name(ABOUT_FILE).unlink(missing_ok=True)
+            path.with_name(INFO_FILE).unlink(missing_ok=True)
 
 
 def read_table(data_path: Path | str) -> Table:
@@ -235,19 +237,19 @@ def read_table(data_path: Path | str) -> Table:
     path = data_path / TABLE_FILE
     if not path.is_file():
         raise UserError(f"{path} is missing; run {STAGE} first")
-    about = _read_about(data_path)
+    info = _read_info(data_path)
     content = path.read_bytes()
-    rows = _read_rows(path, content, about)
+    rows = _read_rows(path, content, info)
     parts = {part: np.flatnonzero(rows[PART] == part) for part in PARTS}
-    digest = hashlib.sha256(content + json.dumps(_said(about), sort_keys=True).encode())
-    if BOXES in about.classes:
+    digest = hashlib.sha256(content + json.dumps(_fingerprint_fields(info), sort_keys=True).encode())
+    if BOXES in info.classes:
         digest.update(_boxes_file(data_path).read_bytes())
     return Table(
         data_path,
-        about,
-        {domain: tuple(rows[domain]) for domain in about.domains},
+        info,
+        {domain: tuple(rows[domain]) for domain in info.domains},
         rows[CLASS].to_numpy(np.int64, copy=True),
-        {name: rows[name].to_numpy(str) for name in about.groups},
+        {name: rows[name].to_numpy(str) for name in info.groups},
         parts["train"],
         parts["val"],
         parts["test"],
@@ -255,12 +257,12 @@ def read_table(data_path: Path | str) -> Table:
     )
 
 
-def _said(about: About) -> dict[str, Any]:
+def _fingerprint_fields(info: DatasetInfo) -> dict[str, Any]:
     """What a table's fingerprint is made of, beside its rows: without what older tables do not have, where it is so."""
-    plain = {name: value for name, value in asdict(about).items() if name != "made_by"}
+    plain = {name: value for name, value in asdict(info).items() if name != "made_by"}
     plain["scales"] = {
         domain: {name: value for name, value in asdict(scale).items() if name in ("unit", "invalid", *scale.more)}
-        for domain, scale in about.scales.items()
+        for domain, scale in info.scales.items()
     }
     absent: dict[str, Any] = {"scales": {}, "resize": MEAN, "levels": None}
     return {name: value for name, value in plain.items() if name not in absent or value != absent[name]}
@@ -269,7 +271,7 @@ def _said(about: About) -> dict[str, Any]:
 def source_of(data_path: Path) -> str | None:
     """The source whose table lies in a data folder; None where no readable one does."""
     try:
-        return _read_about(data_path).source
+        return _read_info(data_path).source
     except UserError:
         return None
 
@@ -282,12 +284,12 @@ def read_boxes(table: Table) -> pd.DataFrame:
     import pandas as pd
 
     path = _boxes_file(table.data_path)
-    if BOXES not in table.about.classes:
+    if BOXES not in table.info.classes:
         raise UserError(f"{table.data_path / TABLE_FILE}: its images have no boxes; see --source coco or voc")
     try:
         boxes = pd.read_csv(path)[BOX_COLUMNS]
         corners = boxes[BOX_COLUMNS[2:]].to_numpy(np.float64)
-        known = boxes[CLASS].isin(range(len(table.about.classes[BOXES].names))) & boxes["image"].isin(table.image_ids)
+        known = boxes[CLASS].isin(range(len(table.info.classes[BOXES].names))) & boxes["image"].isin(table.image_ids)
         if not known.all() or not ((corners >= 0) & (corners <= 1)).all():
             raise ValueError("a box is of no image, of no class, or outside its image")
         if not (corners[:, :2] < corners[:, 2:]).all():
@@ -305,8 +307,8 @@ def _boxes_file(data_path: Path) -> Path:
     return path
 
 
-def _read_about(data_path: Path) -> About:
-    path = data_path / ABOUT_FILE
+def _read_info(data_path: Path) -> DatasetInfo:
+    path = data_path / INFO_FILE
     if not path.is_file():
         raise UserError(f"{path} is missing: the selection is of an earlier version; run {STAGE} again")
     try:
@@ -320,7 +322,7 @@ def _read_about(data_path: Path) -> About:
         if content.get("levels") is not None:
             black, white = map(float, content["levels"])
             content["levels"] = black, white
-        return About(**content, **lists, classes=classes, scales=scales)  # type: ignore[arg-type]
+        return DatasetInfo(**content, **lists, classes=classes, scales=scales)  # type: ignore[arg-type]
     except (OSError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"{path}: not a table's description ({error}); run {STAGE} again") from error
 
@@ -336,14 +338,14 @@ def _scale_of(content: Mapping[str, Any]) -> Scale:
     return Scale(unit, invalid, **marks, offset=offset, camera=camera, valid_from=valid_from)
 
 
-def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
+def _read_rows(path: Path, content: bytes, info: DatasetInfo) -> pd.DataFrame:
     """The checked rows, as text but for the classes; UserError where they are broken."""
     import pandas as pd
 
     try:
         header, _, body = content.partition(b"\n")
-        if next(csv.reader([header.decode()], strict=True), []) != about.columns:
-            raise ValueError(f"its columns are not {', '.join(about.columns)}")
+        if next(csv.reader([header.decode()], strict=True), []) != info.columns:
+            raise ValueError(f"its columns are not {', '.join(info.columns)}")
         if not body:
             raise ValueError("it names no image")
         rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
@@ -354,32 +356,32 @@ def _read_rows(path: Path, content: bytes, about: About) -> pd.DataFrame:
             raise ValueError(
                 f"{n_lines} lines make {len(rows)} rows: a blank line, or a quotation mark that is not closed"
             )
-        _whole_classes(rows, about)
-        check_rows(rows, about)
+        _integer_classes(rows, info)
+        check_rows(rows, info)
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}; run {STAGE} again") from error
     return rows
 
 
-def check_rows(rows: pd.DataFrame, about: About) -> None:
+def check_rows(rows: pd.DataFrame, info: DatasetInfo) -> None:
     """ValueError where a cell leads out of the data folder, an image is listed twice, or a text or part is invalid."""
     from datasets.stored import is_inside
 
     if strange := set(rows.get(PART, ())) - set(PARTS):
         raise ValueError(f"part {strange.pop()!r} is not one of {', '.join(PARTS)}")
-    for domain in about.domains:
+    for domain in info.domains:
         if outside := [cell for cell in rows[domain] if not is_inside(cell)]:
             raise ValueError(f"{outside[0][:_SHOWN]!r} is not a path within the data folder")
     if twice := rows[RGB.domain][rows[RGB.domain].duplicated()].tolist():
         raise ValueError(f"{twice[0]} stands there twice")
-    for name in about.groups:
+    for name in info.groups:
         if broken := rows[name][rows[name].str.contains(r"[\r\n\0]")].tolist():
             raise ValueError(f"{name} {broken[0][:_SHOWN]!r} has a line break")
 
 
-def _whole_classes(rows: pd.DataFrame, about: About) -> None:
+def _integer_classes(rows: pd.DataFrame, info: DatasetInfo) -> None:
     """Turn the classes into numbers; ValueError where one is not in the table."""
-    n_classes = len(about.classes[CLASS].names) if CLASS in about.classes else 0
+    n_classes = len(info.classes[CLASS].names) if CLASS in info.classes else 0
     known = {str(label): label for label in range(-1, n_classes)}
     strange = sorted(set(rows[CLASS]) - known.keys())
     if strange:

@@ -66,7 +66,7 @@ class TaskData:
         _check_parts(task, table.train, table.test, needs)
         _check_classes(task, table)
         _check_margins(task, table)
-        photographs = [load_packed(table, each, image_size) for each in task.photographs]
+        photographs = [load_packed(table, photograph, image_size) for photograph in task.photographs]
         self._images = tuple(torch.from_numpy(images) for images, _ in photographs)
         left_out = [position for _, missing in photographs for position in missing]
         if task.encoding is None:
@@ -188,7 +188,7 @@ class TaskData:
         if self.task.physical is None:
             return maps
         values, valid = _values(self.task, self._take(self._stored, positions))
-        return tuple(self.task.physical(each, values, valid) for each in maps)
+        return tuple(self.task.physical(feature_map, values, valid) for feature_map in maps)
 
     @cached_property
     def _decoded(self) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -211,14 +211,14 @@ class TaskData:
 
     def _place(self) -> None:
         """Put the packed arrays on the device, if they fit."""
-        size = sum(each.nbytes for each in (*self._images, self._stored))
+        size = sum(tensor.nbytes for tensor in (*self._images, self._stored))
         self._resident = self.device.type == "cpu" or size < _free_bytes(self.device) // 2
         if self._resident:
-            self._images = tuple(each.to(self.device) for each in self._images)
+            self._images = tuple(image.to(self.device) for image in self._images)
             self._stored = self._stored.to(self.device)
 
     def _read(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        images = [self._take(each, positions) for each in self._images]
+        images = [self._take(image, positions) for image in self._images]
         return images[0] if len(images) == 1 else torch.cat(images, dim=1), self._take(self._stored, positions)
 
     def _take(self, array: Tensor, positions: Tensor) -> Tensor:
@@ -259,7 +259,7 @@ def _check_parts(task: Task, train: np.ndarray, test: np.ndarray, needs: Collect
 
 def _in_its_axes(task: Task, table: Table) -> Task:
     """The task, which refuses to mirror directions where their axes are not the camera's."""
-    scale = table.about.scales.get(task.encoding.domain) if task.encoding else None
+    scale = table.info.scales.get(task.encoding.domain) if task.encoding else None
     return replace(task, mirror=refuse_mirror) if scale is not None and scale.world else task
 
 
@@ -274,7 +274,7 @@ def _check_classes(task: Task, table: Table) -> None:
 
 def _check_margins(task: Task, table: Table) -> None:
     """UserError where the margins of images would count, because every pixel does."""
-    if not task.masked and table.about.fit == "pad":
+    if not task.masked and table.info.fit == "pad":
         raise UserError(
             f"{task.name}: --published_quirks True counts every pixel, the margins of --fit pad, too; "
             f"run {STAGE} with another --fit, or make the model without it"
@@ -284,7 +284,7 @@ def _check_margins(task: Task, table: Table) -> None:
 def data_version(table: Table, task: Task, image_size: int) -> str | None:
     """SHA-256 over the table and the packed images and targets of a task; None where they are not packed yet."""
     encodings = [*task.photographs, *([] if task.encoding is None else [task.encoding])]
-    packed = [packed_version(table, each, image_size) for each in encodings]
+    packed = [packed_version(table, encoding, image_size) for encoding in encodings]
     if None in packed:
         return None
     return hashlib.sha256(" ".join(map(str, [table.fingerprint, *packed])).encode()).hexdigest()

@@ -223,7 +223,7 @@ class Task:
     @property
     def in_channels(self) -> int:
         """The channels of a model's images: of all photographs that it sees."""
-        return sum(each.channels for each in self.photographs)
+        return sum(photograph.channels for photograph in self.photographs)
 
     @property
     def label(self) -> str:

@@ -14,7 +14,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from deploy.messages import read, write
-from deploy.nodes import SIGN
+from deploy.nodes import PING
 from deploy.participant import Participant, join, participant
 
 app = ClientApp()
@@ -32,8 +32,8 @@ def query(message: Message, context: Context) -> Message:
     return Message(write(join(folder, use_accelerator, *read(message.content))), reply_to=message)
 
 
-@app.query(SIGN)
-def sign(message: Message, context: Context) -> Message:
+@app.query(PING)
+def ping(message: Message, context: Context) -> Message:
     """Say that whatever was asked before is done."""
     return Message(RecordDict(), reply_to=message)
 
@@ -52,6 +52,6 @@ def evaluate(message: Message, context: Context) -> Message:
 
 def _take_part(work: Callable[..., Any], message: Message, context: Context) -> Message:
     folder, use_accelerator = _of(context)
-    said, tensors = read(message.content)
-    answer = work(participant(folder, said["run"], use_accelerator), said, tensors)
+    request, tensors = read(message.content)
+    answer = work(participant(folder, request["run"], use_accelerator), request, tensors)
     return Message(write(*answer), reply_to=message)

@@ -79,18 +79,18 @@ def _certified(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid
 
 def _check(path: Path, key: Path, issuer: Path, hosts: Sequence[x509.GeneralName]) -> None:
     """UserError where the authority's or the server's certificate is not what its users need."""
-    found, authority = (_read_certificate(each) for each in (path, issuer))
-    since, until = found.not_valid_before_utc, found.not_valid_after_utc
+    certificate, authority = (_read_certificate(file) for file in (path, issuer))
+    since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     remedy = "take it away, and another is made"
-    if key.is_file() and found.public_key() != _read(key).public_key():
+    if key.is_file() and certificate.public_key() != _read(key).public_key():
         raise UserError(f"{path} is not that of {key.name}; {remedy}")
     if not since <= datetime.now(UTC) <= until:
         raise UserError(f"{path} is valid from {since:%Y-%m-%d} until {until:%Y-%m-%d} only; {remedy}")
     if path == issuer:
         return
     try:
-        found.verify_directly_issued_by(authority)
-        of_hosts = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate.verify_directly_issued_by(authority)
+        of_hosts = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (InvalidSignature, ValueError, TypeError) as error:
         raise UserError(f"{path} is not signed by {issuer.name}; {remedy}") from error
     except x509.ExtensionNotFound:
@@ -102,7 +102,7 @@ def _check(path: Path, key: Path, issuer: Path, hosts: Sequence[x509.GeneralName
 
 def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: timedelta) -> bytes:
     """A new certificate of the authority or of the server."""
-    key, of_authority = (_read(folder / f"{each}.key") for each in (name, AUTHORITY))
+    key, of_authority = (_read(folder / f"{owner}.key") for owner in (name, AUTHORITY))
     subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {each}")])
                        for each in (name, AUTHORITY))  # fmt: skip
     now = datetime.now(UTC)

@@ -21,13 +21,13 @@ _FORMAT = "safetensors"
 _NAMES = 1 << 16  # bytes that the names and shapes of an upload may take, besides its numbers, and as much per tensor
 
 
-def write(said: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> RecordDict:
+def write(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> RecordDict:
     """A message's content."""
     plain = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
              for name, tensor in (tensors or {}).items()}  # fmt: skip
     data = save(plain)
     array = Array("uint8", (len(data),), _FORMAT, data)
-    return RecordDict({"said": ConfigRecord({"json": json.dumps(said)}), "tensors": ArrayRecord({_FORMAT: array})})
+    return RecordDict({"said": ConfigRecord({"json": json.dumps(metadata)}), "tensors": ArrayRecord({_FORMAT: array})})
 
 
 def read(content: RecordDict, most: int | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -42,12 +42,12 @@ def read(content: RecordDict, most: int | None = None) -> tuple[dict[str, Any], 
             raise ValueError("no text")
         if most is not None and (size := len(words.encode()) + len(data)) > most:
             raise UserError(f"it has {size} bytes, and at most {most} are expected")
-        said, tensors = json_of(words), load(data)
-        if not isinstance(said, dict):
+        metadata, tensors = json_of(words), load(data)
+        if not isinstance(metadata, dict):
             raise ValueError("no object of JSON")
     except (KeyError, ValueError, TypeError, AttributeError, SafetensorError) as error:
         raise UserError(f"it cannot be read ({error})") from error
-    return said, tensors
+    return metadata, tensors
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,11 @@ class Layout:
             odd = sorted(upload.keys() ^ self.tensors.keys())[0]
             raise UserError(f"it {'has' if odd in upload else 'lacks'} {odd!r}")
         for name, (shape, dtype) in self.tensors.items():
-            found = upload[name]
-            if (found.shape, found.dtype) != (shape, dtype):
-                said, meant = (f"{kind} {tuple(size)}" for size, kind in ((found.shape, found.dtype), (shape, dtype)))
-                raise UserError(f"{name!r} is {said} and not {meant}")
-            if finite and found.is_floating_point() and not found.isfinite().all():
+            tensor = upload[name]
+            if (tensor.shape, tensor.dtype) != (shape, dtype):
+                sent, expected = (
+                    f"{kind} {tuple(size)}" for size, kind in ((tensor.shape, tensor.dtype), (shape, dtype))
+                )
+                raise UserError(f"{name!r} is {sent} and not {expected}")
+            if finite and tensor.is_floating_point() and not tensor.isfinite().all():
                 raise UserError(f"{name!r} has numbers that are not finite")

@@ -54,11 +54,11 @@ class OwnState:
         self.version: int | None = None
         self.next = 1
 
-    def begin(self, version: int | None, kept: Collection[int]) -> None:
+    def begin(self, version: int | None, kept_versions: Collection[int]) -> None:
         """Go back to this version (None: there is no state yet); files of others than this and `kept` are removed."""
         self.version = version
         for path in self._folder.glob("*.safetensors"):
-            if path.stem.isdigit() and int(path.stem) not in {version, *kept}:
+            if path.stem.isdigit() and int(path.stem) not in {version, *kept_versions}:
                 path.unlink()
 
     def __contains__(self, client: int) -> bool:
@@ -161,69 +161,71 @@ class Participant:
             "measured": np.isfinite(values).tolist(),
         }
 
-    def train(self, said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def train(
+        self, request: Mapping[str, Any], tensors: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take part in a round; returns the state's new version and the first bad step, in words, and the upload."""
-        self._begin(said)
-        self.states.next = said["round"] + 1
-        chosen = said["images"]
+        self._begin(request)
+        self.states.next = request["round"] + 1
+        chosen = request["images"]
         images = self.data.train if chosen is None else self.data.train[np.array(chosen, np.int64)]
-        part = ClientRound(images, said["n_steps"], said["weight"], said["portion"])
-        self.trainer.pace = {"vectorised_clients": 1, "threads": said["threads"]}
-        [(_, upload, bad)] = self.trainer.train({self.client: part}, self._server(tensors), said["round"])
+        part = ClientRound(images, request["n_steps"], request["weight"], request["portion"])
+        self.trainer.vectorisation = {"vectorised_clients": 1, "threads": request["threads"]}
+        [(_, upload, bad)] = self.trainer.train({self.client: part}, self._server(tensors), request["round"])
         return {"version": self.states.version, "bad_step": int(bad)}, dict(upload)
 
     def evaluate(
-        self, said: Mapping[str, Any], tensors: Mapping[str, Tensor]
+        self, request: Mapping[str, Any], tensors: Mapping[str, Tensor]
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The loss and the metrics of the server's model, or of the personal one, on all of the client's images."""
-        self._begin(said)
+        self._begin(request)
         server = self._server(tensors)
-        if said["personal"]:
+        if request["personal"]:
             state = self.states.load(self.client)
             server = dict(self.algorithm.personal_model(self.trainer.start(state, server), state))
         copy_into(self.model.state_dict(), server)
         return {}, {"values": torch.from_numpy(values_of(self.model, self.data, self.data.train, self.data.test))}
 
-    def _begin(self, said: Mapping[str, Any]) -> None:
+    def _begin(self, request: Mapping[str, Any]) -> None:
         """Go back to the version of the state that the server names, and prepare the method once."""
-        torch.set_num_threads(said["threads"])
-        self.states.begin(said["version"], said["kept"])
-        if self._prepared != said["others"]:
-            counts = [np.array(lot, np.int64) for lot in said["others"]]
-            crowd, (others, held_out) = with_counted(self.data, counts)
-            crowd.test = held_out
+        torch.set_num_threads(request["threads"])
+        self.states.begin(request["version"], request["kept"])
+        if self._prepared != request["others"]:
+            counts = [np.array(counted, np.int64) for counted in request["others"]]
+            population, (others, held_out) = with_counted(self.data, counts)
+            population.test = held_out
             clients = ClientImages.of([self.data.train, others])
-            self._reweighting.prepare(crowd, clients)
-            self.algorithm.prepare(crowd, np.full(len(crowd.labels), -1), clients)
-            self._prepared = said["others"]
+            self._reweighting.prepare(population, clients)
+            self.algorithm.prepare(population, np.full(len(population.labels), -1), clients)
+            self._prepared = request["others"]
 
     def _server(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The server's tensors: what was received, and for what never travels the start."""
         return self._start | {name: tensor.to(self.data.device) for name, tensor in tensors.items()}
 
 
-def join(folder: Path, use_accelerator: bool, said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def join(folder: Path, use_accelerator: bool, plan: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Note what the server says of a run and the model that it starts from, and describe this client."""
-    kept = _kept(folder, said["run"])
-    with write_atomically(kept / "start.safetensors") as temporary:
+    run_folder = _run_folder(folder, plan["run"])
+    with write_atomically(run_folder / "start.safetensors") as temporary:
         save_tensors(dict(tensors), temporary)
-    write_json(kept / "plan.json", dict(said))
+    write_json(run_folder / "plan.json", dict(plan))
     participant.cache_clear()
-    return participant(folder, said["run"], use_accelerator).described()
+    return participant(folder, plan["run"], use_accelerator).described()
 
 
 @lru_cache(maxsize=4)
 def participant(folder: Path, run: str, use_accelerator: bool) -> Participant:
     """The client in a run that it has joined; UserError where it has not."""
-    kept = _kept(folder, run)
+    run_folder = _run_folder(folder, run)
     try:
-        plan, start = json_in(kept / "plan.json"), load_file(kept / "start.safetensors")
+        plan, start = json_in(run_folder / "plan.json"), load_file(run_folder / "start.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
-        raise UserError(f"{kept}: this client has not joined that run ({error})") from error
+        raise UserError(f"{run_folder}: this client has not joined that run ({error})") from error
     return Participant(folder, plan, start, processes(use_accelerator).device)
 
 
-def _kept(folder: Path, run: str) -> Path:
+def _run_folder(folder: Path, run: str) -> Path:
     if re.fullmatch(r"[0-9a-f]{32}", str(run)) is None:
         raise UserError(f"{run!r} names no run")
     return folder / RUNS / run

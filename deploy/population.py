@@ -36,9 +36,12 @@ def with_counted(data: TaskData, counts: Sequence[np.ndarray]) -> tuple[TaskData
 
     `counts` are as of `class_counts`, one for each lot.
     """
-    lots = [np.where(np.arange(len(lot)) == len(lot) - 1, -1, np.arange(len(lot))).repeat(lot) for lot in counts]
-    labels = np.concatenate([data.labels.cpu().numpy(), *lots])
-    bounds = np.cumsum([len(data.labels), *map(len, lots)])
+    class_ids = [
+        np.where(np.arange(len(counted)) == len(counted) - 1, -1, np.arange(len(counted))).repeat(counted)
+        for counted in counts
+    ]
+    labels = np.concatenate([data.labels.cpu().numpy(), *class_ids])
+    bounds = np.cumsum([len(data.labels), *map(len, class_ids)])
     other = copy.copy(data)
     other.labels = torch.from_numpy(labels).to(data.device)
     return other, ClientImages(np.arange(bounds[0], bounds[-1]), bounds - bounds[0])

@@ -47,9 +47,9 @@ class Versions:
     finished: dict[int, int] = field(default_factory=dict)
     checkpoints: list[dict[int, int]] = field(default_factory=list)
 
-    def kept(self, client: int) -> list[int]:
+    def kept_versions(self, client: int) -> list[int]:
         """The versions that checkpoints or a rollback may go back to."""
-        return [each[client] for each in (self.finished, *self.checkpoints) if client in each]
+        return [versions[client] for versions in (self.finished, *self.checkpoints) if client in versions]
 
     def finish_round(self) -> None:
         """The present versions are those that `roll_back` returns to."""
@@ -126,24 +126,24 @@ class RemoteClients:
         return Layout.of(upload)
 
     def ask(
-        self, kind: str, said: Mapping[int, Mapping[str, Any]], round: int
+        self, kind: str, requests: Mapping[int, Mapping[str, Any]], round: int
     ) -> tuple[dict[int, RecordDict], dict[int, str]]:
         """Send what clients need to each of these; their answers, and in words why others have none."""
         simulation = self.simulation
         names = simulation.algorithm.received(simulation.server, simulation.shared)
         common = write({}, {name: simulation.server[name] for name in names})["tensors"]
         contents = {}
-        for client, more in said.items():
-            state = {"version": self.versions.now.get(client), "kept": self.versions.kept(client)}
-            words = {"run": self.name, "round": round, "threads": simulation.trainer.pace["threads"]}
+        for client, more in requests.items():
+            state = {"version": self.versions.now.get(client), "kept": self.versions.kept_versions(client)}
+            words = {"run": self.name, "round": round, "threads": simulation.trainer.vectorisation["threads"]}
             content = write({**words, **state, "others": self._others[client], **more})
             content["tensors"] = common
             contents[client] = content
-        found = self.nodes.ask(kind, contents, str(round + 1))
-        answers = {client: each for client, each in found.items() if isinstance(each, RecordDict)}
-        faults = {client: each for client, each in found.items() if isinstance(each, str)}
+        replies = self.nodes.ask(kind, contents, str(round + 1))
+        answers = {client: reply for client, reply in replies.items() if isinstance(reply, RecordDict)}
+        errors = {client: reply for client, reply in replies.items() if isinstance(reply, str)}
         away = f"it has been away for more than {self.nodes.timeout:g} s"
-        return answers, faults | dict.fromkeys(contents.keys() - found.keys(), away)
+        return answers, errors | dict.fromkeys(contents.keys() - replies.keys(), away)
 
     def leave_out(self, client: int, why: str, round: int) -> None:
         """A client has no part in a round: say so, or raise `Missing`."""
@@ -161,18 +161,18 @@ class RemoteTrainer:
         self._layout: Layout | None = None
 
     @property
-    def pace(self) -> dict[str, Any]:
+    def vectorisation(self) -> dict[str, Any]:
         """One client at once, and the threads that it takes."""
-        return self._local.pace
+        return self._local.vectorisation
 
-    @pace.setter
-    def pace(self, pace: dict[str, Any]) -> None:
+    @vectorisation.setter
+    def vectorisation(self, vectorisation: dict[str, Any]) -> None:
         """As a checkpoint says."""
-        self._local.pace = pace
+        self._local.vectorisation = vectorisation
 
-    def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
-        """See `Trainer.choose_pace`."""
-        return self._local.choose_pace(most)
+    def choose_vectorisation(self, most: Callable[[], int]) -> dict[str, Any]:
+        """See `Trainer.choose_vectorisation`."""
+        return self._local.choose_vectorisation(most)
 
     def train(
         self, cohort: dict[int, ClientRound], server: Mapping[str, Tensor], round: int
@@ -181,17 +181,17 @@ class RemoteTrainer:
         clients = self._clients
         self._layout = self._layout or clients.layout()
         order = [client for batch in self._local.client_batches(cohort) for client in batch]
-        asked = {client: self._said(client, cohort[client]) for client in order}
-        answers, faults = clients.ask("train", asked, round)
+        requests = {client: self._request(client, cohort[client]) for client in order}
+        answers, errors = clients.ask("train", requests, round)
         for client in order:
             try:
-                if client in faults:
-                    raise UserError(faults[client])
-                said, upload = read(answers.pop(client), self._layout.most_bytes)
-                bad_step, version = _checked(said, cohort[client], round)
+                if client in errors:
+                    raise UserError(errors[client])
+                answer, upload = read(answers.pop(client), self._layout.most_bytes)
+                bad_step, version = _checked(answer, cohort[client], round)
                 self._layout.check(upload, finite=bad_step < 0)
             except UserError as error:
-                refused = "" if client in faults else "its upload is refused: "
+                refused = "" if client in errors else "its upload is refused: "
                 clients.leave_out(client, f"{refused}{error}", round)
                 del cohort[client]
                 continue
@@ -202,17 +202,22 @@ class RemoteTrainer:
         if not cohort:
             raise Missing(f"no client is left in round {round + 1}")
 
-    def _said(self, client: int, each: ClientRound) -> dict[str, Any]:
-        images = each.images - self._clients.first[client]
-        everything = np.array_equal(each.images, self._clients.data.clients[client])
+    def _request(self, client: int, client_round: ClientRound) -> dict[str, Any]:
+        images = client_round.images - self._clients.first[client]
+        everything = np.array_equal(client_round.images, self._clients.data.clients[client])
         chosen = None if everything else images.tolist()
-        return {"images": chosen, "n_steps": each.n_steps, "weight": each.weight, "portion": each.portion}
+        return {
+            "images": chosen,
+            "n_steps": client_round.n_steps,
+            "weight": client_round.weight,
+            "portion": client_round.client_fraction,
+        }
 
 
-def _checked(said: Mapping[str, Any], each: ClientRound, round: int) -> tuple[int, int | None]:
+def _checked(answer: Mapping[str, Any], client_round: ClientRound, round: int) -> tuple[int, int | None]:
     """The first bad step (-1: none) and the version of the state that a client says; UserError for nonsense."""
-    bad_step, version = said.get("bad_step"), said.get("version")
-    if type(bad_step) is not int or not -1 <= bad_step < each.n_steps:
+    bad_step, version = answer.get("bad_step"), answer.get("version")
+    if type(bad_step) is not int or not -1 <= bad_step < client_round.n_steps:
         raise UserError("it does not say whether its losses are finite")
     if version is not None and (type(version) is not int or version != round + 1):
         raise UserError(f"it is of version {version} and not of round {round + 1}")
@@ -236,15 +241,15 @@ class RemoteEvaluation(Evaluation):
         test = mean_values(data, evaluate(model, data, data.test, self.accelerator))
         # Before clients are asked: whose values no client is to blame for ends the run with a line of its own.
         self._clients.simulation.check_sound(len(self._clients.simulation.rows), {"test_loss": test["loss"]})
-        row = columns(data.task, self._asked(""), ("train", "local_test"))
+        row = columns(data.task, self._client_values(""), ("train", "local_test"))
         return row | {f"test_{name}": value for name, value in test.items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
         """The columns of the personal models."""
-        values = self._asked("personal_")
+        values = self._client_values("personal_")
         return columns(self.images.task, values, ("personal_train", "personal_local_test"))
 
-    def _asked(self, whose: str) -> np.ndarray:
+    def _client_values(self, whose: str) -> np.ndarray:
         """`values_of` each client that is evaluated, (clients, metrics, 2); nan for those that are left out.
 
         They are of the server's model, or, where `whose` is "personal_", of the clients' own.
@@ -252,24 +257,24 @@ class RemoteEvaluation(Evaluation):
         clients, round = self._clients, len(self._clients.simulation.rows) - 1
         evaluated = self.evaluated.tolist()
         shape = (len(metric_names(self.images.task)), 2)
-        said = {"personal": bool(whose)}
-        answers, faults = clients.ask("evaluate", dict.fromkeys(evaluated, said), round)
+        request = {"personal": bool(whose)}
+        answers, errors = clients.ask("evaluate", dict.fromkeys(evaluated, request), round)
         values = np.full((len(evaluated), *shape), np.nan)
         for row_of, client in enumerate(evaluated):
             try:
-                if client in faults:
-                    raise UserError(faults[client])
+                if client in errors:
+                    raise UserError(errors[client])
                 _, tensors = read(answers[client], _MOST_VALUES)
-                found = tensors.get("values")
+                tensor = tensors.get("values")
                 if (
                     tensors.keys() != {"values"}
-                    or found is None
-                    or (found.shape, found.dtype) != (shape, torch.float64)
+                    or tensor is None
+                    or (tensor.shape, tensor.dtype) != (shape, torch.float64)
                 ):
                     raise UserError("its values are refused: they are not those of the task's metrics")
                 measured = np.array(clients.nodes.described[client]["measured"])
-                _check_values(self.images.task, found.numpy(), measured, whose)
-                values[row_of] = found.numpy()
+                _check_values(self.images.task, tensor.numpy(), measured, whose)
+                values[row_of] = tensor.numpy()
             except UserError as error:
                 clients.leave_out(client, str(error), round)
         return values

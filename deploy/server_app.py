@@ -20,7 +20,7 @@ from deploy.nodes import Nodes
 from deploy.participant import STAGE
 from deploy.population import class_counts, knows_kinds
 from deploy.server import RemoteClients, plan_of
-from deploy.settings import check_told_apart, parse
+from deploy.settings import check_no_clusters, parse
 from deploy.shares import Share, read_share
 from models.central.metrics import metric_names
 from models.networks.task_model import save_model
@@ -47,7 +47,7 @@ def main(grid: Grid, context: Context) -> None:
 
     In a thread, so that signals stay Flower's: a run that is stopped or killed goes on from its last checkpoint.
     """
-    faults: list[Exception] = []
+    errors: list[Exception] = []
 
     def work() -> None:
         """Serve, and keep what goes wrong for the main thread."""
@@ -55,15 +55,15 @@ def main(grid: Grid, context: Context) -> None:
             serve(grid, parse(shlex.split(str(context.run_config["arguments"]))))
         except Exception as error:
             line = explained(error)
-            faults.append(error if line is None else UserError(line))
+            errors.append(error if line is None else UserError(line))
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join()
-    if faults:
-        if isinstance(faults[0], UserError):
-            progress.say(f"error: {faults[0]}")
-        raise faults[0]
+    if errors:
+        if isinstance(errors[0], UserError):
+            progress.say(f"error: {errors[0]}")
+        raise errors[0]
 
 
 def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
@@ -71,9 +71,9 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
     accelerator = accelerator_of(config)
     model, start = starting_model(config, accelerator.device)
     federation = FederationConfig.from_config(config)
-    check_told_apart(federation)
+    check_no_clusters(federation)
     data_path = data_path_or_default(config["data_path"], config["result_path"])
-    config = {**config} | federation.record() | model.config.said() | {"data_path": data_path}
+    config = {**config} | federation.record() | model.config.record() | {"data_path": data_path}
     share = read_share(data_path)
     if share.client is not None:
         raise UserError(f"{data_path} has the images of client {share.client}; give the server's, with --data_path")
@@ -86,7 +86,7 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
     run = Run.start(config, "deployed", config["method"], config["task"], kind, share.partition[:12], origin=origin)
 
     name = _name_of(run, config["resume_training"])
-    plan = plan_of(config, model.config.said(), code_version(STAGE, config), name)
+    plan = plan_of(config, model.config.record(), code_version(STAGE, config), name)
     handshake = write(plan, model.state_dict())
     n_counts = len(class_counts(data, data.test)) if knows_kinds(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
@@ -112,35 +112,35 @@ def _name_of(run: Run, resumed: bool) -> str:
     return str(read_json(run.path / _ABOUT, "the run")["run"])
 
 
-def _check(said: Mapping[str, Any], share: Share, n_counts: int, n_values: int) -> None:
+def _check(description: Mapping[str, Any], share: Share, n_counts: int, n_values: int) -> None:
     """UserError where a client is not of this federation, in which all have so many counts of images, and values."""
-    if (said.get("n_clients"), said.get("partition")) != (share.n_clients, share.partition):
+    if (description.get("n_clients"), description.get("partition")) != (share.n_clients, share.partition):
         raise UserError("its images are of another partition than the server's")
-    counts = said.get("counts")
+    counts = description.get("counts")
     if not isinstance(counts, list) or len(counts) != n_counts or not all(type(n) is int and n >= 0 for n in counts):
         raise UserError("it does not say how many images it has")
     if not 0 < sum(counts) <= _MOST_IMAGES:
         raise UserError(f"it says that it has {sum(counts)} images; from 1 to {_MOST_IMAGES} are counted")
-    if not isinstance(said.get("images"), str):
+    if not isinstance(description.get("images"), str):
         raise UserError("it does not say which images it has")
-    measured = said.get("measured")
+    measured = description.get("measured")
     if not isinstance(measured, list) or len(measured) != n_values or not all(map(_is_pair, measured)):
         raise UserError("it does not say what it can measure on its images")
 
 
-def _is_pair(each: Any) -> bool:
+def _is_pair(value: Any) -> bool:
     """Whether this says yes or no of training images, and of held-out ones."""
-    return isinstance(each, list) and len(each) == 2 and all(type(split) is bool for split in each)
+    return isinstance(value, list) and len(value) == 2 and all(type(split) is bool for split in value)
 
 
 def _check_images(run: Run, nodes: Nodes, resumed: bool) -> None:
     """Note what clients' images are; UserError where a run that is resumed was started with others."""
-    images = {str(client): said["images"] for client, said in sorted(nodes.described.items())}
-    about = read_json(run.path / _ABOUT, "the run")
-    if resumed and (before := about.get("images")) and before != images:
+    images = {str(client): description["images"] for client, description in sorted(nodes.described.items())}
+    record = read_json(run.path / _ABOUT, "the run")
+    if resumed and (before := record.get("images")) and before != images:
         other = next(client for client in images if before.get(client) != images[client])
         raise UserError(f"client {other} has other images than when {run.path} was started; start a new run")
-    write_json(run.path / _ABOUT, about | {"images": images})
+    write_json(run.path / _ABOUT, record | {"images": images})
 
 
 def _finish(deployment: Simulation) -> None:

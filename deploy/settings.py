@@ -29,7 +29,9 @@ _REFUSED: dict[tuple[str, str | None], str] = {
     ("test_mode", _ANY): "it would take other images on each machine; omit it, and lower --n_rounds",
     ("vectorised_clients", _ANY): "a client's machine trains one client; omit it",
     ("adapt_steps", _ANY): "there are no unseen clients; omit it",
-    **{(each.name, _ANY): "no account covers clients that may be away; omit it" for each in fields(PrivacySettings)},
+    **{
+        (option.name, _ANY): "no account covers clients that may be away; omit it" for option in fields(PrivacySettings)
+    },
     ("client_sampling", POISSON): "it is for the sums of differential privacy; give another",
 }
 
@@ -46,9 +48,9 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     config = vars(parser.parse_args(list(words)))
     for (name, value), why in _REFUSED.items():
         default = parser.get_default(name)
-        given = config.get(name, default)  # a method's argument is there if it was given
-        if given != default if value is _ANY else given == value:
-            raise UserError(f"--{name} {given} cannot be deployed: {why}")
+        value_given = config.get(name, default)  # a method's argument is there if it was given
+        if value_given != default if value is _ANY else value_given == value:
+            raise UserError(f"--{name} {value_given} cannot be deployed: {why}")
     config = with_defaults(resolve_choices(resolve_federation(config)), TRAINS, "train")
     config["evaluate_apart"] = True  # clients see no other images
     if config["train"] in FROZEN_ENCODER:
@@ -56,7 +58,7 @@ def parse(words: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def check_told_apart(config: FederationConfig) -> None:
+def check_no_clusters(config: FederationConfig) -> None:
     """UserError where images are told apart by clusters."""
     if config.tells_clusters:
         raise UserError("clusters are of all images together, which no machine has; give class in place of cluster")

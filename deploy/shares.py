@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from datasets.packed import take_packed
-from datasets.table import BOX_COLUMNS, PART, Found, read_boxes, read_table, write_table
+from datasets.table import BOX_COLUMNS, PART, Listing, read_boxes, read_table, write_table
 from datasets.task_data import TaskData
 from datasets.tasks import BOXES, CLASS, RGB, get_task
 from network.partition.assigning import Partition, read_partition
@@ -53,8 +53,8 @@ def read_share(folder: Path) -> Share:
     path = folder / SHARE_FILE
     try:
         share = Share(**read_json(path, _MADE_BY))
-        whole = isinstance(share.n_clients, int) and isinstance(share.partition, str)
-        if not whole or not (share.client is None or 0 <= share.client < share.n_clients):
+        is_valid = isinstance(share.n_clients, int) and isinstance(share.partition, str)
+        if not is_valid or not (share.client is None or 0 <= share.client < share.n_clients):
             raise ValueError("it is of no client")
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: {error}; run {_MADE_BY} again") from error
@@ -86,14 +86,14 @@ def _export(folder: Path, data: TaskData, own: np.ndarray, held_out: np.ndarray)
 
     table = data.table
     rows = np.sort(np.concatenate([own, held_out]))
-    columns: dict[str, Any] = {domain: np.array(table.files[domain])[rows] for domain in table.about.domains}
-    columns |= {CLASS: table.labels[rows], **{name: table.groups[name][rows] for name in table.about.groups}}
+    columns: dict[str, Any] = {domain: np.array(table.files[domain])[rows] for domain in table.info.domains}
+    columns |= {CLASS: table.labels[rows], **{name: table.groups[name][rows] for name in table.info.groups}}
     columns[PART] = np.where(np.isin(rows, own), "train", "test")
     boxes = None
-    if BOXES in table.about.classes:
+    if BOXES in table.info.classes:
         boxes = read_boxes(table)
         boxes = boxes[boxes["image"].isin(columns[RGB.domain])][BOX_COLUMNS]
-    write_table(folder, Found(pd.DataFrame(columns), table.about, boxes=boxes))
+    write_table(folder, Listing(pd.DataFrame(columns), table.info, boxes=boxes))
     for encoding in (*data.task.photographs, data.task.encoding):
         if encoding is not None:
             take_packed(table, encoding, data.image_size, rows, read_table(folder))
@@ -106,20 +106,22 @@ def export_clients(config: Mapping[str, Any], saved: Path) -> list[Path]:
     where the partition is of other images, or assigns some that are held out or cannot be read.
     """
     partition = read_partition(saved)
-    noted = saved.parent if saved.is_file() else saved
-    said = dict(partition.origin)
-    if (noted / "args.json").is_file():
-        said |= with_present_names(read_json(noted / "args.json", "the run"))
-    said |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
-    if missing := [name for name in ("task", "image_size") if said.get(name) is None]:
+    folder_of_run = saved.parent if saved.is_file() else saved
+    record = dict(partition.origin)
+    if (folder_of_run / "args.json").is_file():
+        record |= with_present_names(read_json(folder_of_run / "args.json", "the run"))
+    record |= {name: value for name in ("data_path", "task", "image_size") if (value := config[name]) is not None}
+    if missing := [name for name in ("task", "image_size") if record.get(name) is None]:
         raise UserError(f"{saved} does not say the {missing[0]}; give --{missing[0]}")
-    folder = said.get("data_path") and Path(said["data_path"])
-    table = read_table(data_path_or_default(folder, Path(said.get("result_path") or "results")))
-    task = table.bind(get_task(said["task"], said.get("depth_target", "scaled"), said.get("published_quirks", False)))
-    data = TaskData(table, task, int(said["image_size"]), torch.device("cpu"))
-    _check(saved, partition, data, said.get("table_sha256"))
+    folder = record.get("data_path") and Path(record["data_path"])
+    table = read_table(data_path_or_default(folder, Path(record.get("result_path") or "results")))
+    task = table.bind(
+        get_task(record["task"], record.get("depth_target", "scaled"), record.get("published_quirks", False))
+    )
+    data = TaskData(table, task, int(record["image_size"]), torch.device("cpu"))
+    _check(saved, partition, data, record.get("table_sha256"))
     held_out_groups = within(partition.groups, data.test)
-    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(said["rand_seed"]))
+    held_out = assign_held_out(partition.clients, partition.groups, held_out_groups, int(record["rand_seed"]))
     return export_shares(config["export_clients"], data, partition, held_out)
 
 
@@ -131,9 +133,9 @@ def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str |
     if partition.n_unseen:
         raise UserError(f"{saved} sets {partition.n_unseen} clients aside, which no machine has; omit --unseen_clients")
     assigned = np.flatnonzero(partition.client_of >= 0)
-    if len(strangers := np.setdiff1d(assigned, data.train)):
+    if len(unknown := np.setdiff1d(assigned, data.train)):
         raise UserError(
-            f"{saved} assigns {len(strangers)} images that are held out or that {data.task.name} cannot read; "
+            f"{saved} assigns {len(unknown)} images that are held out or that {data.task.name} cannot read; "
             "make the partition again, from the training images alone"
         )
     if empty := np.flatnonzero(partition.sizes == 0).tolist():

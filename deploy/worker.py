@@ -41,8 +41,8 @@ def run_client(superlink: str, folder: Path, use_accelerator: bool, certificate:
         certificate: of the authority that has signed the SuperLink's; None talks to it without encryption.
         key: the private key by which the SuperLink knows this client; None without authentication.
     """
-    said = json.dumps(str(folder.resolve()))  # a string of TOML, too
-    config = f"folder={said} use_accelerator={json.dumps(use_accelerator)}"
+    path = json.dumps(str(folder.resolve()))  # a string of TOML, too
+    config = f"folder={path} use_accelerator={json.dumps(use_accelerator)}"
     options = ["--superlink", superlink, "--isolation", "process", "--node-config", config]
     options += ["--insecure"] if certificate is None else ["--root-certificates", str(certificate)]
     options += ["--auth-supernode-private-key", str(key)] if key else []

@@ -73,7 +73,7 @@ class Account:
             )
         return n_rounds
 
-    def said(self, n_rounds: int) -> str:
+    def sentence(self, n_rounds: int) -> str:
         """Epsilon, and what it holds for, in a sentence."""
         kinds = {
             POISSON: f"Poisson sampling of {self.expected} of {self.n_clients} clients, one added or left out",

@@ -88,15 +88,15 @@ class FedIR(Configured):
 
     def without_effect(self) -> str:
         """A line that names the arguments which change no training because nothing is reweighted; or nothing."""
-        given = ("importance_target", POPULATION), ("importance_bound", None)
-        idle = [f"--{name} {getattr(self, name)}" for name, default in given if getattr(self, name) != default]
+        defaults = ("importance_target", POPULATION), ("importance_bound", None)
+        idle = [f"--{name} {getattr(self, name)}" for name, default in defaults if getattr(self, name) != default]
         if not idle or self.is_active:
             return ""
         return f"{' and '.join(idle)}: no training heeds that without --importance_reweighting"
 
     def measures(self, data: TaskData, clients: Sequence[np.ndarray], groups: np.ndarray) -> dict[str, float]:
         """`Reweighting.measures` of these clients, by classes or clusters or, where it is not active, by `groups`."""
-        return self._found(data, clients, self._kinds(data) if self.is_active else groups).measures()
+        return self._reweighting(data, clients, self._kinds(data) if self.is_active else groups).measures()
 
     def prepare(self, data: TaskData, clients: ClientImages) -> None:
         """Compute the weights of all clients' images; called once, in every process, before clients train."""
@@ -105,7 +105,7 @@ class FedIR(Configured):
             import torch
 
             kinds = self._kinds(data)
-            weights = self._found(data, clients, kinds).of_images(kinds, clients)
+            weights = self._reweighting(data, clients, kinds).of_images(kinds, clients)
             self._weights = torch.from_numpy(weights).to(data.device, torch.float32)
 
     def weights(self, positions: Tensor) -> Tensor | None:
@@ -121,7 +121,7 @@ class FedIR(Configured):
     def _kinds(self, data: TaskData) -> np.ndarray:
         return kinds_of(self.importance_reweighting, data, self.assignment_files_path)
 
-    def _found(self, data: TaskData, clients: Sequence[np.ndarray], kinds: np.ndarray) -> Reweighting:
+    def _reweighting(self, data: TaskData, clients: Sequence[np.ndarray], kinds: np.ndarray) -> Reweighting:
         return reweighting(kinds, clients, data.test, self.importance_target, self.importance_bound)
 
 
@@ -164,9 +164,9 @@ class Reweighting:
         mass = np.bincount(self.client, self.count * self.weight, n_clients)
         square = np.bincount(self.client, self.count * self.weight**2, n_clients)
         kish = np.divide(mass**2, self.sizes * square, out=np.zeros(n_clients), where=square > 0)
-        portion = self.count * self.weight / np.maximum(mass, np.finfo(float).tiny)[self.client]
+        share_of_mass = self.count * self.weight / np.maximum(mass, np.finfo(float).tiny)[self.client]
         followed = self.sizes[mass > 0].sum()
-        pi = np.bincount(self.kind, portion * self.sizes[self.client] / max(followed, 1), len(self.p))
+        pi = np.bincount(self.kind, share_of_mass * self.sizes[self.client] / max(followed, 1), len(self.p))
         return {
             "coverage": float(coverage.mean()),
             "coverage_least": float(coverage.min()),

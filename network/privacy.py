@@ -105,7 +105,7 @@ class CentralPrivacy(NoPrivacy):
     - What is summed rather than averaged, SCAFFOLD's changes of control variates, is each client's N-th part of a mean
       over all N clients. It is in the vector N-fold, so that it is measured like the model's change; its noise has a
       standard deviation of z C / N.
-    - What is no tensor of the server's, FedNova's direction and reach, is in the vector as it is.
+    - What is no tensor of the server's, FedNova's direction and effective local steps, is in the vector as it is.
 
     Adaptive norm (`--clip_quantile`, gamma): after each round, C is multiplied by exp(-eta (b - gamma)), where b is
     the share of clients whose norm was at most C, with noise of standard deviation sigma_b on their count. Each adds
@@ -148,9 +148,9 @@ class CentralPrivacy(NoPrivacy):
     def cohort(self, cohort: dict[int, ClientRound]) -> dict[int, ClientRound]:
         """Every client that counts has the weight 1, and the N-th part of all images."""
         alike = {}
-        for client, each in cohort.items():
-            counts = float(each.weight > 0)
-            alike[client] = replace(each, weight=counts, portion=counts / self._n_clients)
+        for client, client_round in cohort.items():
+            counts = float(client_round.weight > 0)
+            alike[client] = replace(client_round, weight=counts, client_fraction=counts / self._n_clients)
         return alike
 
     def limited(self, upload: Mapping[str, Tensor], server: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -166,9 +166,9 @@ class CentralPrivacy(NoPrivacy):
             times = self._n_clients if self._is_summed(name) else 1
             squares.append((tensor.to(wide) - start[name]).mul_(times).square_().sum())
         norm = torch.stack(squares).sum().sqrt()
-        kept = (self.clip_norm / norm).clamp(max=1.0)
+        factor = (self.clip_norm / norm).clamp(max=1.0)
         # A kept share of 1 leaves every bit as it is.
-        clipped = {name: torch.lerp(start[name], tensor, kept.to(tensor.dtype)) for name, tensor in numbers.items()}
+        clipped = {name: torch.lerp(start[name], tensor, factor.to(tensor.dtype)) for name, tensor in numbers.items()}
         return {**upload, **clipped, WITHIN: (norm <= self.clip_norm).to(norm.dtype)}
 
     def divisor(self, counted: float) -> float:
@@ -179,16 +179,16 @@ class CentralPrivacy(NoPrivacy):
         self, mean: Mapping[str, Tensor], server: Mapping[str, Tensor], counted: float, round: int
     ) -> tuple[dict[str, Tensor], dict[str, float]]:
         """The mean with the server's own part and with noise; adapts the norm. Metrics: the norm, clients clipped."""
-        rng, given = generator("privacy", self._seed, round), dict(mean)
-        within = float(given.pop(WITHIN)) * self._expected
-        result = {LOSS: given.pop(LOSS) * (self._expected / counted if counted else math.nan)}
-        for name, value in given.items():
+        rng, values = generator("privacy", self._seed, round), dict(mean)
+        within = float(values.pop(WITHIN)) * self._expected
+        result = {LOSS: values.pop(LOSS) * (self._expected / counted if counted else math.nan)}
+        for name, value in values.items():
             result[name] = self._noisy(name, value, server.get(name), 1.0 - counted / self._expected, rng)
-        told = {"clip_norm": self.clip_norm, "clipped": 1.0 - within / counted if counted else math.nan}
+        metrics = {"clip_norm": self.clip_norm, "clipped": 1.0 - within / counted if counted else math.nan}
         if (quantile := self._settings.clip_quantile) is not None:
             share = 0.5 + (within - counted / 2.0 + self._count_noise * rng.standard_normal()) / self._expected
             self.clip_norm *= math.exp(-(self._settings.clip_lr or _CLIP_LR) * (share - quantile))
-        return result, told
+        return result, metrics
 
     def _noisy(
         self, name: str, value: Tensor, before: Tensor | None, missing: float, rng: np.random.Generator
@@ -219,7 +219,7 @@ class CentralPrivacy(NoPrivacy):
 
     def notes(self, n_rounds: int) -> list[str]:
         """Epsilon, and what it holds for."""
-        return [self.account.said(n_rounds)]
+        return [self.account.sentence(n_rounds)]
 
     def state(self) -> dict[str, Any]:
         """The norm, which may have adapted."""

@@ -36,12 +36,12 @@ def code_version(script: str, arguments: Mapping[str, Any]) -> dict[str, int] | 
     versions = {"engine": ENGINE[stage]}
     if method := ALGORITHMS.get(arguments.get("method", "")):
         versions |= {f"method {name}": version for name, version in method.versions().items()}
-    said = dict(arguments)
-    if "partition" in said:
-        said["partition"] = rule_of(said["type"], said["partition"])
+    values = dict(arguments)
+    if "partition" in values:
+        values["partition"] = rule_of(values["type"], values["partition"])
     for name, entries in _REGISTRIES.items():
-        if entry := entries.get(said.get(name, "")):  # networks of timm have none
-            versions[f"{name} {said[name]}"] = entry.version
+        if entry := entries.get(values.get(name, "")):  # networks of timm have none
+            versions[f"{name} {values[name]}"] = entry.version
     return versions
 
 

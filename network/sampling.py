@@ -130,12 +130,12 @@ class ClientSampling(Configured):
         cohort = {}
         for i, weight in chosen.items():
             images = clients[i]
-            portion, n_steps = len(images) / len(clients.images), settings.steps(len(images))
+            client_fraction, n_steps = len(images) / len(clients.images), settings.steps(len(images))
             if virtual := self.virtual_client_size:
                 # Sorted, so that a draw of all of a client's images changes nothing.
                 images = images[np.sort(rng.choice(len(images), virtual, replace=len(images) < virtual))]
                 n_steps = virtual // settings.batch_size
-            cohort[i] = ClientRound(images, n_steps, weight, portion)
+            cohort[i] = ClientRound(images, n_steps, weight, client_fraction)
         return cohort
 
 

@@ -169,10 +169,10 @@ class AdaptSettings:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> AdaptSettings:
         """The settings of these arguments; `--test_mode` asks for at most two steps."""
-        given = settings_of(cls, config)
-        if config["test_mode"] and given["adapt_steps"]:
-            given["adapt_steps"] = sorted({min(n, 2) for n in given["adapt_steps"]})
-        return cls(**given)
+        values = settings_of(cls, config)
+        if config["test_mode"] and values["adapt_steps"]:
+            values["adapt_steps"] = sorted({min(n, 2) for n in values["adapt_steps"]})
+        return cls(**values)
 
 
 SETTINGS = (LocalSettings, SimulationSettings, PrivacySettings, AdaptSettings)
@@ -191,9 +191,9 @@ def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
     So it is where there can be none, because none are set aside and no saved partition may have some.
     """
     resolved = dict(config)
-    given = [f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if config[name] is not None]
-    if config["adapt_steps"] is None and given:
-        raise UserError(f"{given[0]} is read only with --adapt_steps; give that as well, or omit it")
+    arguments = [f"--{name}" for name in ("adapt_images", "adapt_train", "adapt_rank") if config[name] is not None]
+    if config["adapt_steps"] is None and arguments:
+        raise UserError(f"{arguments[0]} is read only with --adapt_steps; give that as well, or omit it")
     if config["adapt_rank"] is not None and config["adapt_train"] != LORA:
         raise UserError("--adapt_rank is read only with --adapt_train lora; give that as well, or omit it")
     if config["adapt_steps"] is not None:
@@ -234,11 +234,11 @@ def resolve_local_work(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve_privacy(config: Mapping[str, Any]) -> dict[str, Any]:
     """With the noise of a private run; UserError where arguments of privacy say nothing together."""
-    given = {each.name: config[each.name] for each in fields(PrivacySettings) if config[each.name] is not None}
-    noise, endless = given.get("noise_multiplier"), given.get("clip_norm") == math.inf
-    if given and "clip_norm" not in given:
-        raise UserError(f"--{min(given)} says nothing without a bound of what a client changes; give --clip_norm")
-    if given.get("max_epsilon") and not noise:
+    values = {field.name: config[field.name] for field in fields(PrivacySettings) if config[field.name] is not None}
+    noise, endless = values.get("noise_multiplier"), values.get("clip_norm") == math.inf
+    if values and "clip_norm" not in values:
+        raise UserError(f"--{min(values)} says nothing without a bound of what a client changes; give --clip_norm")
+    if values.get("max_epsilon") and not noise:
         raise UserError("--max_epsilon: without noise epsilon is infinite; give --noise_multiplier")
     if noise and endless:
         raise UserError("--noise_multiplier: no noise covers changes of any size; give a finite --clip_norm")
@@ -246,11 +246,11 @@ def resolve_privacy(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(
             "--start_warm: the central model has learnt the clients' images without noise; omit it, or the noise"
         )
-    for name in {"clip_lr", "clip_count_noise"} & given.keys():
-        if "clip_quantile" not in given:
+    for name in {"clip_lr", "clip_count_noise"} & values.keys():
+        if "clip_quantile" not in values:
             raise UserError(f"--{name} is of a norm that adapts; give --clip_quantile")
-    if "clip_quantile" in given and endless:
+    if "clip_quantile" in values and endless:
         raise UserError("--clip_quantile: an infinite norm stays infinite; give a finite --clip_norm to begin with")
-    if given.get("clip_count_noise") and not noise:
+    if values.get("clip_count_noise") and not noise:
         raise UserError("--clip_count_noise: no count gets noise without --noise_multiplier; give that, or omit it")
-    return {**config, "noise_multiplier": noise or 0.0} if given else dict(config)  # as tables of several say it
+    return {**config, "noise_multiplier": noise or 0.0} if values else dict(config)  # as tables of several say it

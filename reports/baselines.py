@@ -43,29 +43,29 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     rows: list[tuple[dict[str, Any], Any, bool]] = []
     keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
     for values, part in compared.groupby(keys, sort=False):
-        said = dict(zip(keys, values, strict=True))
+        labels = dict(zip(keys, values, strict=True))
         loss = by_seed(part)
-        reference = _partners(baseline, said, alike).reindex(loss.index)
-        alpha = said["alpha"] if assigned_by_alpha(part, said["type"]) else ""
-        said |= {"type": said["type"].removesuffix("_based"), "alpha": alpha}
+        reference = _partners(baseline, labels, alike).reindex(loss.index)
+        alpha = labels["alpha"] if assigned_by_alpha(part, labels["type"]) else ""
+        labels |= {"type": labels["type"].removesuffix("_based"), "alpha": alpha}
         for images, data in MEASURED_ON.items():
             column = f"{images}_loss"
             change = increase(loss[column].to_numpy(float), reference[column].to_numpy(float))
             if seeds := len(finite(change)):
-                about = {"model": loss[f"{images}_model"].iloc[0], "data": data, "seeds": seeds}
-                about |= {"trivial": mean_text(loss[f"{images}_trivial"], 4)}
-                about |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
-                about |= {f"over {value}, %": with_interval(change, 1, "+")}
+                cells = {"model": loss[f"{images}_model"].iloc[0], "data": data, "seeds": seeds}
+                cells |= {"trivial": mean_text(loss[f"{images}_trivial"], 4)}
+                cells |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
+                cells |= {f"over {value}, %": with_interval(change, 1, "+")}
                 learnt = {beats_trivial(of[column], of[f"{images}_trivial"]) for of in (loss, reference)}
-                rows.append((said | about, change, False in learnt and True not in learnt))
+                rows.append((labels | cells, change, False in learnt and True not in learnt))
     return judged_rows(_verdict(value), rows).rename(columns={"type": "split"})
 
 
-def _partners(baseline: pd.DataFrame, said: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:
+def _partners(baseline: pd.DataFrame, labels: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:
     """The baseline's runs by seed that agree in these columns where both have a value; none if that leaves a choice."""
-    agree = [baseline[key].isin([said[key], ""]) | (said[key] == "") for key in keys]
-    found = baseline[np.logical_and.reduce(agree)]
-    return found.set_index("rand_seed") if found["rand_seed"].is_unique else found[:0].set_index("rand_seed")
+    agree = [baseline[key].isin([labels[key], ""]) | (labels[key] == "") for key in keys]
+    partners = baseline[np.logical_and.reduce(agree)]
+    return partners.set_index("rand_seed") if partners["rand_seed"].is_unique else partners[:0].set_index("rand_seed")
 
 
 def _verdict(value: str) -> str:
@@ -85,5 +85,5 @@ def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], f
         path = folder / as_file_name(f"over_{name}_{value}")
         write_table(table, path)
         words = [verdict.split(" (")[0] for verdict in table[_verdict(value)]]
-        found = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-        print(wrapped(f"loss beside {value} in {counted(len(words), 'row')}: {found}; {path}.md"), end="\n\n")
+        amounts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
+        print(wrapped(f"loss beside {value} in {counted(len(words), 'row')}: {amounts}; {path}.md"), end="\n\n")

@@ -46,12 +46,12 @@ def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     federated = [run for run in runs if run.args["method"] != CENTRAL]
     if not federated:
         raise UserError(f"no finished federated run in {results.path} has test_{metric} of a global model")
-    found = {(run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
+    values = {(run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
              for run in runs if run.args["method"] == CENTRAL}  # fmt: skip
     for run in results["train_centralized"]:
         if metric in run.summary["test"]:
-            found.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
-    central = pd.DataFrame(sorted(found), columns=["task", "rand_seed", "value"])
+            values.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
+    central = pd.DataFrame(sorted(values), columns=["task", "rand_seed", "value"])
     settings = _settings(federated)
     progress = pd.concat(
         [_progress(run, metric, of_run, central) for run, of_run in zip(federated, settings, strict=True)],
@@ -88,11 +88,11 @@ def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
     chosen at each alpha makes no settings of their own.
     """
-    said = pd.DataFrame([run.said for run in runs])
+    settings = pd.DataFrame([run.settings for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
-    arguments = [name for name in said if name not in fixed]
+    arguments = [name for name in settings if name not in fixed]
     # On held-out images, nothing depends on whose images are evaluated besides.
-    varying = differing(said, arguments, ["task", "method", "alpha"], always=("attack",))
+    varying = differing(settings, arguments, ["task", "method", "alpha"], always=("attack",))
     of_line = [name for name in varying if name not in NOT_IID]
     texts = [{name: f"{name} {run.args[name]}" for name in varying if run.args.get(name)} for run in runs]
     return [
@@ -173,15 +173,15 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
 
     def cells(run: pd.DataFrame) -> dict[str, tuple[float, int, bool]]:
         """A run's first round with each share, nan if it never reaches it, its last one, and if it may be earlier."""
-        last, found = int(run["round"].max()), {}
+        last, reached = int(run["round"].max()), {}
         skipped = run["before"].notna() & (run["before"] != run["round"].shift())
         for share in shares:
             above = run["value"] >= share * run["central"]
             first = above.idxmax() if above.any() else None
-            found[f"{share:.0%}"] = (np.nan, last, False) if first is None else (
+            reached[f"{share:.0%}"] = (np.nan, last, False) if first is None else (
                 run["round"][first], last, bool(skipped[first])
             )  # fmt: skip
-        return found
+        return reached
 
     def text(cells: pd.Series) -> str:
         """Rounds over seeds, and how many seeds reached the share if not all did."""

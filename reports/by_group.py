@@ -26,14 +26,14 @@ def group_tables(results: Results, metric: str) -> dict[str, pd.DataFrame]:
     models where there are some: the mean over each group's clients, and in `mean` that over groups, each as mean and
     95 % interval over seeds, which of a share stays between 0 and 1. Empty without such runs.
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows_by_type: dict[str, list[dict[str, Any]]] = {}
     for run in results["test_federated"]:
         measured = _by_group(run, metric)
         if measured:
             name, of_groups = measured
-            row = run.said | {"metric": name, "groups": of_groups}
-            found.setdefault(run.args["type"].removesuffix("_based"), []).append(row)
-    return {f"by_{column}": _table(rows) for column, rows in found.items()}
+            row = run.settings | {"metric": name, "groups": of_groups}
+            rows_by_type.setdefault(run.args["type"].removesuffix("_based"), []).append(row)
+    return {f"by_{column}": _table(rows) for column, rows in rows_by_type.items()}
 
 
 def _by_group(run: Finished, metric: str) -> tuple[str, pd.Series] | None:

@@ -51,13 +51,13 @@ def read_clusters(results: Results) -> pd.DataFrame:
     rows = []
     runs = _measured(results["extract_embeddings"], "target_explained")
     for setting, part in by_setting(runs, ["task", "features"], "target_explained"):
-        found = pd.DataFrame(part["target_explained"].tolist())
-        shares = {name: with_spread(found[name], 2) for name in found}
-        of_ceiling = with_spread(100.0 * found["clusters"] / found["ceiling"], 0)
+        explained = pd.DataFrame(part["target_explained"].tolist())
+        shares = {name: with_spread(explained[name], 2) for name in explained}
+        of_ceiling = with_spread(100.0 * explained["clusters"] / explained["ceiling"], 0)
         rows.append(setting | {"seeds": len(part)} | shares | {"of the ceiling, %": of_ceiling})
     return pd.DataFrame(rows)
 
 
 def _measured(runs: Sequence[Finished], *parts: str) -> list[dict[str, Any]]:
     """The runs' arguments, and these parts of their summaries."""
-    return [run.said | {part: run.summary[part] for part in parts} for run in runs]
+    return [run.settings | {part: run.summary[part] for part in parts} for run in runs]

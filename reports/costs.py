@@ -39,10 +39,10 @@ def read_costs(results: Results) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for run in (*results["train_centralized"], *results["test_federated"]):
         if costs := run.summary.get("costs"):
-            about = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
+            record = {"method": _CENTRAL} | run.args | {"device": costs["device"]}
             values = {name: costs.get(key, float("nan")) / unit for name, (key, unit) in _COLUMNS.items()}
-            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.said.items() if name not in _LEFT_OUT}
-            rows.append({name: about.get(name, "") for name in _SETTING} | others | values)
+            others = {f"{_ARGUMENT}{name}": as_text(of) for name, of in run.settings.items() if name not in _LEFT_OUT}
+            rows.append({name: record.get(name, "") for name in _SETTING} | others | values)
     return pd.DataFrame(rows)
 
 
@@ -73,13 +73,13 @@ def memory_by_batch(costs: pd.DataFrame, path: Path) -> Path | None:
     keys = [name for name in _keys(costs) if name != "batch_size"]
     for setting, runs in on_gpu.groupby(keys, sort=False, dropna=False):
         task, method, encoder, decoder, size, part, _, *others = setting
-        said = zip(keys[len(setting) - len(others) :], others, strict=True)
+        settings = zip(keys[len(setting) - len(others) :], others, strict=True)
         by_size = runs.groupby("batch_size")[memory].mean()
         if len(by_size) > 1:
             trained = "" if part == "all" else f", {part} only"
-            about = f"{task_label(task)}, {method_label(method)}: {encoder}, {decoder}, {size} px{trained}"
-            about += "".join(f", {name.removeprefix(_ARGUMENT)} {value}" for name, value in said if value == value)
-            axes.plot(by_size.index, by_size, marker="o", label=about)
+            label = f"{task_label(task)}, {method_label(method)}: {encoder}, {decoder}, {size} px{trained}"
+            label += "".join(f", {name.removeprefix(_ARGUMENT)} {value}" for name, value in settings if value == value)
+            axes.plot(by_size.index, by_size, marker="o", label=label)
             drawn = True
     if not drawn:
         return None

@@ -60,7 +60,7 @@ def read_private(results: Results, images: str) -> pd.DataFrame:
 
 
 def _last(runs: list[Finished], path: Path, images: str, argument: str) -> pd.DataFrame:
-    if any(argument not in run.said for run in runs):
+    if any(argument not in run.settings for run in runs):
         raise UserError(f"--argument {argument}: the runs in {path} have no such argument that affects the loss")
     settings = _settings(runs, (argument,))
     last = [_rounds(run, images).iloc[-1] for run in runs]
@@ -83,7 +83,7 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
 
 def read_assigned(results: Results) -> dict[str, Assigned]:
     """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
-    found: dict[str, Assigned] = {}
+    of_tasks: dict[str, Assigned] = {}
     uneven = [run for run in _runs(results, ()) if run.args["type"] != "iid"]
     if not uneven:
         raise UserError(
@@ -92,14 +92,14 @@ def read_assigned(results: Results) -> dict[str, Assigned]:
     for run in sorted(uneven, key=lambda run: run.args["rand_seed"]):
         split = run.args["type"]
         alpha = run.args["alpha"] if uses_alpha(split, run.args.get("partition")) else None
-        of_split = found.setdefault(run.args["task"], {}).setdefault(split, {})
+        of_split = of_tasks.setdefault(run.args["task"], {}).setdefault(split, {})
         if alpha not in of_split:
             client_of, groups = (np.load(run.path / f"{name}.npy", allow_pickle=False) for name in _ASSIGNED)
             assigned = client_of >= 0
             counts = np.zeros((client_of.max() + 1, groups.max() + 1), np.int64)
             np.add.at(counts, (client_of[assigned], groups[assigned]), 1)
             of_split[alpha] = counts, run.summary["heterogeneity"]["target_variance_share"]
-    return found
+    return of_tasks
 
 
 def _runs(results: Results, methods: Collection[str]) -> list[Finished]:
@@ -114,11 +114,11 @@ def _runs(results: Results, methods: Collection[str]) -> list[Finished]:
 
 def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
     """The runs' values of the grid's arguments and of those in `varied`; UserError if other arguments differ."""
-    said = pd.DataFrame([run.said for run in runs])
-    others = differing(said, [name for name in said if name not in {*_GRID, *varied}], ["task", "method"])
+    settings = pd.DataFrame([run.settings for run in runs])
+    others = differing(settings, [name for name in settings if name not in {*_GRID, *varied}], ["task", "method"])
     if others:
         raise UserError(f"the runs differ in --{', --'.join(others)} as well; give a --result_path with one setting")
-    return said[[*dict.fromkeys([*_GRID, *varied])]]
+    return settings[[*dict.fromkeys([*_GRID, *varied])]]
 
 
 def _rounds(run: Finished, images: str) -> pd.DataFrame:

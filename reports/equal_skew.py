@@ -46,19 +46,19 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
     """
     rows, intervals, p_values, without = [], [], [], []
     for fixed, part, iid in settings(runs, ["task", "method"]):
-        found = pd.DataFrame(_at_equal_share(part, iid.dropna(subset=["train_loss", _SHARE])))
-        if found.empty:
+        points = pd.DataFrame(_at_equal_share(part, iid.dropna(subset=["train_loss", _SHARE])))
+        if points.empty:
             continue
-        changes = increase(100 + found["embedding"].to_numpy(), 100 + found["class"].to_numpy())
-        of, p = _beyond(changes, found["error"].to_numpy())
-        gap = found["gap"].mean()
+        changes = increase(100 + points["embedding"].to_numpy(), 100 + points["class"].to_numpy())
+        of, p = _beyond(changes, points["error"].to_numpy())
+        gap = points["gap"].mean()
         intervals.append(of)
         p_values.append(p)
         without.append(gap > _WIDEST or beats_trivial(iid["train_loss"], iid["train_trivial"]) is False)
-        costs = {f"{split} over IID, %": with_interval(found[split], 1, "+") for split in COMPARED}
+        costs = {f"{split} over IID, %": with_interval(points[split], 1, "+") for split in COMPARED}
         over_class = f"{mean_change(changes):+.1f} {bounds(of, 1, '+')}".removesuffix(" –")
-        said = {"seeds": len(found), "target share": with_spread(found["share"], 2)} | costs
-        rows.append(fixed | said | {"embedding over class, %": over_class, _GAP: gap})
+        cells = {"seeds": len(points), "target share": with_spread(points["share"], 2)} | costs
+        rows.append(fixed | cells | {"embedding over class, %": over_class, _GAP: gap})
     table = pd.DataFrame(rows)
     if table.empty:
         return table

@@ -54,7 +54,7 @@ def costs(results: Results) -> pd.DataFrame:
     runs = results["test_federated"]
     iid = {_alike(run): run for run in runs if run.args["type"] == IID}
     read, rows = cache(read_table), []
-    for run in (each for each in runs if each.args["type"] != IID and _alike(each) in iid):
+    for run in (candidate for candidate in runs if candidate.args["type"] != IID and _alike(candidate) in iid):
         table = read(Path(run.args["data_path"]))
         clusters = read_assignments(run.args["task"], table, Path(run.args["assignment_files_path"]))
         client_of = read_partition(run.path).participants.client_of
@@ -83,8 +83,8 @@ def _losses(run: Finished, iid: Finished) -> dict[str, float]:
 
 def _alike(run: Finished) -> str:
     """What a run and the IID run that it is compared with have in common: all but what assigns the data, as text."""
-    said = {name: value for name, value in run.said.items() if name not in NOT_IID}
-    return json.dumps([said, run.environment.get("data_version")], sort_keys=True)
+    settings = {name: value for name, value in run.settings.items() if name not in NOT_IID}
+    return json.dumps([settings, run.environment.get("data_version")], sort_keys=True)
 
 
 def _split(run: Finished, table: Table) -> str:

@@ -40,7 +40,7 @@ class Finished(NamedTuple):
     environment: dict[str, Any]
 
     @property
-    def said(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The arguments that say what was computed, without where files are and how the run was carried out."""
         return key(self.args)
 
@@ -81,17 +81,19 @@ def finished_runs(folder: Path) -> list[Finished]:
     for path in sorted(files_below(folder, "summary.json"), key=lambda path: path.stat().st_mtime):
         try:
             args = _by_what_was_assigned(with_present_names(_read(path.with_name("args.json"))))
-            noted = path.with_name("environment.json")
-            run = Finished(path.parent, args, _Summary(path), _read(noted) if noted.is_file() else {})
+            environment_file = path.with_name("environment.json")
+            run = Finished(
+                path.parent, args, _Summary(path), _read(environment_file) if environment_file.is_file() else {}
+            )
         except (OSError, ValueError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); {_REMEDY}") from error
-        newest[json.dumps(run.said, sort_keys=True)] = run
+        newest[json.dumps(run.settings, sort_keys=True)] = run
     return sorted(newest.values(), key=_place)
 
 
 def _place(run: Finished) -> list[tuple[Any, ...]]:
     """A key to sort runs by: their arguments' names and values, task and method first."""
-    return [(name, *_rank(run.said.get(name))) for name in dict.fromkeys(["task", "method", *run.said])]
+    return [(name, *_rank(run.settings.get(name))) for name in dict.fromkeys(["task", "method", *run.settings])]
 
 
 def _rank(value: Any) -> tuple[bool, float, str]:
@@ -124,25 +126,27 @@ def check_versions(results: Results, mixed_versions: bool) -> list[str]:
 
 
 def _mixtures(runs: Sequence[Finished], allowed: bool) -> Iterator[str]:
-    found: dict[str, dict[str, dict[str, list[Path]]]] = {}
+    runs_by_version: dict[str, dict[str, dict[str, list[Path]]]] = {}
     for run in runs:
         for what, row, version in run.versions():
-            found.setdefault(what, {}).setdefault(row, {}).setdefault(version, []).append(run.path)
-    for what, rows in found.items():
+            runs_by_version.setdefault(what, {}).setdefault(row, {}).setdefault(version, []).append(run.path)
+    for what, rows in runs_by_version.items():
         mixed = {row: versions for row, versions in rows.items() if len(versions) > 1}
         for row, versions in mixed.items():
-            each = "; ".join(f"{name[:8]} ({len(of)} runs, such as {of[-1]})" for name, of in versions.items())
-            fault = f"runs of {row} were made with {len(versions)} versions of the {what}: {each}"
+            runs_of_versions = "; ".join(
+                f"{name[:8]} ({len(of)} runs, such as {of[-1]})" for name, of in versions.items()
+            )
+            message = f"runs of {row} were made with {len(versions)} versions of the {what}: {runs_of_versions}"
             if not allowed:
                 remedy = "move the runs of one version away, run all again, or give --mixed_versions True"
-                raise UserError(f"{fault}; {remedy}")
-            yield f"warning: {fault}; means over them mix what cannot be compared"
+                raise UserError(f"{message}; {remedy}")
+            yield f"warning: {message}; means over them mix what cannot be compared"
         alike: dict[str, list[str]] = {}
         for row, versions in rows.items():
             alike.setdefault(next(iter(versions)), []).append(row)
         if len(alike) > 1 and not mixed:
-            each = "; ".join(f"{name[:8]} ({some(rows, _NAMED)})" for name, rows in sorted(alike.items()))
-            yield f"{len(alike)} versions of the {what}, but one within each task and method: {each}"
+            runs_of_versions = "; ".join(f"{name[:8]} ({some(rows, _NAMED)})" for name, rows in sorted(alike.items()))
+            yield f"{len(alike)} versions of the {what}, but one within each task and method: {runs_of_versions}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -54,30 +54,30 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     runs = runs[runs["unseen_test_loss"].notna()]
     for fixed, iid in random_settings(runs, ["task", "method"]):
-        about = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(about | {"split": _IID, "alpha": "", "more": fixed} | _of(iid.sort_index(), iid))
+        labels = {name: fixed.pop(name) for name in ("task", "method")}
+        rows.append(labels | {"split": _IID, "alpha": "", "more": fixed} | _of(iid.sort_index(), iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
-        about = {name: fixed.pop(name) for name in ("task", "method")}
+        labels = {name: fixed.pop(name) for name in ("task", "method")}
         assigned = by_seed(part)
-        said = {
+        cells = {
             "split": split.removesuffix("_based"),
             "alpha": f"α = {alpha:g}" if assigned_by_alpha(part, split) else "",
         }
-        rows.append(about | said | {"more": fixed} | _of(assigned, iid))
+        rows.append(labels | cells | {"more": fixed} | _of(assigned, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
     shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
     rates = [name for name in between_methods(table.join(others), [*others]) if name not in shown]
     return table.assign(
-        more=[in_words({name: said.get(name, "") for name in shown}) for said in table["more"]],
-        rates=[{name: said.get(name, "") for name in rates} for said in table["more"]],
+        more=[in_words({name: record.get(name, "") for name in shown}) for record in table["more"]],
+        rates=[{name: record.get(name, "") for name in rates} for record in table["more"]],
     )
 
 
 def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
     """The losses and gaps of a setting's runs, and the IID runs' gap, both indexed by seed."""
-    after = {int(found[1]): name for name in runs if (found := _ADAPTED.fullmatch(str(name)))}
+    after = {int(match[1]): name for name in runs if (match := _ADAPTED.fullmatch(str(name)))}
     return {
         "model": runs["local_test_model"].iloc[0],
         "seeds": list(runs.index),
@@ -106,14 +106,14 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for row in table.to_dict("records"):
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
-        said = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
-        said |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
+        cells = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
+        cells |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
         losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
-        said |= {label: with_spread(row[name], 4) for label, name in losses.items()}
-        said |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
-        said |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
-        said |= {"constant baseline's gap, %": with_interval(row["by_itself"], 1, "+")}
-        rows.append((said | {"over IID's, %": with_interval(over_iid, 1, "+")}, over_iid, row["learnt"] == NO))
+        cells |= {label: with_spread(row[name], 4) for label, name in losses.items()}
+        cells |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
+        cells |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
+        cells |= {"constant baseline's gap, %": with_interval(row["by_itself"], 1, "+")}
+        rows.append((cells | {"over IID's, %": with_interval(over_iid, 1, "+")}, over_iid, row["learnt"] == NO))
     text = judged_rows(_OF_SPLIT, rows).fillna("–")
     text.loc[text["split"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
@@ -132,20 +132,20 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
         for n in sorted(theirs.keys() & its.keys()):
             of_embedding, of_classes = theirs[n].align(its[n], join="inner")
             change = increase(100 + of_embedding.to_numpy(), 100 + of_classes.to_numpy())
-            said = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
-            said |= {"steps": n, "seeds": len(finite(change))}
-            said |= {"class, %": with_interval(of_classes, 1, "+")}
-            said |= {"embedding, %": with_interval(of_embedding, 1, "+")}
+            cells = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
+            cells |= {"steps": n, "seeds": len(finite(change))}
+            cells |= {"class, %": with_interval(of_classes, 1, "+")}
+            cells |= {"embedding, %": with_interval(of_embedding, 1, "+")}
             # The IID runs of both are the same.
-            rows.append((said | {_OVER: with_interval(change, 1, "+")}, change, embedding["learnt"] == NO))
+            rows.append((cells | {_OVER: with_interval(change, 1, "+")}, change, embedding["learnt"] == NO))
     text = judged_rows(_VERDICT, rows)
     return text.drop(columns=[name for name in ("alpha", "more") if name in text and (text[name] == "").all()])
 
 
-def gap_sentences(said: pd.DataFrame) -> list[str]:
+def gap_sentences(verdicts: pd.DataFrame) -> list[str]:
     """One plain sentence for each row of `gap_verdicts` before adaptation."""
     lines = []
-    for row in said[said["steps"] == 0].to_dict("records"):
+    for row in verdicts[verdicts["steps"] == 0].to_dict("records"):
         setting = ", ".join(str(row[name]) for name in ("task", "method", "alpha", "more") if row.get(name))
         setting += ", personal models" * (row["model"] == "personal")
         phrase = _PHRASES.get(row[_VERDICT].split()[0], row[_VERDICT])
@@ -161,15 +161,15 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
     table = gaps(runs)
     if table.empty:
         return
-    text, said = gap_table(table), gap_verdicts(table)
+    text, verdicts = gap_table(table), gap_verdicts(table)
     write_table(text, folder / "gaps")
     keys = list(text)[: list(text).index("seeds")]
     short = text[[*keys, *(name for name in text if "%" in name and "IID" not in name)]]
     print(f"new images and unseen clients: increase of the loss over the images before\n{narrow(short, keys)}\n")
     print(f"figure in {draw(table, folder / 'gaps.png')}\n")
-    if not said.empty:
-        write_table(said, folder / "gap_verdicts")
-        print("On unseen clients:", *map(wrapped, gap_sentences(said)), "", sep="\n")
+    if not verdicts.empty:
+        write_table(verdicts, folder / "gap_verdicts")
+        print("On unseen clients:", *map(wrapped, gap_sentences(verdicts)), "", sep="\n")
 
 
 def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -39,7 +39,7 @@ _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test
 _OF_PARTICIPANTS = _OF_IMAGES | {"train_clients"}
 _OF_CLIENTS = _OF_IMAGES.union(
     NOT_IID,
-    (each.name for settings in (AssignSettings, SplitSettings) for each in fields(settings)),
+    (option.name for settings in (AssignSettings, SplitSettings) for option in fields(settings)),
     {"evaluate_clients", "attack"}.union(*(attack.arguments for attack in ATTACKS.values())),
 )
 
@@ -54,8 +54,8 @@ def read_metrics(results: Results) -> pd.DataFrame:
     rows = []
     for _, args, summary, _ in results["train_centralized"]:
         of_all = args.get("train_clients", "all") == "all"
-        said_of = _OF_IMAGES if of_all else _OF_PARTICIPANTS
-        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, said_of=said_of))
+        only = _OF_IMAGES if of_all else _OF_PARTICIPANTS
+        rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, only=only))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
     for _, args, summary, _ in results["test_federated"]:
         rows.extend(_federated_rows(args, summary["last"], summary["trivial"]))
@@ -84,10 +84,13 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
     names = [name for name in names if part[name].notna().any()]
     # A constant baseline says the clients' arguments only where it is that of clients.
     compared = part.assign(assigned=part["split"] != "")
-    given = [name for name in part if name.startswith(_ARGUMENT)]
+    arguments_of_methods = [name for name in part if name.startswith(_ARGUMENT)]
     of_runs = part[(part["split"] != "") & (part["model"] != _TRIVIAL)].rename(columns={"model": "method"})
-    shown = {*differing(compared, given, ["model", "data", "assigned"]), *between_methods(of_runs, given)}
-    arguments = [name for name in given if name in shown]
+    shown = {
+        *differing(compared, arguments_of_methods, ["model", "data", "assigned"]),
+        *between_methods(of_runs, arguments_of_methods),
+    }
+    arguments = [name for name in arguments_of_methods if name in shown]
     order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
         _ROW,
@@ -114,9 +117,9 @@ def _federated_rows(
         # A mean over clients depends on which images they have; the common images are the same under every split, but
         # for the images of unseen clients, which the predictor is not made from.
         if data == "test" and not args.get("unseen_clients"):
-            yield _row(args, values, data=data, model=_TRIVIAL, said_of=_OF_IMAGES)
+            yield _row(args, values, data=data, model=_TRIVIAL, only=_OF_IMAGES)
         else:
-            yield _row(args, values, data=data, model=_TRIVIAL, split=split, alpha=alpha, said_of=_OF_CLIENTS)
+            yield _row(args, values, data=data, model=_TRIVIAL, split=split, alpha=alpha, only=_OF_CLIENTS)
     names = list(trivial["test"])
     for (data, whose), column in _COLUMNS.items():
         values = {name: last[column.format(name)] for name in names if column.format(name) in last}
@@ -132,11 +135,11 @@ def _row(
     model: str,
     split: str = "",
     alpha: float | None = None,
-    said_of: Collection[str] | None = None,
+    only: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """One row, with the run's arguments or only those that are `said_of`."""
+    """One row, with the run's arguments or only those that are `only`."""
     others = key(args).keys() - {"task", "method", "type", "alpha", "rand_seed"}
-    names = others if said_of is None else others.intersection(said_of)
+    names = others if only is None else others.intersection(only)
     further = {f"{_ARGUMENT}{name}": as_text(value) for name, value in args.items() if name in names}
     row = {"task": args["task"], "data": data, "model": model, "split": split, "alpha": alpha}
     return {**row, "seed": args["rand_seed"], **further, **values}

@@ -124,7 +124,7 @@ def report_page(result_path: Path) -> str:
         "Figures of runs": ([*_run_figures(runs)], "Of the first seed; those of other seeds are in the runs' folders."),
         "Runs": ([*_run_tables(runs)], "Links to runs work while this page is in the results folder."),
     }
-    sections = [Section(title, _id(title), of, about) for title, (of, about) in parts.items() if of]
+    sections = [Section(title, _id(title), of, text) for title, (of, text) in parts.items() if of]
     template = Environment(autoescape=True, trim_blocks=True).from_string(
         Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     )
@@ -153,9 +153,9 @@ def _tables(result_path: Path) -> list[Path]:
 
 def _table_part(path: Path, result_path: Path) -> Part:
     table, known = _read(result_path, path.stem), table_of(path.stem)
-    about = f"{TABLES[known][1]} " if known else ""
+    text = f"{TABLES[known][1]} " if known else ""
     file = f"File: tables/{path.name}"
-    return Part(title_of(path.stem), _id("table", path.stem), about + file, _columns(table), table.to_numpy().tolist())
+    return Part(title_of(path.stem), _id("table", path.stem), text + file, _columns(table), table.to_numpy().tolist())
 
 
 def _columns(table: pd.DataFrame, link: str = "") -> list[Column]:
@@ -163,8 +163,8 @@ def _columns(table: pd.DataFrame, link: str = "") -> list[Column]:
 
 
 def _all_numbers(cells: pd.Series) -> bool:
-    said = [cell for cell in cells if cell not in _EMPTY]
-    return bool(said) and all(_NUMBER.fullmatch(cell) for cell in said)
+    filled = [cell for cell in cells if cell not in _EMPTY]
+    return bool(filled) and all(_NUMBER.fullmatch(cell) for cell in filled)
 
 
 def _headlines(result_path: Path) -> dict[str, list[str]]:
@@ -244,7 +244,11 @@ def _stage_title(stage: str) -> str:
 def _settings(runs: Sequence[_Run]) -> dict[str, str]:
     """The arguments in which federated runs differ, and their values in order, without those that name files."""
     args = [run.args for run in runs if run.stage.endswith("test_federated")]
-    values = {name: {str(each[name]): each[name] for each in args if name in each} for each in args for name in each}
+    values = {
+        name: {str(arguments[name]): arguments[name] for arguments in args if name in arguments}
+        for arguments in args
+        for name in arguments
+    }
     several = {name: of for name, of in values.items() if len(of) > 1 and changes_numbers(name) and name != "classes"}
     return {name: ", ".join(in_order(of) if name == "task" else _in_order(of)) for name, of in several.items()}
 
@@ -276,9 +280,9 @@ def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
     """A table per stage: one row per run with what the stage's runs differ in, and beside it what they share."""
     for stage in dict.fromkeys(run.stage for run in runs):
         members = [run for run in runs if run.stage == stage]
-        said = pd.DataFrame([_said(run) for run in members], dtype=str).fillna("")
-        common = {name: said[name].iloc[0] for name in said if name != "run" and said[name].nunique() == 1}
-        table = said.drop(columns=list(common))
+        settings = pd.DataFrame([_settings_shown(run) for run in members], dtype=str).fillna("")
+        common = {name: settings[name].iloc[0] for name in settings if name != "run" and settings[name].nunique() == 1}
+        table = settings.drop(columns=list(common))
         table = table[sorted(table, key=lambda name: not changes_numbers(name))]  # file locations come last
         yield Part(
             _stage_title(stage),
@@ -290,7 +294,7 @@ def _run_tables(runs: Sequence[_Run]) -> Iterator[Part]:
         )
 
 
-def _said(run: _Run) -> dict[str, str]:
+def _settings_shown(run: _Run) -> dict[str, str]:
     """The cells of a run's row: its folder, when it finished, its arguments and its versions."""
     summary = run.path / "summary.json"
     finished = run.stage.endswith("extract_datapoints") or summary.is_file()

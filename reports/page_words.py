@@ -118,11 +118,11 @@ def glossary() -> Mapping[str, str]:
     """Each term of docs/glossary.md and its meaning, as plain text."""
     rows = re.findall(r"^\| \*\*(.+?)\*\* \|[^|]*\| (.+) \|$", _GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
     plain = {term: re.sub(r" \(\[[^\]]*\]\([^)]*\)\)|`", "", meaning) for term, meaning in rows}
-    return {each: meaning for terms, meaning in plain.items() for each in terms.split(", ")}
+    return {term: meaning for terms, meaning in plain.items() for term in terms.split(", ")}
 
 
 def meaning_of(heading: str) -> str:
     """What the terms of a column's heading mean, a line each; empty where the glossary has none of them."""
     terms = {term.lower(): term for term in glossary()} | _ALSO
-    found = {terms[word]: None for word in terms if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", heading.lower())}
-    return "\n".join(f"{term}: {glossary()[term]}" for term in found)
+    matched = {terms[word]: None for word in terms if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", heading.lower())}
+    return "\n".join(f"{term}: {glossary()[term]}" for term in matched)

@@ -51,10 +51,10 @@ def _rows(runs: pd.DataFrame, cost: str) -> Iterator[dict[str, float | str]]:
         measured = part.reindex(columns=list(MEASURES))
         measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / _column(by_seed, "gradient_dispersion")
         costs = increase(part[cost].to_numpy(float), _column(by_seed, cost))
-        about = {"task": fixed["task"], "type": fixed["type"]}
-        about["cell"] = ", ".join(f"{name} {value}" for name, value in fixed.items() if name in {"task", *NOT_IID})
+        labels = {"task": fixed["task"], "type": fixed["type"]}
+        labels["cell"] = ", ".join(f"{name} {value}" for name, value in fixed.items() if name in {"task", *NOT_IID})
         for row, value in zip(measured.to_dict("records"), costs, strict=True):
-            yield about | row | {"increase": value}
+            yield labels | row | {"increase": value}
 
 
 def _column(runs: pd.DataFrame, name: str) -> np.ndarray:

@@ -37,16 +37,16 @@ def noise_costs(runs: pd.DataFrame) -> pd.DataFrame:
         without = by_seed(part[part[_NOISE] == 0])
         for noise, noisy in part.groupby(_NOISE):
             of, iid = by_seed(noisy), by_seed(private[is_iid & (private[_NOISE] == noise)])
-            about = _named(fixed) | {"noise": f"{noise:g}", "ε": f"{of['epsilon'].mean():.3g}"}
-            about |= {"δ": f"{of['at_delta'].mean():.2g}"}
-            for images in (each for each in MEASURED_ON if of[f"{each}_loss"].notna().any()):
+            labels = _named(fixed) | {"noise": f"{noise:g}", "ε": f"{of['epsilon'].mean():.3g}"}
+            labels |= {"δ": f"{of['at_delta'].mean():.2g}"}
+            for images in (split for split in MEASURED_ON if of[f"{split}_loss"].notna().any()):
                 loss, trivial = of[f"{images}_loss"], of[f"{images}_trivial"]
-                said = {"data": MEASURED_ON[images], "seeds": len(of), "trivial": mean_text(trivial, 4)}
-                said |= {"loss": with_spread(loss, 4)}
+                cells = {"data": MEASURED_ON[images], "seeds": len(of), "trivial": mean_text(trivial, 4)}
+                cells |= {"loss": with_spread(loss, 4)}
                 for name, others in (("over no noise, %", without), ("over IID, %", iid)):
                     reference = others[loss.name].reindex(loss.index)
-                    said[name] = with_interval(increase(loss.to_numpy(), reference.to_numpy()), 1, "+")
-                rows.append(about | said)
+                    cells[name] = with_interval(increase(loss.to_numpy(), reference.to_numpy()), 1, "+")
+                rows.append(labels | cells)
     return pd.DataFrame(rows)
 
 

@@ -31,8 +31,8 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         of, kind, alpha = by_seed(part), fixed.pop("type"), fixed.pop("alpha")
         shown = SKEW | BETWEEN_CLIENTS
-        about = {name: fixed.pop(name) for name in ("task", "method")}
-        about |= {
+        labels = {name: fixed.pop(name) for name in ("task", "method")}
+        labels |= {
             "split": kind.removesuffix("_based"),
             "alpha": alpha if assigned_by_alpha(of, kind) else np.nan,
             "more": fixed,
@@ -46,7 +46,7 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
                 losses = {"loss": of[f"{images}_loss"], "iid": same[f"{images}_loss"]}
                 losses |= {"trivial": of[f"{images}_trivial"], "iid_trivial": same[f"{images}_trivial"]}
                 rows.append(
-                    about
+                    labels
                     | {name: values.to_numpy(float) for name, values in losses.items()}
                     | {"images": images, "model": of[f"{images}_model"].iloc[0], "learnt": learnt(iid, images)}
                     | {f"of_{name}": of[f"{images}_metric"].mean() for name, of in (("split", of), ("iid", same))}
@@ -57,9 +57,9 @@ def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
 def _named(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
     """The setting, model and data of a row in the words of tables."""
     alpha = "" if np.isnan(row["alpha"]) else f"{row['alpha']:g}"
-    said = {name: row[name] for name in ("task", "method", "split")} | {"alpha": alpha} | row["more"]
-    said |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "learnt": row["learnt"]}
-    return {name: value for name, value in said.items() if name not in left_out}
+    cells = {name: row[name] for name in ("task", "method", "split")} | {"alpha": alpha} | row["more"]
+    cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "learnt": row["learnt"]}
+    return {name: value for name, value in cells.items() if name not in left_out}
 
 
 def splits_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -99,8 +99,8 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     rows: dict[tuple, dict[str, Any]] = {}
     columns = {alpha: _of_alpha(alpha) for alpha in sorted(table["alpha"].unique(), key=lambda a: (np.isnan(a), a))}
     for row in table.to_dict("records"):
-        said = _named(row, "alpha")
-        cells = rows.setdefault(tuple(said.values()), said | _scale(row))
+        labels = _named(row, "alpha")
+        cells = rows.setdefault(tuple(labels.values()), labels | _scale(row))
         cells[_of_alpha(row["alpha"])] = with_interval(increase(row["loss"], row["iid"]), 1, "+")
     text = pd.DataFrame(rows.values()).fillna("")
     return text[[*(name for name in text if name not in columns.values()), *columns.values()]]
@@ -127,8 +127,8 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     rates = between_methods(table[["task", "method"]].join(more), [*more])
     rows: dict[tuple, dict[str, Any]] = {}
     for row in table.to_dict("records"):
-        said = _named(row, "task", "learnt", *rates)
-        cells, task = rows.setdefault(tuple(said.values()), said), row["task"]
+        labels = _named(row, "task", "learnt", *rates)
+        cells, task = rows.setdefault(tuple(labels.values()), labels), row["task"]
         cells |= {f"{task}, {name}": row["more"][name] for name in rates if row["more"][name]}
         cells[f"{task}, trivial"] = trivial_text(4, row["iid_trivial"], row["trivial"])
         cells[f"{task}, IID"] = with_spread(row["iid"], 4) + " (not learnt)" * (row["learnt"] == NO)

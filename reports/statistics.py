@@ -100,10 +100,10 @@ def bootstrap(changes: ArrayLike) -> tuple[float, float]:
     numbers, back = _on_log_scale(finite(changes))
     if len(numbers) < 2:
         return np.nan, np.nan
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (numbers,), np.mean, confidence_level=_CONFIDENCE, method="percentile", n_resamples=9999, rng=0
     ).confidence_interval
-    return float(back(found.low)), float(back(found.high))
+    return float(back(interval.low)), float(back(interval.high))
 
 
 def p_value(changes: ArrayLike) -> float:
@@ -146,9 +146,9 @@ def verdict(
     if n_seeds < 2:
         return f"cannot be told from {n_seeds} seed{'s' * (n_seeds != 1)}"
     low, high = of
-    told = not p > LEVEL  # nan is not more
+    is_clear = not p > LEVEL  # nan is not more
     neither = "no difference" if low > -MARGIN and high < MARGIN else "inconclusive"
-    word = above if told and low > 0 else below if told and high < 0 else neither
+    word = above if is_clear and low > 0 else below if is_clear and high < 0 else neither
     return word if n_seeds >= LEAST_SEEDS else f"{word} ({n_seeds} seeds only)"
 
 

@@ -77,14 +77,16 @@ def read_runs(results: Results) -> pd.DataFrame:
     """
     rows = []
     for run in results["test_federated"]:
-        row, summary = run.said, run.summary
+        row, summary = run.settings, run.summary
         name = row["metric"] = headline_metric(run.args["task"], [*summary["trivial"].get("test", ())])
         for images, columns in LOSS_COLUMNS.items():
-            found = [column for column in columns if column in summary["last"]]
-            row[f"{images}_loss"] = summary["last"][found[0]] if found else np.nan
+            present = [column for column in columns if column in summary["last"]]
+            row[f"{images}_loss"] = summary["last"][present[0]] if present else np.nan
             row[f"{images}_trivial"] = summary["trivial"].get(images, {}).get("loss", np.nan)
-            row[f"{images}_metric"] = summary["last"].get(found[0].replace("loss", name), np.nan) if found else np.nan
-            row[f"{images}_model"] = _WHOSE.get(found[0].split("_")[0], "global") if found else None
+            row[f"{images}_metric"] = (
+                summary["last"].get(present[0].replace("loss", name), np.nan) if present else np.nan
+            )
+            row[f"{images}_model"] = _WHOSE.get(present[0].split("_")[0], "global") if present else None
         whose = "personal_" if row["local_test_model"] == "personal" else ""
         # The loss on the training images of the clients that have held-out ones, too.
         row["tested_train_loss"] = row["local_test_loss"] - summary["last"].get(f"{whose}out_of_sample_gap", np.nan)
@@ -195,15 +197,15 @@ def between_methods(runs: pd.DataFrame, arguments: Sequence[str]) -> list[str]:
     only some have, such as the server's. What else only some have is another thing in each: FedProx's mu and MOON's.
     """
     tasks = [*map(str, runs["task"])]
-    found = []
+    varied = []
     for name in arguments:
         values = {*zip(tasks, map(as_text, runs[name]), strict=True)}
         lacking = set() if name.endswith("_lr") else {task for task, value in values if not value}
         counts = Counter(task for task, value in values if value and task not in lacking)
         if max(counts.values(), default=0) > 1:
-            found.append(name)
-    within = differing(runs, found, _EXPERIMENT)
-    return [name for name in found if name not in within]
+            varied.append(name)
+    within = differing(runs, varied, _EXPERIMENT)
+    return [name for name in varied if name not in within]
 
 
 def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -221,13 +223,13 @@ def _by_images(of_class: pd.DataFrame, embedding: pd.DataFrame, iid: pd.DataFram
                 "trivial_class": of_class[f"{images}_trivial"],
                 "trivial_iid": iid[f"{images}_trivial"].reindex(embedding.index),
             }
-            about = {"images": images, "model": embedding[f"{images}_model"].iloc[0]}
-            about |= {"learnt": learnt(iid, images), "metric": embedding["metric"].iloc[0]}
-            about |= {
+            cells = {"images": images, "model": embedding[f"{images}_model"].iloc[0]}
+            cells |= {"learnt": learnt(iid, images), "metric": embedding["metric"].iloc[0]}
+            cells |= {
                 f"{split}_metric": of[f"{images}_metric"].mean()
                 for split, of in (("iid", iid.reindex(embedding.index)), *runs_of.items())
             }
-            yield about | {name: values.to_numpy() for name, values in losses.items()} | skew
+            yield cells | {name: values.to_numpy() for name, values in losses.items()} | skew
 
 
 def differing(
@@ -245,8 +247,10 @@ def differing(
     groups = [*zip(*(map(str, runs[name]) for name in within), strict=True)]
     n_groups = len({*groups})
     several = {name for name in arguments if len({*zip(groups, map(str, runs[name]), strict=True)}) > n_groups}
-    given = [name for name in arguments if name.endswith(always) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}]
-    return [name for name in arguments if name in several or name in given]
+    requested = [
+        name for name in arguments if name.endswith(always) and not {*runs[name].map(as_text)} <= {"", NO_ATTACK}
+    ]
+    return [name for name in arguments if name in several or name in requested]
 
 
 def telling(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
@@ -263,8 +267,8 @@ def as_text(value: Any) -> str:
     """An argument in a table; nothing where it was not given, as that of a partition rule by the runs of another."""
     if value is None or value != value:  # nan, of a run that has no such argument
         return ""
-    whole = isinstance(value, float) and value.is_integer()  # also of whole numbers in a column that has gaps
-    return f"{value:.0f}" if whole else str(value)
+    is_integer = isinstance(value, float) and value.is_integer()  # also of whole numbers in a column that has gaps
+    return f"{value:.0f}" if is_integer else str(value)
 
 
 def _measured(column: str) -> bool:
@@ -283,7 +287,7 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
             if np.isfinite(row[f"class_{name}"])
         }
         rows.append(
-            about(row)
+            row_labels(row)
             | {
                 "learnt": row["learnt"],
                 "seeds": len(row["seeds"]),
@@ -326,7 +330,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{named}, {model} model, {MEASURED_ON[images]} images", pd.DataFrame(rows)
 
 
-def about(row: Mapping[str, Any]) -> dict[str, Any]:
+def row_labels(row: Mapping[str, Any]) -> dict[str, Any]:
     """The setting, model and data of a row of `compare`, in the words of the tables."""
     return setting(row) | {"model": row["model"], "data": MEASURED_ON[row["images"]]}
 
@@ -360,7 +364,10 @@ def alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], 
     own = {*arguments}.difference(differing(table, arguments, _EXPERIMENT)) if name == "task" else set()
     fixed = [part for part in (*_SETTING, *arguments) if part not in {name, *own}]
     for _, group in table.groupby([*fixed, "images", "model"], sort=False, dropna=False):
-        yield {part: value for part, value in about(group.iloc[0].to_dict()).items() if part not in {name, *own}}, group
+        yield (
+            {part: value for part, value in row_labels(group.iloc[0].to_dict()).items() if part not in {name, *own}},
+            group,
+        )
 
 
 def in_words(arguments: Mapping[str, Any]) -> str:
@@ -368,6 +375,6 @@ def in_words(arguments: Mapping[str, Any]) -> str:
 
     Alpha may be text.
     """
-    said = {"task": "{}", "method": "{}", "split": "split by {}", "alpha": "α = {:g}"}
-    given = {name: float(value) if name == "alpha" else value for name, value in arguments.items() if value != ""}
-    return ", ".join(said.get(name, f"{name} {{}}").format(value) for name, value in given.items())
+    formats = {"task": "{}", "method": "{}", "split": "split by {}", "alpha": "α = {:g}"}
+    values = {name: float(value) if name == "alpha" else value for name, value in arguments.items() if value != ""}
+    return ", ".join(formats.get(name, f"{name} {{}}").format(value) for name, value in values.items())

@@ -23,10 +23,10 @@ def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
             loss, trivial = iid[f"{images}_loss"], iid[f"{images}_trivial"]
             if not (word := learnt(iid, images)):
                 continue
-            about = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
-            about |= {"trivial": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
+            cells = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
+            cells |= {"trivial": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
             over = increase(loss.to_numpy(float), trivial.to_numpy(float))
-            rows.append(fixed | about | {"IID over trivial, %": with_interval(over, 1, "+")})
+            rows.append(fixed | cells | {"IID over trivial, %": with_interval(over, 1, "+")})
     order = [NO, BY_HEART, YES].index
     return pd.DataFrame(sorted(rows, key=lambda row: order(row["learnt"])))
 
@@ -36,19 +36,19 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     if table.empty:
         return []
     named = telling(table, list(table)[: list(table).index("model")])
-    found: dict[str, dict[str, list[str]]] = {}
+    settings: dict[str, dict[str, list[str]]] = {}
     for row in table[table["learnt"] != YES].to_dict("records"):
         setting = in_words({name: row[name] for name in named})
         where = f"{row['data']} images ({row['IID']}, trivial {row['trivial']})"
-        found.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
+        settings.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
     lines = []
-    for setting, words in found.items():
+    for setting, words in settings.items():
         phrases = {
             NO: "under IID the loss is not clearly below the constant baseline's, and there is no verdict, on {}",
             BY_HEART: "learnt by heart: {}",
         }
-        said = [phrase.format(", ".join(words[word])) for word, phrase in phrases.items() if word in words]
-        lines.append(f"{setting}: {'; '.join(said)}")
+        phrases_used = [phrase.format(", ".join(words[word])) for word, phrase in phrases.items() if word in words]
+        lines.append(f"{setting}: {'; '.join(phrases_used)}")
     return lines
 
 

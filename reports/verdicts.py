@@ -23,7 +23,7 @@ from reports.statistics import (
     mean_text,
     with_interval,
 )
-from reports.tables import COMPARED, about, alike_but, in_words, telling
+from reports.tables import COMPARED, alike_but, in_words, row_labels, telling
 from utils.runs import MEASURED_ON
 
 WORDS = (
@@ -55,29 +55,29 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """
     rows = []
     for row in table.to_dict("records"):
-        said = about(row) | {"learnt": row["learnt"], "trivial": mean_text(row["trivial"], 3)}
-        said |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
-        said |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
-        rows.append((said, increase(row["embedding"], row["class"])))
+        labels = row_labels(row) | {"learnt": row["learnt"], "trivial": mean_text(row["trivial"], 3)}
+        labels |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
+        labels |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
+        rows.append((labels, increase(row["embedding"], row["class"])))
     rows += _together(table, dense)
     judged = []
-    for said, values in rows:
-        said |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
-        said |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
-        judged.append((said, values, said["learnt"] == NO))
+    for labels, values in rows:
+        labels |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
+        labels |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
+        judged.append((labels, values, labels["learnt"] == NO))
     return judged_rows(_VERDICT, judged).fillna("")
 
 
 def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Settings that several `dense` tasks have in common and have learnt, with each seed's mean increase over them."""
-    for said, group in alike_but(table, "task"):
+    for labels, group in alike_but(table, "task"):
         group = group[group["task"].isin(dense) & (group["learnt"] != NO)]
         if len(group) > 1:
             losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
             words = {BY_HEART} & {*group["learnt"]} or {*group["learnt"]}
-            about_all = {"task": f"{len(group)} dense tasks"} | said | {"learnt": max(words)}
-            yield about_all, mean_change(increases, axis=0)
+            of_all = {"task": f"{len(group)} dense tasks"} | labels | {"learnt": max(words)}
+            yield of_all, mean_change(increases, axis=0)
 
 
 def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[str]]:
@@ -87,16 +87,16 @@ def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[st
     as those by natural groups, are held against IID; either may be empty. Held-out images are the common ones, or the
     clients' where clients have models of their own. Cells may be text, as read from the tables' files.
     """
-    found: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     others = splits if compared.empty or splits.empty else splits[~splits["split"].isin(COMPARED)]
     for table, wording in ((compared, _OF_VERDICTS), (others, _OF_SPLITS)):
         if table.empty:
             continue
         for heading, rows in _by_heading(table).items():
-            told = telling(rows, _keys(rows))
-            named = [name for name in _keys(rows) if name == "split" or name in told]
-            found.setdefault(heading, []).extend(wording.sentence(row, named) for row in rows.to_dict("records"))
-    return {heading: lines for heading, lines in found.items() if lines}
+            telling_names = telling(rows, _keys(rows))
+            named = [name for name in _keys(rows) if name == "split" or name in telling_names]
+            sentences.setdefault(heading, []).extend(wording.sentence(row, named) for row in rows.to_dict("records"))
+    return {heading: lines for heading, lines in sentences.items() if lines}
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
@@ -154,15 +154,18 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     falls as data become more even has a negative slope.
     """
     rows = []
-    for said, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
+    for labels, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
         difference = increase(100 + slopes["embedding"], 100 + slopes["class"])
-        said |= {"alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])), "seeds": len(finite(difference))}
-        said |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
-        said |= {"difference": with_interval(difference, 1, "+")}
-        rows.append((said, difference, (group["learnt"] == NO).any()))
+        labels |= {
+            "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])),
+            "seeds": len(finite(difference)),
+        }
+        labels |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
+        labels |= {"difference": with_interval(difference, 1, "+")}
+        rows.append((labels, difference, (group["learnt"] == NO).any()))
     return judged_rows(f"falls with α under the embedding split (margin ±{MARGIN:g} %)", rows, "less", "more")
 
 

@@ -16,11 +16,11 @@ def is_met(requirement: str) -> bool:
         from packaging.requirements import Requirement
     except ImportError:  # packaging comes with the required packages
         return False
-    wanted = Requirement(requirement)
-    if wanted.marker and not wanted.marker.evaluate():
+    parsed = Requirement(requirement)
+    if parsed.marker and not parsed.marker.evaluate():
         return True
     try:
-        return wanted.specifier.contains(importlib.metadata.version(wanted.name), prereleases=True)
+        return parsed.specifier.contains(importlib.metadata.version(parsed.name), prereleases=True)
     except importlib.metadata.PackageNotFoundError:
         return False
 
@@ -29,7 +29,7 @@ def main() -> None:
     """Check the requirements in the files named on the command line."""
     lines = [line for name in sys.argv[1:] for line in Path(name).read_text(encoding="utf-8").splitlines()]
     requirements = filter(None, (line.partition("#")[0].strip() for line in lines))
-    print(", ".join(each.partition(";")[0].strip() for each in requirements if not is_met(each)))
+    print(", ".join(requirement.partition(";")[0].strip() for requirement in requirements if not is_met(requirement)))
 
 
 if __name__ == "__main__":

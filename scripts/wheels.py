@@ -39,12 +39,12 @@ def pip(*words: str) -> None:
         raise UserError(f"pip: {errors[-1].removeprefix('ERROR: ') if errors else done.returncode}")
 
 
-def resolved(wanted: Sequence[str], folder: Path) -> dict[str, dict]:
+def resolved(requirements: Sequence[str], folder: Path) -> dict[str, dict]:
     """What pip would install for these requirements in an empty environment: each package's metadata by its name."""
     report = folder / "report.json"
-    pip("install", "--dry-run", "--ignore-installed", "--report", str(report), *_WHEELS, *wanted)
+    pip("install", "--dry-run", "--ignore-installed", "--report", str(report), *_WHEELS, *requirements)
     installed = json.loads(report.read_text(encoding="utf-8"))["install"]
-    return {named(each["metadata"]["name"]): each["metadata"] for each in installed}
+    return {named(package["metadata"]["name"]): package["metadata"] for package in installed}
 
 
 def closure(names: Iterable[str], packages: Mapping[str, dict]) -> list[str]:
@@ -56,10 +56,10 @@ def closure(names: Iterable[str], packages: Mapping[str, dict]) -> list[str]:
         if (name, extra) in seen or name not in packages:
             continue
         seen.append((name, extra))
-        for each in packages[name].get("requires_dist", []):
-            if (re.findall(r"extra == ['\"](.+?)['\"]", each) or [""])[0] == extra:
-                extras = re.findall(r"^[\w.-]+ *\[(.*?)\]", each)
-                waiting += [(named(each), word.strip()) for word in ("", *",".join(extras).split(","))]
+        for requirement in packages[name].get("requires_dist", []):
+            if (re.findall(r"extra == ['\"](.+?)['\"]", requirement) or [""])[0] == extra:
+                extras = re.findall(r"^[\w.-]+ *\[(.*?)\]", requirement)
+                waiting += [(named(requirement), word.strip()) for word in ("", *",".join(extras).split(","))]
     return list(dict.fromkeys(name for name, _ in seen))
 
 
@@ -95,10 +95,10 @@ def make(
     with tempfile.TemporaryDirectory() as folder:
         packages = resolved([*has, *wanted], Path(folder))
         present = closure(map(named, has), packages)
-        missing = {name: each for name, each in packages.items() if name not in present}
+        missing = {name: package for name, package in packages.items() if name not in present}
         downloads = Path(folder, "wheels")
         pip("download", "--no-deps", *_WHEELS, "--dest", str(downloads),
-            *(f"{name}=={each['version']}" for name, each in missing.items()))  # fmt: skip
+            *(f"{name}=={package['version']}" for name, package in missing.items()))  # fmt: skip
         wheels = {named(path.name.partition("-")[0]): path for path in downloads.glob("*.whl")}
         sizes = {name: wheels[name].stat().st_size for name in missing}
         roots = [name for name in map(named, wanted) if name in packages]

@@ -20,7 +20,7 @@ from utils.command import in_place_of_own
 from utils.errors import UserError, explained, run_script
 
 if TYPE_CHECKING:
-    from datasets.table import About
+    from datasets.table import DatasetInfo
     from sweeps.grid import Command, Job
     from utils.versions import CodePolicy
 
@@ -65,19 +65,19 @@ def select(command: Command, buildings: Path, tasks: Sequence[str]) -> None:
         with in_place_of_own(command):
             config = vars(stage.parse_args())
             found = stage.find(config)
-            check_tasks(tasks, found.about, folder)
+            check_tasks(tasks, found.info, folder)
             stage.keep(config, found)
     else:
-        check_tasks(tasks, read_table(folder).about, folder)
+        check_tasks(tasks, read_table(folder).info, folder)
         print(f"{folder}: using the images that {STAGE} --source {source} has found")
 
 
-def check_tasks(tasks: Sequence[str], about: About, data_path: Path) -> None:
+def check_tasks(tasks: Sequence[str], info: DatasetInfo, data_path: Path) -> None:
     """UserError where the images of a data folder have no targets of one of these tasks."""
     from datasets.tasks import TASKS
 
-    if lacking := [task for task in tasks if not about.serves(TASKS[task])]:
-        served = ", ".join(name for name, task in TASKS.items() if about.serves(task))
+    if lacking := [task for task in tasks if not info.serves(TASKS[task])]:
+        served = ", ".join(name for name, task in TASKS.items() if info.serves(task))
         raise UserError(f"{data_path} has no targets of {', '.join(lacking)}; of what it has, the tasks are: {served}")
 
 

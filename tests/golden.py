@@ -35,7 +35,7 @@ from models.embedding.embeddings import cluster, extract_embeddings
 from models.embedding.projection import reduce_dimension
 from models.networks.config import ModelConfig
 from models.networks.decoders import DECODERS
-from models.networks.encoders import ENCODERS, Wanted, build_encoder
+from models.networks.encoders import ENCODERS, EncoderRequest, build_encoder
 from models.networks.task_model import TaskModel
 from models.teacher.basis import Notes, fit
 from models.teacher.guidance import vectors_of
@@ -49,7 +49,7 @@ from network.config import FederationConfig
 from network.engine.adaptation import Adaptation
 from network.engine.federated_data import FederatedData
 from network.engine.simulation import Simulation
-from network.partition.assigning import assign_as_asked
+from network.partition.assigning import assign_by_settings
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings
@@ -409,13 +409,15 @@ def assigned_within(rule: str) -> list[float]:
     cities[::13] = ""
     natural = Natural.of("city", cities)
     asked = AssignSettings(1, rule, 0.3, 5, 1)
-    return [float(client) for client in assign_as_asked(asked, joined(natural, groups), natural).client_of]
+    return [float(client) for client in assign_by_settings(asked, joined(natural, groups), natural).client_of]
 
 
 def encoded(name: str) -> list[float]:
     """Features of two images, and maps where the encoder has some."""
     with torch.no_grad():
-        features, maps = filled(build_encoder(name, Wanted(SIZE, False, "batch")))(values(2, 3, SIZE, SIZE) / 2 + 0.5)
+        features, maps = filled(build_encoder(name, EncoderRequest(SIZE, False, "batch")))(
+            values(2, 3, SIZE, SIZE) / 2 + 0.5
+        )
     return _statistics(features, *maps)
 
 

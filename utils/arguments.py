@@ -85,19 +85,19 @@ def _described(argument: Argument) -> str:
 
 def _last_value(words: Sequence[str], name: str, default: str) -> str:
     """The value of an argument among the words of a command line."""
-    found = default
+    text = default
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, value = word.partition("=")
         if option == f"--{name}":
-            found = value if equals else following
-    return found
+            text = value if equals else following
+    return text
 
 
 def check_arguments(config: Mapping[str, Any], readers: Mapping[str, Any], choice: str) -> None:
     """UserError if an argument was given that only readers other than the chosen one read; `--choice` names it."""
     chosen = config[choice]
     for name in config:
-        who = [each for each, reader in readers.items() if name in reader.arguments]
+        who = [reader_name for reader_name, reader in readers.items() if name in reader.arguments]
         if who and chosen not in who:
             raise UserError(f"--{name} is not an argument of --{choice} {chosen} but of {', '.join(who)}; omit it")
 

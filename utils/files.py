@@ -202,12 +202,12 @@ def json_of(text: str) -> Any:
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; of a name that stands there twice, Python would keep the last value alone."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    content = dict(pairs)
+    if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} stands there twice in one object")
-    return found
+    return content
 
 
 def read_json(path: Path, made_by: str) -> Any:

@@ -43,8 +43,8 @@ def fill(
         What `work` has returned for each block. `UserError` where the disk is full or write-protected.
     """
     part, note = _unfilled(path), note_of(path)
-    about = {"inputs": inputs, "shape": list(shape), "dtype": str(np.dtype(dtype)), "blocks": len(blocks)}
-    array, done = _begun(part if part.is_file() else path, note, about)
+    record = {"inputs": inputs, "shape": list(shape), "dtype": str(np.dtype(dtype)), "blocks": len(blocks)}
+    array, done = _begun(part if part.is_file() else path, note, record)
     if not part.is_file() and len(done) == len(blocks):
         return done
     if array is None or not part.is_file():
@@ -54,20 +54,20 @@ def fill(
         array, done = np.load(part, mmap_mode="r+", allow_pickle=False), []
     sizes = [len(rows) for rows in blocks]
     bar = progress.bar(total=sum(sizes), initial=sum(sizes[: len(done)]), desc=title, unit="image")
-    noted = time.monotonic()
+    saved_at = time.monotonic()
     try:
         for rows in blocks[len(done) :]:
             done.append(work(array, rows))
             bar.update(len(rows))
-            if time.monotonic() - noted >= BETWEEN_NOTES:
-                _note(array, note, about, done)
-                noted = time.monotonic()
+            if time.monotonic() - saved_at >= BETWEEN_NOTES:
+                _note(array, note, record, done)
+                saved_at = time.monotonic()
     except KeyboardInterrupt:
-        _note(array, note, about, done)
+        _note(array, note, record, done)
         raise
     finally:
         bar.close()
-    _note(array, note, about, done)
+    _note(array, note, record, done)
     part.replace(path)
     return done
 
@@ -91,10 +91,10 @@ def merge(path: Path, shape: tuple[int, ...], dtype: DTypeLike, inputs: str, par
         parts: arrays, each with the rows of the whole array that it has.
     """
     with write_atomically(path) as temporary:
-        whole = new_array(temporary, shape, dtype)
+        array = new_array(temporary, shape, dtype)
         for part, rows in parts.items():
-            whole[rows] = np.load(part, mmap_mode="r", allow_pickle=False)
-        whole.flush()
+            array[rows] = np.load(part, mmap_mode="r", allow_pickle=False)
+        array.flush()
     write_json(note_of(path), {"inputs": inputs})
     for part in parts:
         remove(part)
@@ -107,8 +107,8 @@ def note_of(path: Path) -> Path:
 
 def remove(path: Path) -> None:
     """Remove an array, filled or not yet filled, and before it its note, which must never describe another."""
-    for each in (note_of(path), path, _unfilled(path)):
-        each.unlink(missing_ok=True)
+    for file in (note_of(path), path, _unfilled(path)):
+        file.unlink(missing_ok=True)
 
 
 def _unfilled(path: Path) -> Path:
@@ -116,18 +116,18 @@ def _unfilled(path: Path) -> Path:
     return path.with_suffix(".part.npy")
 
 
-def _note(array: np.memmap, note: Path, about: dict[str, Any], done: list[Any]) -> None:
+def _note(array: np.memmap, note: Path, record: dict[str, Any], done: list[Any]) -> None:
     array.flush()
-    write_json(note, {**about, "done": done})
+    write_json(note, {**record, "done": done})
 
 
-def _begun(part: Path, note: Path, about: dict[str, Any]) -> tuple[np.memmap | None, list[Any]]:
+def _begun(part: Path, note: Path, record: dict[str, Any]) -> tuple[np.memmap | None, list[Any]]:
     """The array and the results of the blocks that are done; None for the array where nothing can be taken over."""
     try:
-        noted = json_in(note)
+        saved = json_in(note)
         array = np.load(part, mmap_mode="r+", allow_pickle=False)
-        done = noted.pop("done")
+        done = saved.pop("done")
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError):
         return None, []
-    fits = noted == about and array.shape == tuple(about["shape"]) and str(array.dtype) == about["dtype"]
+    fits = saved == record and array.shape == tuple(record["shape"]) and str(array.dtype) == record["dtype"]
     return (array, done) if fits and isinstance(done, list) else (None, [])

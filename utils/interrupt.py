@@ -82,8 +82,8 @@ def resume_command() -> str:
     several = ["accelerate", "launch", "--multi_gpu", "--num_processes", str(processes)]
     launcher = several if processes > 1 else ["python"]
     flag = ["--resume_training", "True"]
-    given = command_line()
-    return shlex.join([*launcher, *given, *(flag if given[-2:] != flag else ())])
+    arguments = command_line()
+    return shlex.join([*launcher, *arguments, *(flag if arguments[-2:] != flag else ())])
 
 
 def _handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> dict[int, Any]:

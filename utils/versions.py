@@ -46,9 +46,9 @@ def stage_of(script: str) -> str:
     return _PUBLISHED.get(stage, stage)
 
 
-def declared(noted: Mapping[str, Any]) -> dict[str, int] | None:
+def declared(record: Mapping[str, Any]) -> dict[str, int] | None:
     """The `code_version` in an `environment.json`; None in one from before versions were declared."""
-    version = noted.get("code_version")
+    version = record.get("code_version")
     known = isinstance(version, dict) and all(isinstance(number, int) for number in version.values())
     return version if known else None
 
@@ -78,12 +78,12 @@ class CodePolicy:
         """The arguments that say the same."""
         return () if self.reuse == SAME_VERSION else ("--reuse", self.reuse)
 
-    def judge(self, noted: Mapping[str, Any], now: Mapping[str, Any]) -> Verdict:
+    def judge(self, record: Mapping[str, Any], now: Mapping[str, Any]) -> Verdict:
         """Compares what an `environment.json` says with `code_of` the present code."""
-        was, present = declared(noted), declared(now)
+        was, present = declared(record), declared(now)
         if was != present:
             return Verdict(self.reuse == ANY, _difference(was, present))
-        if noted.get("source_hash") != now.get("source_hash"):
+        if record.get("source_hash") != now.get("source_hash"):
             return Verdict(self.reuse != SAME_SOURCE, "other source files of the same declared versions")
         return Verdict(True, "")
 

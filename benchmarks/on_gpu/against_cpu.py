@@ -14,7 +14,7 @@ from accelerate import Accelerator
 
 from benchmarks.agreement import share_off
 from benchmarks.generated import Scale, simulation_of
-from benchmarks.on_gpu.measures import Found, Measure, Setup
+from benchmarks.on_gpu.measures import Measure, Result, Setup
 from benchmarks.on_gpu.waiting import nothing_waits
 from benchmarks.processes import elsewhere
 from models.networks.precision import has_bf16
@@ -60,7 +60,7 @@ def measures() -> list[Measure]:
     return rows
 
 
-def measure(network: str, setup: Setup) -> Iterator[Found]:
+def measure(network: str, setup: Setup) -> Iterator[Result]:
     """The rows of a network."""
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without which cuBLAS has no deterministic algorithms
     scale, device = (SMALL if setup.small else NETWORKS)[network], torch.device(setup.device)
@@ -68,13 +68,13 @@ def measure(network: str, setup: Setup) -> Iterator[Found]:
     for precision in BOUNDS:
         if (precision == _TF32 and device.type == "cpu") or (precision == _BF16 and not has_bf16(device)):
             continue
-        found = a_round(scale, setup.device, precision)
-        about = {"losses": found.losses, "on the CPU": expected.losses, "network": scale.encoder}
-        yield Found(f"{network}, {precision}: losses off the CPU's", losses_off(found, expected), about)
-        off = share_off(found.weights, expected.weights, expected.start)
-        yield Found(f"{network}, {precision}: weights off, of the way", off)
-    yield Found(f"{network}: what local training waits for", waits_for(scale, device))
-    yield Found(f"{network}: a round repeated, deterministic", repeated(scale, setup.device))
+        measured = a_round(scale, setup.device, precision)
+        details = {"losses": measured.losses, "on the CPU": expected.losses, "network": scale.encoder}
+        yield Result(f"{network}, {precision}: losses off the CPU's", losses_off(measured, expected), details)
+        off = share_off(measured.weights, expected.weights, expected.start)
+        yield Result(f"{network}, {precision}: weights off, of the way", off)
+    yield Result(f"{network}: what local training waits for", waits_for(scale, device))
+    yield Result(f"{network}: a round repeated, deterministic", repeated(scale, setup.device))
 
 
 def a_round(scale: Scale, device: str, precision: str = _SINGLE) -> Ends:
@@ -87,16 +87,16 @@ def a_round(scale: Scale, device: str, precision: str = _SINGLE) -> Ends:
         return Ends({name: row[name] for name in _SHOWN}, start, _arrays(simulation.server))
 
 
-def losses_off(found: Ends, expected: Ends) -> float:
+def losses_off(measured: Ends, expected: Ends) -> float:
     """The largest difference of a loss, as a share of the expected one."""
-    return max(abs(found.losses[name] - loss) / abs(loss) for name, loss in expected.losses.items())
+    return max(abs(measured.losses[name] - loss) / abs(loss) for name, loss in expected.losses.items())
 
 
 def waits_for(scale: Scale, device: torch.device) -> str:
     """What the local training of a round's clients waits for from the device, if anything."""
     with tempfile.TemporaryDirectory() as folder:
         simulation = _simulation(scale, device.type, folder)
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         _train_clients(simulation)  # the first time libraries choose their algorithms
         try:
             with nothing_waits(device):
@@ -123,7 +123,7 @@ def _trained(scale: Scale, device: str) -> dict[str, np.ndarray]:
     """The server's tensors after a round without evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         simulation = _simulation(scale, device, folder)
-        simulation.settle_pace()
+        simulation.resolve_vectorisation()
         simulation._train_round(0)
         return _arrays(simulation.server)
 

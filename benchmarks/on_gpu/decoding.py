@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from benchmarks.generated import NoiseData
-from benchmarks.on_gpu.measures import Found, Measure, Setup
+from benchmarks.on_gpu.measures import Measure, Result, Setup
 from benchmarks.on_gpu.rates import in_turns
 from datasets.task_data import decode_batch
 from datasets.tasks import get_task
@@ -27,7 +27,7 @@ def measures() -> list[Measure]:
     return rows
 
 
-def measure(setup: Setup) -> Iterator[Found]:
+def measure(setup: Setup) -> Iterator[Result]:
     """Images a second that reach the device as batches, in each way."""
     device, n = torch.device(setup.device), 64 if setup.small else 1600
     for size in SIZES:
@@ -35,9 +35,9 @@ def measure(setup: Setup) -> Iterator[Found]:
         plan = list(np.random.default_rng(0).permutation(n).reshape(-1, BATCH))
         seconds = in_turns(ways(data, plan), device, 1 if setup.small else 5)
         for way, taken in seconds.items():
-            yield Found(f"images of {size} px, {way}: a second", n / taken)
+            yield Result(f"images of {size} px, {way}: a second", n / taken)
         there, on_host = (n / seconds[way] for way in _WAYS[1:])
-        yield Found(f"images of {size} px: decoding there over on the host", there / on_host)
+        yield Result(f"images of {size} px: decoding there over on the host", there / on_host)
 
 
 def ways(data: NoiseData, plan: Sequence[np.ndarray]) -> dict[str, Callable[[], None]]:

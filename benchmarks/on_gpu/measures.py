@@ -54,12 +54,12 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """What a piece has measured: the name of the row, its value, and whatever else a reader may want to know."""
 
     name: str
     value: float | str
-    about: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
 
 class Results:
@@ -74,14 +74,14 @@ class Results:
         self._lines, self._table = folder / "results.jsonl", folder / "rows.md"
         self._measures = {measure.name: measure for measure in measures}
 
-    def add(self, piece: str, found: Found) -> str:
+    def add(self, piece: str, result: Result) -> str:
         """Keep a measurement; returns the row of the table."""
-        measure = self._measures[found.name]
-        self._write({"piece": piece, "measure": found.name, "value": found.value, "goal": measure.goal,
-                     "met": measure.met(found.value), **found.about})  # fmt: skip
-        return self._row(measure, found.value)
+        measure = self._measures[result.name]
+        self._write({"piece": piece, "measure": result.name, "value": result.value, "goal": measure.goal,
+                     "met": measure.met(result.value), **result.details})  # fmt: skip
+        return self._row(measure, result.value)
 
-    def about(self, machine: dict[str, Any]) -> None:
+    def details(self, machine: dict[str, Any]) -> None:
         """Keep what the machine is on which the results that follow are measured."""
         self._write({"machine": machine})
 
@@ -115,7 +115,7 @@ class Results:
     def table(self) -> str:
         """The table in Markdown: a row for each measure, with a dash where there is no value."""
         values = {line["measure"]: line["value"] for line in self.lines() if "measure" in line}
-        rows = [self._row(each, values.get(name, NOTHING)) for name, each in self._measures.items()]
+        rows = [self._row(measure, values.get(name, NOTHING)) for name, measure in self._measures.items()]
         return "\n".join(["| measure | goal | measured |", "|:---|:---|:---|", *rows])
 
     def _write(self, line: dict[str, Any]) -> None:

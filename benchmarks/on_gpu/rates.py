@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.bare_loop import SCALES, BareLoop, compare, seconds_of
 from benchmarks.generated import Scale, simulation_of
-from benchmarks.on_gpu.measures import Found, Measure, Setup
+from benchmarks.on_gpu.measures import Measure, Result, Setup
 from benchmarks.peer_processes import ours
 from benchmarks.peers import CASES
 from datasets.task_data import Batch
@@ -49,21 +49,21 @@ def paper_measures() -> list[Measure]:
     return rows
 
 
-def paper(setup: Setup) -> Iterator[Found]:
+def paper(setup: Setup) -> Iterator[Result]:
     """Rounds of the paper's federation over the bare loop, by how many clients train at once."""
     accelerator = Accelerator(cpu=setup.device == "cpu")
     precision = "bf16" if has_bf16(accelerator.device) else "fp32"
     for at_once in AT_ONCE:
         compared = compare(TRIAL if setup.small else PAPER, at_once, 1 if setup.small else 3, precision, accelerator)
         name, ratio = _PAPER.format(at_once), float(np.median(compared.bare / compared.ours))
-        about = {"row": compared.row("paper"), "precision": precision, "disagreement": compared.disagreement}
+        details = {"row": compared.row("paper"), "precision": precision, "disagreement": compared.disagreement}
         if at_once == AT_ONCE[0]:
-            yield Found("a bfloat16 matrix product, TFLOP/s", compared.matrix_rate / 1e12, {"precision": precision})
-        yield Found(f"{name}: images a second", float(np.median(compared.images_a_second)), about)
-        yield Found(f"{name}: speed over the bare loop's", ratio)
-        yield Found(f"{name}: of the matrix rate", float(np.median(compared.rate)) / compared.matrix_rate)
+            yield Result("a bfloat16 matrix product, TFLOP/s", compared.matrix_rate / 1e12, {"precision": precision})
+        yield Result(f"{name}: images a second", float(np.median(compared.images_a_second)), details)
+        yield Result(f"{name}: speed over the bare loop's", ratio)
+        yield Result(f"{name}: of the matrix rate", float(np.median(compared.rate)) / compared.matrix_rate)
         if compared.memory is not None:
-            yield Found(f"{name}: peak memory, GiB", compared.memory / 2**30)
+            yield Result(f"{name}: peak memory, GiB", compared.memory / 2**30)
 
 
 def dense_measures() -> list[Measure]:
@@ -76,14 +76,14 @@ def dense_measures() -> list[Measure]:
     ]
 
 
-def dense(setup: Setup) -> Iterator[Found]:
+def dense(setup: Setup) -> Iterator[Result]:
     """How many times as fast clients of a small dense network train side by side, all at once, as one by one."""
     for n in CROWDS:
         federation = replace(CASES["dense"], n_clients=n, n_steps=1 if setup.small else 10, at_once=n)
         federation = replace(federation, device=setup.device)
         with tempfile.TemporaryDirectory() as folder:
             simulation = ours.simulation_of(federation, Path(folder))
-            simulation.settle_pace()
+            simulation.resolve_vectorisation()
             device, model = simulation.accelerator.device, simulation.model
             ways: dict[str, Callable[[int], Workspace]] = {
                 "one by one": lru_cache(lambda _, model=model: OneCopy(model))
@@ -94,15 +94,15 @@ def dense(setup: Setup) -> Iterator[Found]:
                 way: str, simulation: Simulation = simulation, ways: dict[str, Callable] = ways, n: int = n
             ) -> None:
                 """A round of all clients in this way."""
-                simulation.trainer.pace["vectorised_clients"] = 1 if way == "one by one" else n
+                simulation.trainer.vectorisation["vectorised_clients"] = 1 if way == "one by one" else n
                 simulation.trainer._workspace = ways[way]
                 simulation._train_round(0)
 
             seconds = in_turns({way: partial(a_round, way) for way in ways}, device, 1 if setup.small else 7)
         for way in _WAYS:
-            about = {name: 1e3 * taken for name, taken in seconds.items()}
+            details = {name: 1e3 * taken for name, taken in seconds.items()}
             name = f"{_DENSE.format(n)}: {way} over one by one"
-            yield Found(name, seconds["one by one"] / seconds[way], {"ms a round": about})
+            yield Result(name, seconds["one by one"] / seconds[way], {"ms a round": details})
 
 
 def step_measures() -> list[Measure]:
@@ -114,7 +114,7 @@ def step_measures() -> list[Measure]:
     ]
 
 
-def steps(setup: Setup) -> Iterator[Found]:
+def steps(setup: Setup) -> Iterator[Result]:
     """Whether it would pay to capture a step of the bare loop as a CUDA graph, or to compile its network."""
     accelerator = Accelerator(cpu=setup.device == "cpu")
     device, precision = accelerator.device, "bf16" if has_bf16(accelerator.device) else "fp32"
@@ -131,9 +131,9 @@ def steps(setup: Setup) -> Iterator[Found]:
                 continue  # compilation takes a minute there, and graphs are CUDA's
             turns = {"plain": partial(repeat, plain), way: partial(repeat, make(bare, batch, lr))}
             seconds = in_turns(turns, device, 7)
-            about = {"ms a step": {each: 1e3 * taken / _REPEATED for each, taken in seconds.items()}}
+            details = {"ms a step": {name: 1e3 * taken / _REPEATED for name, taken in seconds.items()}}
             row = f"{_STEP.format(name)}: speed {way} over as it is"
-            yield Found(row, seconds["plain"] / seconds[way], about | {"precision": precision})
+            yield Result(row, seconds["plain"] / seconds[way], details | {"precision": precision})
 
 
 _REPEATED = 20

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from federation import Federation, Pace, arrays_of
+from federation import Federation, RoundControl, arrays_of
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -43,29 +43,29 @@ class WithLoss(nn.Module):
         return {"loss": Weighted(float(self.loss(images, labels)) * len(labels), len(labels))}
 
 
-class Paced(TrainingProcessCallback):
+class ControlledRounds(TrainingProcessCallback):
     """Waits for the benchmark before each round, and tells it the time after."""
 
-    def __init__(self, pace: Pace) -> None:
-        self.pace = pace
+    def __init__(self, control: RoundControl) -> None:
+        self.control = control
 
     def on_train_begin(self, *, model: PyTorchModel) -> Metrics:
         """Before the first round."""
-        self.pace.go()
+        self.control.go()
         return Metrics()
 
     def after_central_iteration(
         self, aggregate_metrics: Metrics, model: PyTorchModel, *, central_iteration: int
     ) -> tuple[bool, Metrics]:
         """After a round; True ends the training."""
-        self.pace.done()
-        return not self.pace.go(), Metrics()
+        self.control.done()
+        return not self.control.go(), Metrics()
 
 
 def main() -> None:
     """Rounds as the benchmark asks for them."""
     federation = Federation.of_text(sys.argv[1])
-    pace = Pace(federation)
+    control = RoundControl(federation)
     network = WithLoss(federation.initial_model())
     server = torch.optim.SGD(network.parameters(), lr=1.0)  # a step of 1 along the mean update: FedAvg
     model = PyTorchModel(network, partial(torch.optim.SGD, fused=True), server)
@@ -85,10 +85,10 @@ def main() -> None:
             local_batch_size=federation.batch_size, local_num_epochs=1, local_learning_rate=federation.lr
         ),
         NNEvalHyperParams(local_batch_size=None),
-        [Paced(pace)],
+        [ControlledRounds(control)],
         send_metrics_to_platform=False,
     )
-    pace.finish(arrays_of(network.model))
+    control.finish(arrays_of(network.model))
 
 
 if __name__ == "__main__":

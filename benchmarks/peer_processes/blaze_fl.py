@@ -19,7 +19,7 @@ from blazefl.contrib import (
     FedAvgUplinkPackage,
 )
 from blazefl.core import deserialize_model, serialize_model
-from federation import Federation, Pace, arrays_of
+from federation import Federation, RoundControl, arrays_of
 from torch import Tensor, nn
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -77,7 +77,7 @@ class InThreads(FedAvgThreadPoolClientTrainer):
 def main() -> None:
     """Rounds as the benchmark asks for them."""
     federation = Federation.of_text(sys.argv[1])
-    pace = Pace(federation)
+    control = RoundControl(federation)
     setting, n_clients, seed = Setting(federation), federation.n_clients, federation.seed
     common = {"model_name": "", "dataset": setting, "device": "cpu", "num_clients": n_clients, "seed": seed}
     common["batch_size"] = federation.batch_size
@@ -88,12 +88,12 @@ def main() -> None:
     else:
         trainer = InThreads(setting, epochs=1, lr=federation.lr, num_parallels=federation.cores, **common)
     trainer.federation = federation
-    while pace.go():
+    while control.go():
         trainer.local_process(server.downlink_package(), server.sample_clients())
         for package in trainer.uplink_package():
             server.load(package)
-        pace.done()
-    pace.finish(arrays_of(server.model))
+        control.done()
+    control.finish(arrays_of(server.model))
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ class Federation:
         return sum(float(F.cross_entropy(model(x), y, reduction="sum")) for x, y in chunks) / len(self.data[0])
 
 
-class Pace:
+class RoundControl:
     """Runs rounds when the benchmark asks for them, and tells it how long each took.
 
     The benchmark writes a number of rounds, a line, and gets their seconds; at 0 it gets the weights, as a file. Of a

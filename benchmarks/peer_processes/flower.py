@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from federation import Federation, Pace
+from federation import Federation, RoundControl
 from flower_client import SPECIFICATION, app
 from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
@@ -24,17 +24,17 @@ RAY = {"include_dashboard": False, "object_store_memory": 200 << 20}
 def main(grid: Grid, context: Context) -> None:
     """Rounds as the benchmark asks for them."""
     federation = Federation.of_text(sys.argv[1])
-    pace = Pace(federation)
+    control = RoundControl(federation)
     strategy, round = FedAvg(fraction_evaluate=0.0), 0
     grid.pull_interval = 1e-3
     arrays = ArrayRecord(federation.initial_model().state_dict())
-    while pace.go():
+    while control.go():
         round += 1
         replies = grid.send_and_receive(strategy.configure_train(round, arrays, ConfigRecord(), grid), timeout=600)
         mean, _ = strategy.aggregate_train(round, replies)
         arrays = mean or arrays
-        pace.done()
-    pace.finish({name: array.numpy() for name, array in arrays.items()})
+        control.done()
+    control.finish({name: array.numpy() for name, array in arrays.items()})
 
 
 if __name__ == "__main__":

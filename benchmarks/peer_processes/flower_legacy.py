@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from federation import Federation, Pace, arrays_of
+from federation import Federation, RoundControl, arrays_of
 from flower import RAY
 from flower_client import SPECIFICATION, client_fn
 from flwr.common import Parameters, ndarrays_to_parameters, parameters_to_ndarrays
@@ -16,34 +16,34 @@ from flwr.server.strategy import FedAvg
 from flwr.simulation import start_simulation
 
 
-class Paced(FedAvg):
+class ControlledRounds(FedAvg):
     """Waits for the benchmark before each round, and tells it the time after."""
 
-    def __init__(self, pace: Pace, first: dict[str, np.ndarray], n_clients: int) -> None:
+    def __init__(self, control: RoundControl, first: dict[str, np.ndarray], n_clients: int) -> None:
         parameters = ndarrays_to_parameters(list(first.values()))
         super().__init__(fraction_evaluate=0.0, min_available_clients=n_clients, initial_parameters=parameters)
-        self.pace, self.names = pace, list(first)
+        self.control, self.names = control, list(first)
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> list:
         """Before a round; ends the process after the last one."""
-        if not self.pace.go():
-            self.pace.finish(dict(zip(self.names, parameters_to_ndarrays(parameters), strict=True)))
+        if not self.control.go():
+            self.control.finish(dict(zip(self.names, parameters_to_ndarrays(parameters), strict=True)))
             sys.exit()
         return super().configure_fit(server_round, parameters, client_manager)
 
     def aggregate_fit(self, server_round: int, results: list, failures: list) -> tuple:
         """After a round."""
         mean = super().aggregate_fit(server_round, results, failures)
-        self.pace.done()
+        self.control.done()
         return mean
 
 
 def main() -> None:
     """Rounds as the benchmark asks for them."""
     federation = Federation.of_text(sys.argv[1])
-    pace = Pace(federation)
+    control = RoundControl(federation)
     os.environ[SPECIFICATION] = sys.argv[1]
-    strategy = Paced(pace, arrays_of(federation.initial_model()), federation.n_clients)
+    strategy = ControlledRounds(control, arrays_of(federation.initial_model()), federation.n_clients)
     start_simulation(
         client_fn=client_fn,
         num_clients=federation.n_clients,

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from benchmarks.peer_processes.federation import N_CLASSES, Federation, Pace
+from benchmarks.peer_processes.federation import N_CLASSES, Federation, RoundControl
 from datasets.classes import ClassSet
 from datasets.task_data import Batch, gathered
 from datasets.tasks import get_task
@@ -88,13 +88,15 @@ def main() -> None:
     local_training.shuffled_epochs = in_order
     with tempfile.TemporaryDirectory() as folder:
         simulation, round = simulation_of(federation, Path(folder)), 0
-        simulation.settle_pace()
-        pace = Pace(federation)  # behind the simulation, which has joined the processes
-        while pace.go():
+        simulation.resolve_vectorisation()
+        control = RoundControl(federation)  # behind the simulation, which has joined the processes
+        while control.go():
             simulation._train_round(round)
             round += 1
-            pace.done()
-    pace.finish({name.removeprefix("classifier."): tensor.cpu().numpy() for name, tensor in simulation.server.items()})
+            control.done()
+    control.finish(
+        {name.removeprefix("classifier."): tensor.cpu().numpy() for name, tensor in simulation.server.items()}
+    )
 
 
 if __name__ == "__main__":

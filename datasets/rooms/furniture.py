@@ -59,10 +59,10 @@ class Piece:
             same = (j for j in range(i) if (self.parts[j].label or self.label) == label)
             if label == _NO_THING:
                 numbers.append(-1)
-            elif (found := next((j for j in same if label == self.label or self.parts[j].touches(part)), None)) is None:
+            elif (match := next((j for j in same if label == self.label or self.parts[j].touches(part)), None)) is None:
                 numbers.append(max(numbers, default=-1) + 1)
             else:
-                numbers.append(numbers[found])
+                numbers.append(numbers[match])
         return tuple(numbers)
 
 

@@ -258,7 +258,7 @@ def choose_camera(caster: RayCaster, position: np.ndarray, rng: np.random.Genera
     So depth varies with the kind of view more than with the kind of room. Views of a blank wall, into something
     closer than `NEAREST` or mostly out of the window are taken only where nothing better is found.
     """
-    wanted = np.log(rng.uniform(0.8, 6))
+    log_target = np.log(rng.uniform(0.8, 6))
     best: Camera
     best_cost = np.inf
     for _ in range(16):
@@ -270,7 +270,7 @@ def choose_camera(caster: RayCaster, position: np.ndarray, rng: np.random.Genera
         )
         directions = camera.rays(12).reshape(-1, 3)
         hits = caster.cast(np.broadcast_to(position, directions.shape), directions)
-        cost = abs(np.log(min(np.median(hits.distance), 100)) - wanted)
+        cost = abs(np.log(min(np.median(hits.distance), 100)) - log_target)
         cost += 10 * (hits.distance.min() < NEAREST + 0.05) + 3 * ((hits.face < 0).mean() > 0.3)
         n_faces = len(np.unique(hits.face))
         cost += 3 * (n_faces < 6) - 0.3 * np.log(n_faces)

@@ -72,7 +72,7 @@ class RayCaster:
         self._normals = np.divide(normals, lengths, out=np.zeros_like(normals), where=lengths > 0)
         self._offsets = (self._normals * corners[:, 0]).sum(axis=1)
         mesh = trimesh.Trimesh(scene.vertices, scene.faces, process=False)
-        self._reach = 2 * mesh.scale
+        self._range = 2 * mesh.scale
         self._intersector = RayMeshIntersector(mesh)
         self.textures = _Textures(scene, self._normals)
 
@@ -87,7 +87,7 @@ class RayCaster:
         with np.errstate(divide="ignore", invalid="ignore"):
             distance = (self._offsets[face] - (normals * origins).sum(axis=1)) / facing
         # A ray that grazes a face's plane may be put anywhere along it: count it as a miss.
-        hit = (face >= 0) & (distance > 0) & (distance < self._reach)
+        hit = (face >= 0) & (distance > 0) & (distance < self._range)
         distance = np.where(hit, distance, np.inf)
         points = origins + np.where(hit, distance, 0)[:, None] * directions
         normals = np.where(facing[:, None] > 0, -normals, normals)
@@ -153,18 +153,18 @@ def instances(scene: Scene, camera: Camera, things: np.ndarray) -> np.ndarray:
     have in the picture.
     """
     size = len(things)
-    found = np.zeros_like(things, np.uint16)
+    id_map = np.zeros_like(things, np.uint16)
     numbers = np.zeros(len(SEGMENTS.names), np.int64)
     for thing in np.unique(things[things >= 0]):
         shown = things == thing
         rows, columns = (np.flatnonzero(shown.any(axis=axis)) for axis in (1, 0))
         height, width = rows[-1] + 1 - rows[0], columns[-1] + 1 - columns[0]
-        whole = _extent(scene.vertices[np.unique(scene.faces[scene.thing == thing])], camera, size)
-        if min(height, width) >= LEAST_SIDE * size and height * width >= LEAST_SEEN * whole:
+        full_extent = _extent(scene.vertices[np.unique(scene.faces[scene.thing == thing])], camera, size)
+        if min(height, width) >= LEAST_SIDE * size and height * width >= LEAST_SEEN * full_extent:
             label = int(scene.semantic[scene.thing == thing][0])
             numbers[label] += 1
-            found[shown] = INSTANCES_OF_A_CLASS * label + numbers[label]
-    return found
+            id_map[shown] = INSTANCES_OF_A_CLASS * label + numbers[label]
+    return id_map
 
 
 def _extent(points: np.ndarray, camera: Camera, size: int) -> float:

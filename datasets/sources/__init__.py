@@ -29,7 +29,7 @@ from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
-from datasets.table import MEAN, Found, write_table
+from datasets.table import MEAN, Listing, write_table
 from datasets.tasks import RGB
 from utils.command import command_line
 from utils.errors import UserError
@@ -55,23 +55,23 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
-def find_images(config: Mapping[str, Any]) -> Found:
+def find_images(config: Mapping[str, Any]) -> Listing:
     """The images that the arguments of stage 1, by name, ask for, each with its part."""
     source, levels = SOURCES[config["source"]](config), tuple(config["levels"]) if config["levels"] else None
     if levels and not levels[0] < levels[1]:
         raise UserError(f"--levels {levels[0]:g} {levels[1]:g}: white is to be above black")
-    found = source.find()
+    listing = source.find()
     if not source.is_rendered:
-        found = in_frames(config["data_path"], found)
-        cells = found.rows[RGB.domain].tolist()
+        listing = in_frames(config["data_path"], listing)
+        cells = listing.rows[RGB.domain].tolist()
         say_pages(config["data_path"], cells)
         for line in lines_of_levels(config["data_path"], cells, levels):
             print(line)
-    rows = make_table(found, config["test_fraction"], config["rand_seed"])
-    about = replace(
-        found.about, made_by=shlex.join(["python", *command_line()]), resize=config["resize"], levels=levels
+    rows = make_table(listing, config["test_fraction"], config["rand_seed"])
+    info = replace(
+        listing.info, made_by=shlex.join(["python", *command_line()]), resize=config["resize"], levels=levels
     )
-    return replace(found, rows=rows, about=about)
+    return replace(listing, rows=rows, info=info)
 
 
 def select_images(
@@ -84,13 +84,13 @@ def select_images(
     test_fraction: float = 0.2,
     rand_seed: int = 42,
     **arguments: Any,
-) -> Found:
+) -> Listing:
     """Find a folder's images and write their table into it, as stage 1 does; `arguments` are the source's own.
 
     Raises:
         UserError: where there are none, or the table cannot be written.
     """
     common = {"fit": fit, "resize": resize, "levels": levels, "test_fraction": test_fraction, "rand_seed": rand_seed}
-    found = find_images({"data_path": data_path, "source": source, **common, **arguments})
-    write_table(data_path, found)
-    return found
+    listing = find_images({"data_path": data_path, "source": source, **common, **arguments})
+    write_table(data_path, listing)
+    return listing

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.listing import number_classes
 from datasets.sources.names import read_names
 from datasets.sources.npz import find_in_arrays
 from datasets.sources.source import Source
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -27,15 +27,15 @@ class Arrays(Source):
     }
     class_names: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All images, of which only the labels and groups are read."""
-        rows, faults = find_in_arrays(self.data_path)
+        rows, errors = find_in_arrays(self.data_path)
         if not len(rows):
             raise UserError(
-                f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){main_fault(faults)}"
+                f"{self.data_path}: no .npz file with images (x, images) and labels (y, labels){main_error(errors)}"
             )
         names = read_names(self.data_path / self.class_names, "--class_names") if self.class_names else None
         labels, classes = number_classes(rows[CLASS].tolist(), names)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, CLASS, PART))
-        about = self.about(domains=(RGB.domain,), groups=groups, classes=classes)
-        return Found(rows.assign(**{CLASS: labels}), about, faults)
+        info = self.dataset_info(domains=(RGB.domain,), groups=groups, classes=classes)
+        return Listing(rows.assign(**{CLASS: labels}), info, errors)

@@ -14,7 +14,7 @@ from datasets.classes import ClassSet
 from datasets.sources.names import read_names
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, USER, read_split
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.args import number
 from utils.arguments import Argument
@@ -50,22 +50,22 @@ class Cifar10(Source):
     # The bytes before a record's pixels, with the files of their names; the last one is the class, others are groups.
     names: ClassVar[Mapping[str, str]] = {CLASS: "batches.meta.txt"}
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All images, or with `--long_tail` those that are drawn for the training part, and the whole test part."""
         folder = self.data_path / self.subfolder
         folder = folder if folder.is_dir() else self.data_path
         read = {column: read_names(folder / file, f"--source {self._name}") for column, file in self.names.items()}
-        names = {column: tuple(found.values()) for column, found in read.items()}
+        names = {column: tuple(by_number.values()) for column, by_number in read.items()}
         rows = pd.concat([self._read(folder / file, names) for file in self.records], ignore_index=True)
         if self.long_tail:
             train = np.flatnonzero(rows[PART] == "train")
-            kept = train[long_tail(rows[CLASS].to_numpy()[train], self.long_tail, self.rand_seed)]
-            rows = rows.loc[np.union1d(kept, np.flatnonzero(rows[PART] == "test"))]
+            selected = train[long_tail(rows[CLASS].to_numpy()[train], self.long_tail, self.rand_seed)]
+            rows = rows.loc[np.union1d(selected, np.flatnonzero(rows[PART] == "test"))]
         groups = tuple(column for column in names if column != CLASS)
         if self.split_file:
             rows, groups = self._split(rows, self.data_path / self.split_file), (*groups, USER)
-        about = self.about(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names[CLASS])})
-        return Found(rows, about)
+        info = self.dataset_info(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names[CLASS])})
+        return Listing(rows, info)
 
     def _split(self, rows: pd.DataFrame, path: Path) -> pd.DataFrame:
         """The training images of a split file with their clients, and the test images; UserError for another's file."""
@@ -126,8 +126,8 @@ def long_tail(labels: np.ndarray, rho: float, seed: int) -> np.ndarray:
     sizes = np.bincount(labels)
     last = max(len(sizes) - 1, 1)
     rng = np.random.default_rng(seed)
-    kept = []
+    selected = []
     for label, size in enumerate(sizes):
         n = min(size, int(sizes.max() * (1 / rho) ** (label / last) + 1e-9))
-        kept.append(rng.permutation(np.flatnonzero(labels == label))[:n])
-    return np.sort(np.concatenate(kept))
+        selected.append(rng.permutation(np.flatnonzero(labels == label))[:n])
+    return np.sort(np.concatenate(selected))

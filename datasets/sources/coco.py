@@ -10,7 +10,7 @@ from typing import ClassVar
 import pandas as pd
 
 from datasets.classes import ClassSet
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.annotated import (
     SHARES,
     Photograph,
@@ -47,7 +47,7 @@ from datasets.sources.outlines import map_of
 from datasets.sources.source import Source
 from datasets.sources.yolo import are_tracks, key_points_in, paired, read_labels
 from datasets.stored import is_inside
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -95,15 +95,15 @@ class Coco(Source):
     class_of_image: str
     group_pattern: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All photographs with their boxes; those without a mask are left out where masks are asked for."""
         names: dict[int, str] = {}
-        faults: list[str] = []
+        errors: list[str] = []
         self._n_crowds = 0
-        annotated = self._annotated(names, faults)
-        found = held_against_files(self.data_path, annotated, faults)
-        if not found:
-            why = main_fault(faults) or "; without {part} it may be one flat folder"
+        annotated = self._annotated(names, errors)
+        photographs = held_against_files(self.data_path, annotated, errors)
+        if not photographs:
+            why = main_error(errors) or "; without {part} it may be one flat folder"
             raise UserError(f"no photograph in {self.data_path / self.image_folder}; see --image_folder{why}")
         for line in alike(names):
             print(f"{self.annotations}: categories {line.removeprefix('ids ')}, and are taken for different classes")
@@ -121,24 +121,24 @@ class Coco(Source):
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
         masks: list[str] = []
         if self.mask_folder is not None:
-            found, masks, known[MASK] = self._with_masks(found, self.mask_folder, names, faults)
+            photographs, masks, known[MASK] = self._with_masks(photographs, self.mask_folder, names, errors)
         hint = "--annotations and --label_folder"
-        if self._n_crowds > len(faults):
+        if self._n_crowds > len(errors):
             hint = f"--crowds: {counted(self._n_crowds, 'annotation')} marked as crowds (iscrowd 1) are left out"
-        boxes = table_of_boxes(found, classes, faults, hint)
-        rows = rows_of_images(found, boxes, classes, self.class_of_image)
+        boxes = table_of_boxes(photographs, classes, errors, hint)
+        rows = rows_of_images(photographs, boxes, classes, self.class_of_image)
         if self.mask_folder is not None:
             rows[MASK] = masks
         if self.objects == "outlines":
-            write_maps(self.data_path, found, classes, faults)
+            write_maps(self.data_path, photographs, classes, errors)
             domains = (*domains, INSTANCES)
-            rows[INSTANCES] = [map_of(each.cell) for each in found]
-        groups = groups_of_images(found, self.image_folder, rows, self.group_pattern)
-        about = self.about(domains=domains, groups=tuple(groups), classes=known)
-        return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
+            rows[INSTANCES] = [map_of(photograph.cell) for photograph in photographs]
+        groups = groups_of_images(photographs, self.image_folder, rows, self.group_pattern)
+        info = self.dataset_info(domains=domains, groups=tuple(groups), classes=known)
+        return Listing(pd.concat([rows, groups], axis=1), info, errors, boxes)
 
-    def _annotated(self, names: dict[int, str], faults: list[str]) -> list[Photograph]:
-        """The photographs of all folders with their annotations; adds to `names` the categories, and to `faults`."""
+    def _annotated(self, names: dict[int, str], errors: list[str]) -> list[Photograph]:
+        """The photographs of all folders with their annotations; adds to `names` the categories, and to `errors`."""
         annotated: list[Photograph] = []
         places = list(self._places())
         for folder in dict.fromkeys(folder for folder, _ in places):
@@ -156,10 +156,10 @@ class Coco(Source):
                         "--image_folder be the folder of them all, or write {part} into --annotations"
                     )
                 read.setdefault(folder, []).append(instances)
-                annotated += self._from_instances(instances, folder, words, names, faults)
+                annotated += self._from_instances(instances, folder, words, names, errors)
             else:
                 with_texts.append((folder, words))
-        annotated += self._from_yolo(with_texts, key_points, faults)
+        annotated += self._from_yolo(with_texts, key_points, errors)
         if shape := key_points_in(annotated):
             raise UserError(
                 f"--label_folder: all rows are as long, and fit a box and {shape[0]} key points of {shape[1]} numbers, "
@@ -170,46 +170,49 @@ class Coco(Source):
                 "--label_folder: all rows fit an id, a box, a score and the number of a track, as trackers write, and "
                 "no polygon: leave the last two numbers out"
             )
-        self._say_unnamed(read, {each.cell for each in annotated})
+        self._say_unnamed(read, {photograph.cell for photograph in annotated})
         return annotated
 
     def _places(self) -> Iterator[tuple[Path, dict[str, str]]]:
         """The photographs' folders, and what words stand for there or, where it has none, in `--annotations`."""
         if PLACE in self.annotations and "{" not in self.image_folder:
-            found = [(Path(self.image_folder), words) for _, words in files(self.data_path, self.annotations)]
-            if found:
-                yield from found
+            image_folders = [(Path(self.image_folder), words) for _, words in files(self.data_path, self.annotations)]
+            if image_folders:
+                yield from image_folders
                 return
         no_part = [folder for folder, _ in folders_of_no_part(self.data_path, self.image_folder)]
-        say_no_part(self.image_folder, [each.as_posix() for each in no_part if self._photographs_in(each)[0]])
+        say_no_part(
+            self.image_folder,
+            [image_folder.as_posix() for image_folder in no_part if self._photographs_in(image_folder)[0]],
+        )
         yield from folders(self.data_path, self.image_folder)
 
     def _with_masks(
-        self, found: list[Photograph], folder: str, names: Mapping[int, str], faults: list[str]
+        self, photographs: list[Photograph], folder: str, names: Mapping[int, str], errors: list[str]
     ) -> tuple[list[Photograph], list[str], ClassSet]:
         """The photographs that have a mask, the masks, and their classes; the others' masks are named.
 
         The classes are the masks' own categories, or else the boxes'; pixels of no category count nowhere.
         """
-        masks = [self._mask(each, folder) for each in found]
+        masks = [self._mask(photograph, folder) for photograph in photographs]
         there = [(self.data_path / mask).is_file() for mask in masks]
-        faults += [
+        errors += [
             not_there(self.data_path, mask, "mask") for mask, is_there in zip(masks, there, strict=True) if not is_there
         ]
         masks = [mask for mask, is_there in zip(masks, there, strict=True) if is_there]
-        found = [each for each, is_there in zip(found, there, strict=True) if is_there]
+        photographs = [photograph for photograph, is_there in zip(photographs, there, strict=True) if is_there]
         if not masks:
-            raise UserError(f"no photograph has a mask{main_fault(faults)}; see --mask_folder")
+            raise UserError(f"no photograph has a mask{main_error(errors)}; see --mask_folder")
         path = self.data_path / self.mask_classes if self.mask_classes is not None else None
-        masks, seen, void = read_masks(self.data_path, masks, path, faults)
-        amounts = [each for each in seen if each]
+        masks, seen, void = read_masks(self.data_path, masks, path, errors)
+        amounts = [n for n in seen if n]
         if path is not None:
             classes = named_classes(path, [*self.void_ids, *void], amounts)
         else:
             classes = class_set(names, self.void_ids)
             say_unnamed(amounts, classes)
-        kept = [(each, mask) for each, mask, n in zip(found, masks, seen, strict=True) if n]
-        return [each for each, _ in kept], [mask for _, mask in kept], classes
+        with_mask = [(photograph, mask) for photograph, mask, n in zip(photographs, masks, seen, strict=True) if n]
+        return [photograph for photograph, _ in with_mask], [mask for _, mask in with_mask], classes
 
     def _mask(self, photograph: Photograph, folder: str) -> str:
         """The mask of a photograph: in the folder of the same words, and there in the same sub-folder."""
@@ -217,18 +220,18 @@ class Coco(Source):
         return mask_of(self.data_path, Path(filled(folder, photograph.words), within.parent), within.stem)
 
     def _from_yolo(
-        self, places: Sequence[tuple[Path, dict[str, str]]], key_points: int | None, faults: list[str]
+        self, places: Sequence[tuple[Path, dict[str, str]]], key_points: int | None, errors: list[str]
     ) -> Iterator[Photograph]:
-        """The photographs of folders with their label files; adds to `faults` what is not clear, or cannot be read."""
+        """The photographs of folders with their label files; adds to `errors` what is not clear, or cannot be read."""
         of_labels: dict[Path, dict[str, Path]] = {}  # each photograph's path in its folder, by the folder of its labels
         of_places = []
         for folder, words in places:
-            found, again = self._photographs_in(folder)
-            faults += again
-            cells = {(folder / path).as_posix(): path for path in found}
+            paths, again = self._photographs_in(folder)
+            errors += again
+            cells = {(folder / path).as_posix(): path for path in paths}
             of_places.append((folder, words, cells))
             of_labels.setdefault(Path(filled(self.label_folder, words)), {}).update(cells)
-            within = sorted({each.parts[0] for each in found if len(each.parts) > 1 and part_of(each.parts[0])})
+            within = sorted({path.parts[0] for path in paths if len(path.parts) > 1 and part_of(path.parts[0])})
             if within and PART not in words:
                 print(
                     f"{folder} has sub-folders {some(within, 3)}, whose photographs are held out at random; with "
@@ -236,18 +239,18 @@ class Coco(Source):
                 )
         labels: dict[str, str] = {}
         for labels_folder, photographs in of_labels.items():
-            labels |= self._labels_in(labels_folder, photographs, faults)
+            labels |= self._labels_in(labels_folder, photographs, errors)
         for folder, words, cells in of_places:
             without = []
             for cell, path in cells.items():
                 photograph = Photograph(cell, _part_of(words), SHARES, words=words)
                 if label := labels.get(cell, ""):
-                    faults += read_labels(self.data_path / label, label, photograph, key_points)
+                    errors += read_labels(self.data_path / label, label, photograph, key_points)
                 elif cell in labels:
                     continue
                 elif self.objects == "outlines":
                     name = Path(filled(self.label_folder, words)) / path.with_suffix(".txt")
-                    faults.append(f"{cell}: no {name.as_posix()} says which objects it shows")
+                    errors.append(f"{cell}: no {name.as_posix()} says which objects it shows")
                     continue
                 else:
                     without.append(path.as_posix())
@@ -258,32 +261,33 @@ class Coco(Source):
                     f"{len(without)} of {n} in {folder} have no label file, and are without objects: {some(without, 3)}"
                 )
 
-    def _labels_in(self, folder: Path, photographs: Mapping[str, Path], faults: list[str]) -> dict[str, str]:
-        """The label file of each photograph that has one in a folder, empty where it is not clear; see `faults`."""
+    def _labels_in(self, folder: Path, photographs: Mapping[str, Path], errors: list[str]) -> dict[str, str]:
+        """The label file of each photograph that has one in a folder, empty where it is not clear; see `errors`."""
         texts = [path for path in _files(self.data_path / folder, (".txt",)) if path.stem != "classes"]
         labels, unclear = paired(photographs, texts)
-        faults += [
-            f"{cell}: which label file is its own is not clear: {some([(folder / each).as_posix() for each in may], 3)}"
+        errors += [
+            f"{cell}: which label file is its own is not clear: "
+            f"{some([(folder / label).as_posix() for label in may], 3)}"
             for cell, may in unclear.items()
         ]
-        found = {cell: (folder / text).as_posix() for cell, text in labels.items()}
-        if moved := [f"{found[cell]} for {cell}" for cell, text in labels.items()
+        label_files = {cell: (folder / text).as_posix() for cell, text in labels.items()}
+        if moved := [f"{label_files[cell]} for {cell}" for cell, text in labels.items()
                      if text.parent != photographs[cell].parent]:  # fmt: skip
             print(
                 f"{counted(len(moved), 'label file')} in another folder than the photograph, found by the name: "
                 f"{some(moved, 3)}"
             )
-        if shared := [label for label, n in Counter(found.values()).items() if n > 1]:
+        if shared := [label for label, n in Counter(label_files.values()).items() if n > 1]:
             print(f"{counted(len(shared), 'label file')} for several photographs: {shared[0]}")
-        taken = {*labels.values(), *(each for may in unclear.values() for each in may)}
+        taken = {*labels.values(), *(label for may in unclear.values() for label in may)}
         if alone := [(folder / text).as_posix() for text in texts if text not in taken]:
             print(f"left out {counted(len(alone), 'label file')} of no photograph: {some(alone, 3)}")
-        return found | dict.fromkeys(unclear, "")
+        return label_files | dict.fromkeys(unclear, "")
 
     def _from_instances(
-        self, path: Path, folder: Path, words: dict[str, str], names: dict[int, str], faults: list[str]
+        self, path: Path, folder: Path, words: dict[str, str], names: dict[int, str], errors: list[str]
     ) -> list[Photograph]:
-        """The photographs of an instances file; adds to `names` its categories, to `faults` bad annotations."""
+        """The photographs of an instances file; adds to `names` its categories, to `errors` bad annotations."""
         part = _part_of(words)
         read = read_instances(
             path, lambda file: Photograph(self._cell(folder, file), part, words=words), self.crowds == "keep"
@@ -291,7 +295,7 @@ class Coco(Source):
         for number, called in read.names.items():
             if names.setdefault(number, called) != called:
                 raise UserError(f"{path}: category {number} is {called!r} here and {names[number]!r} in another part")
-        faults += read.faults
+        errors += read.errors
         if read.n_crowds:
             self._n_crowds += read.n_crowds
             print(
@@ -305,21 +309,21 @@ class Coco(Source):
         for folder, paths in read.items():
             names = [path.name for path in paths]
             there = self._photographs_in(folder)[0]
-            if others := [each.as_posix() for each in there if (folder / each).as_posix() not in known]:
+            if others := [path.as_posix() for path in there if (folder / path).as_posix() not in known]:
                 who = f"{names[0]} does not name" if len(names) == 1 else f"none of {', '.join(names)} names"
                 print(f"left out {counted(len(others), 'photograph')} that {who}: {some(others, 3)}")
 
     def _photographs_in(self, folder: Path) -> tuple[list[Path], list[str]]:
         """The photographs in a folder and its sub-folders, relative to it, and those that are there again by a link."""
-        cells = [(folder / each).as_posix() for each in _files(self.data_path / folder, IMAGE_ENDINGS)]
+        cells = [(folder / path).as_posix() for path in _files(self.data_path / folder, IMAGE_ENDINGS)]
         own = (MAPS_FOLDER, MASKS_FOLDER)  # which stage 1 writes, and which are in the folder where it is the data's
-        kept, again = taken_once(self.data_path, [cell for cell in cells if Path(cell).parts[0] not in own])
-        return [Path(cell).relative_to(folder) for cell in kept], again
+        unique, again = taken_once(self.data_path, [cell for cell in cells if Path(cell).parts[0] not in own])
+        return [Path(cell).relative_to(folder) for cell in unique], again
 
     def _cell(self, folder: Path, file_name: str) -> str:
         """A photograph by its name in an instances file: in a sub-folder, or else right in the folder."""
         plain = file_name.replace("\\", "/")  # as programs on Windows write it
-        cells = [(folder / each).as_posix() for each in dict.fromkeys((file_name, plain, Path(plain).name))]
+        cells = [(folder / fromkey).as_posix() for fromkey in dict.fromkeys((file_name, plain, Path(plain).name))]
         inside = [cell for cell in cells if is_inside(cell)] or cells[-1:]
         return next((cell for cell in inside if (self.data_path / cell).is_file()), inside[0])
 

@@ -45,17 +45,17 @@ def coloured(lines: Sequence[str]) -> list[tuple[str, Colour | None]]:
     >>> coloured(["road:128,64,128::", "sky:70,130,180::"])
     [('road', (128, 64, 128)), ('sky', (70, 130, 180))]
     """
-    found = _by_columns(lines)
-    if not found and all(matches := [_LINE.fullmatch(line) for line in lines]):
+    entries = _by_columns(lines)
+    if not entries and all(matches := [_LINE.fullmatch(line) for line in lines]):
         cells = [[group or "" for group in match.groups()] for match in matches if match]
-        found = [(a or b, _colour([r or r2, g or g2, b1 or b2])) for a, r, g, b1, b, r2, g2, b2 in cells]
-    if not found and all(matches := [_COLOUR_FIRST.fullmatch(line) for line in lines]):
-        found = [(match[4].strip(), _colour(match.groups()[:3])) for match in matches if match]
+        entries = [(a or b, _colour([r or r2, g or g2, b1 or b2])) for a, r, g, b1, b, r2, g2, b2 in cells]
+    if not entries and all(matches := [_COLOUR_FIRST.fullmatch(line) for line in lines]):
+        entries = [(match[4].strip(), _colour(match.groups()[:3])) for match in matches if match]
     owners: dict[Colour, str] = {}
-    for name, colour in found:
+    for name, colour in entries:
         if colour and owners.setdefault(colour, name) != name:
             raise ValueError(f"{owners[colour]!r} and {name!r} have one colour, {hexadecimal(colour)}")
-    return found
+    return entries
 
 
 def colours_in(path: Path) -> dict[Colour, int]:
@@ -68,16 +68,16 @@ def colours_in(path: Path) -> dict[Colour, int]:
         return {}
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-        found = coloured([line for line in lines if line and not line.startswith("#")])
+        entries = coloured([line for line in lines if line and not line.startswith("#")])
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path}: cannot read the names of the classes ({reason}); see --mask_classes") from error
-    colours = [colour for _, colour in found if colour is not None]
-    if found and not colours:
+    colours = [colour for _, colour in entries if colour is not None]
+    if entries and not colours:
         print(f"{path.name} has no colours: those of Pascal VOC are taken, in the order of its lines")
-        colours = [voc_colour(number) for number in range(len(found))]
+        colours = [voc_colour(number) for number in range(len(entries))]
     numbers: dict[Colour, int] = {}
-    for number, colour in enumerate(colours if len(colours) == len(found) else ()):
+    for number, colour in enumerate(colours if len(colours) == len(entries) else ()):
         numbers.setdefault(colour, number)
     return numbers
 
@@ -94,10 +94,10 @@ def voc_colour(number: int) -> Colour:
     return red, green, blue
 
 
-def masks_of_ids(data_path: Path, cells: Sequence[str], numbers: Mapping[Colour, int], faults: list[str]) -> list[str]:
+def masks_of_ids(data_path: Path, cells: Sequence[str], numbers: Mapping[Colour, int], errors: list[str]) -> list[str]:
     """The cells of masks of ids: those in colours are written as such, and others stay what they are.
 
-    A line names colours that have no number. Masks without one that has are added to the faults, and their cells are
+    A line names colours that have no number. Masks without one that has are added to the errors, and their cells are
     empty.
     """
     unknown, n_pixels = Counter[Colour](), Counter[str]()
@@ -107,7 +107,7 @@ def masks_of_ids(data_path: Path, cells: Sequence[str], numbers: Mapping[Colour,
         try:
             picture = _numbered(data_path, cell, numbers)
         except ValueError as error:
-            faults.append(f"{cell}: {error}")
+            errors.append(f"{cell}: {error}")
             return ""
         if picture is None:
             return cell
@@ -119,12 +119,12 @@ def masks_of_ids(data_path: Path, cells: Sequence[str], numbers: Mapping[Colour,
         return target
 
     with ThreadPoolExecutor() as pool:
-        found = list(progress.bar(pool.map(written, cells), total=len(cells), desc="masks in colours", unit="mask"))
+        masks = list(progress.bar(pool.map(written, cells), total=len(cells), desc="masks in colours", unit="mask"))
     if unknown:
         names = some([hexadecimal(colour) for colour, _ in unknown.most_common()], _MOST_NAMED)
         share = unknown.total() / n_pixels.total()
         print(f"{counted(len(unknown), 'colour')} without a name, {share:.3g} of all pixels, count nowhere: {names}")
-    return found
+    return masks
 
 
 def hexadecimal(colour: Colour) -> str:
@@ -183,6 +183,6 @@ def _colour(cells: Sequence[str]) -> Colour | None:
     if not any(cells):
         return None
     red, green, blue = (int(cell) if cell.isdecimal() else -1 for cell in cells)
-    if not all(0 <= each <= 255 for each in (red, green, blue)):
+    if not all(0 <= channel <= 255 for channel in (red, green, blue)):
         raise ValueError(f"{', '.join(cells)} is no colour, which is three numbers from 0 to 255")
     return red, green, blue

@@ -14,13 +14,13 @@ from datasets.classes import ClassSet
 from datasets.places import MAX_CELL, named_cells
 from datasets.sources.id_masks import named_classes, read_masks
 from datasets.sources.labels import MASK_CLASSES
-from datasets.sources.listing import file_fault, number_classes, part_named
+from datasets.sources.listing import file_error, number_classes, part_named
 from datasets.sources.ranges import lines_of_columns
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH, depth_limit
 from datasets.sources.text_table import read_text_table
 from datasets.stored import is_inside
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, DEPTH, RGB, TASKS
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -50,18 +50,18 @@ class Csv(Source):
     max_cell: Sequence[int] | None
     max_median_depth: float
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The rows whose files are there; others are left out and named by their line."""
         path = self.data_path / self.table_file
-        rows, faults = read_text_table(path, "--table_file")
+        rows, errors = read_text_table(path, "--table_file")
         _check_header(path, list(rows.columns))
         targets = [name for name in rows.columns if name in _ENCODINGS]
-        if not len(rows) and not faults:
+        if not len(rows) and not errors:
             raise UserError(f"{path}: no row under the names of its columns")
         if CLASS not in rows and not targets:
             raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
         rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)
-        labels, classes = number_classes(_whole(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
+        labels, classes = number_classes(_without_decimals(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
         maps = [name for name in targets if not _ENCODINGS[name].categorical]
         for text in lines_of_columns(
             self.data_path, [_ENCODINGS[name] for name in maps], [rows[name].tolist() for name in maps]
@@ -73,8 +73,8 @@ class Csv(Source):
         rows = self._in_cells(path, rows)
         groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
         limits = depth_limit(self.max_median_depth) if DEPTH.domain in targets else {}
-        about = self.about(domains=(RGB.domain, *targets), groups=groups, classes=classes, limits=limits)
-        return Found(rows, about, faults + more)
+        info = self.dataset_info(domains=(RGB.domain, *targets), groups=groups, classes=classes, limits=limits)
+        return Listing(rows, info, errors + more)
 
     def _in_cells(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with the cells that their places lie in, for these; as they are without `--max_cell`."""
@@ -98,7 +98,7 @@ class Csv(Source):
     def _complete(
         self, path: Path, rows: pd.DataFrame, files: list[str], needs_class: bool
     ) -> tuple[pd.DataFrame, list[str]]:
-        """The rows that have all files, a class if it is needed and a part if there are parts; and the others' faults.
+        """The rows that have all files, a class if it is needed and a part if there are parts; and the others' errors.
 
         UserError for a path that leaves the data folder, and for a part of another name.
         """
@@ -115,24 +115,24 @@ class Csv(Source):
                 )
             rows[_SPLIT] = parts
         needed = [*files, *[CLASS] * needs_class, *[_SPLIT] * (_SPLIT in rows)]
-        faults, seen = {}, set()
+        errors, seen = {}, set()
         for line, row in zip(rows.index, rows.to_dict("records"), strict=True):
             missing = [f"no {name}" for name in needed if not row[name]]
-            missing += [f"{row[name]}: {fault}" for name in files if (fault := file_fault(self.data_path, row[name]))]
+            missing += [f"{row[name]}: {error}" for name in files if (error := file_error(self.data_path, row[name]))]
             missing += ["the image stands there twice"] * (row[_IMAGE] in seen)
             if missing:
-                faults[line] = f"{path.name}, line {line}: {missing[0]}"
+                errors[line] = f"{path.name}, line {line}: {missing[0]}"
             else:
                 seen.add(row[_IMAGE])
-        return rows.drop(index=list(faults)), list(faults.values())
+        return rows.drop(index=list(errors)), list(errors.values())
 
-    def _with_masks(self, column: str, rows: pd.DataFrame, faults: list[str]) -> tuple[pd.DataFrame, ClassSet]:
-        """The rows with masks that can be read, and the masks' classes; the others are added to the faults."""
+    def _with_masks(self, column: str, rows: pd.DataFrame, errors: list[str]) -> tuple[pd.DataFrame, ClassSet]:
+        """The rows with masks that can be read, and the masks' classes; the others are added to the errors."""
         if self.mask_classes is None:
             raise UserError(f"the column {column} holds ids of classes: give --mask_classes a file with their names")
         path = self.data_path / self.mask_classes
-        cells, seen, void = read_masks(self.data_path, rows[column].tolist(), path, faults)
-        classes = named_classes(path, [*self.void_ids, *void], [each for each in seen if each])
+        cells, seen, void = read_masks(self.data_path, rows[column].tolist(), path, errors)
+        classes = named_classes(path, [*self.void_ids, *void], [n for n in seen if n])
         return rows.assign(**{column: cells})[list(map(bool, seen))], classes
 
 
@@ -152,7 +152,7 @@ def _degrees(path: Path, texts: pd.Series) -> np.ndarray:
     return values
 
 
-def _whole(texts: list[str]) -> list[str]:
+def _without_decimals(texts: list[str]) -> list[str]:
     """The texts, without `.0` where all are whole numbers; so they are written where some of a column are empty."""
     if all(re.fullmatch(r"(\d+(\.0+)?)?", text, re.ASCII) for text in texts):
         return [text.partition(".")[0] for text in texts]

@@ -12,7 +12,7 @@ from datasets.sources.listing import DOMAIN, number_classes, part_named
 from datasets.sources.npz import find_in_arrays
 from datasets.sources.source import Source
 from datasets.stored import file_of, regular_file
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
 
@@ -32,9 +32,9 @@ class Digits(Source):
     Where a domain has no training part, or none to test with, images of all domains are held out at random.
     """
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All digits of all domains."""
-        arrays, faults = find_in_arrays(self.data_path)
+        arrays, errors = find_in_arrays(self.data_path)
         if len(arrays):
             of_file = arrays[RGB.domain].map(_domain_of_file)
             arrays[DOMAIN] = arrays[DOMAIN].where(arrays[DOMAIN] != "", of_file) if DOMAIN in arrays else of_file
@@ -50,8 +50,8 @@ class Digits(Source):
         columns = [name for name in (RGB.domain, CLASS, DOMAIN, PART) if name in rows]
         rows = _with_whole_parts(rows[columns])
         labels, classes = number_classes(rows[CLASS].tolist(), _DIGITS)
-        about = self.about(domains=(RGB.domain,), groups=(DOMAIN,), classes=classes)
-        return Found(rows.assign(**{CLASS: labels}), about, faults + more)
+        info = self.dataset_info(domains=(RGB.domain,), groups=(DOMAIN,), classes=classes)
+        return Listing(rows.assign(**{CLASS: labels}), info, errors + more)
 
 
 def find_in_idx(data_path: Path, images: Path) -> pd.DataFrame:

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.listing import DOMAIN, list_images, number_classes, part_named
 from datasets.sources.source import Source
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.errors import UserError
 
@@ -23,15 +23,15 @@ class Folder(Source):
     A level of domains is the natural group `domain`. Where there is no level of parts, images are held out at random.
     """
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The images that have a class; empty files and images in no class are left out and named."""
-        rows, faults = find_in_folders(self.data_path)
+        rows, errors = find_in_folders(self.data_path)
         if not len(rows):
-            raise UserError(f"{self.data_path}: no image in the layout {_LAYOUT}{main_fault(faults)}")
+            raise UserError(f"{self.data_path}: no image in the layout {_LAYOUT}{main_error(errors)}")
         labels, classes = number_classes(rows[CLASS].tolist())
         groups = tuple(name for name in rows.columns if name == DOMAIN)
-        about = self.about(domains=(RGB.domain,), groups=groups, classes=classes)
-        return Found(rows.assign(**{CLASS: labels}), about, faults)
+        info = self.dataset_info(domains=(RGB.domain,), groups=groups, classes=classes)
+        return Listing(rows.assign(**{CLASS: labels}), info, errors)
 
 
 def find_in_folders(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -40,10 +40,10 @@ def find_in_folders(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
     The columns are rgb, class (as text), and domain and part where there are such folders; a part may stand before the
     domain or behind it. `UserError` where the meaning of a folder is not clear.
     """
-    cells, faults = list_images(data_path, _LEVELS + 1)
+    cells, errors = list_images(data_path, _LEVELS + 1)
     folders = [list(PurePosixPath(cell).parts[:-1]) for cell in cells]
     parts = _take_parts(folders)
-    faults += [f"{cell!r}: lies in no folder of a class" for cell, rest in zip(cells, folders, strict=True) if not rest]
+    errors += [f"{cell!r}: lies in no folder of a class" for cell, rest in zip(cells, folders, strict=True) if not rest]
     rows = pd.DataFrame({RGB.domain: cells, "folders": folders})
     if parts:
         rows[PART] = parts
@@ -55,7 +55,7 @@ def find_in_folders(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
         raise UserError(f"{rows[RGB.domain][0]}: a class is called like a part; the layout is {_LAYOUT}")
     if any(len(rest) == 2 for rest in folders):
         rows[DOMAIN] = [rest[0] for rest in folders]
-    return rows, faults
+    return rows, errors
 
 
 def _take_parts(folders: list[list[str]]) -> list[str]:
@@ -64,13 +64,13 @@ def _take_parts(folders: list[list[str]]) -> list[str]:
     Empty where no folder that has folders is called like a part.
     """
     for level in (0, 1):
-        named = [each[level] for each in folders if len(each) > level + 1 and part_named(each[level])]
-        if not named or (level and any(len(each) != _LEVELS for each in folders)):
+        named = [folder[level] for folder in folders if len(folder) > level + 1 and part_named(folder[level])]
+        if not named or (level and any(len(folder) != _LEVELS for folder in folders)):
             continue
-        beside = [each.pop(level) if len(each) > level else "" for each in folders]
+        beside = [folder.pop(level) if len(folder) > level else "" for folder in folders]
         parts = [part_named(name) or "" for name in beside]
-        if strangers := [name for name, part in zip(beside, parts, strict=True) if name and not part]:
-            raise UserError(f"{named[0]}/ is called like a part and {strangers[0]}/ beside it is not; rename one")
+        if unknown := [name for name, part in zip(beside, parts, strict=True) if name and not part]:
+            raise UserError(f"{named[0]}/ is called like a part and {unknown[0]}/ beside it is not; rename one")
         return parts
     return []
 

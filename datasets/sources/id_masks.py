@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets.classes import VOID, ClassSet
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.colours import colours_in, masks_of_ids
 from datasets.sources.labels import class_set
 from datasets.sources.names import IGNORED, read_names_of_masks
@@ -25,28 +25,28 @@ _STUFF, _N_STUFF = {0: "unlabeled", 1: "person", 182: "wood"}, 183  # of COCO-St
 
 
 def read_masks(
-    data_path: Path, cells: Sequence[str], names: Path | None, faults: list[str]
+    data_path: Path, cells: Sequence[str], names: Path | None, errors: list[str]
 ) -> tuple[list[str], list[dict[int, int]], set[int]]:
     """The masks of ids of masks, the pixels of each id in each, none for those that cannot be read, and void ids.
 
     Masks in colours are written as masks of ids where the file of names has these. What cannot be read is added to the
-    faults; UserError where nothing can.
+    errors; UserError where nothing can.
     """
     numbers = colours_in(names) if names else {}
-    n_before = len(faults)
-    found = masks_of_ids(data_path, cells, numbers, faults) if numbers else list(cells)
-    counts = _count_ids(data_path, found, faults)
+    n_before = len(errors)
+    masks = masks_of_ids(data_path, cells, numbers, errors) if numbers else list(cells)
+    counts = _count_ids(data_path, masks, errors)
     if cells and not any(counts):
-        why = main_fault(sorted(faults[n_before:]))
+        why = main_error(sorted(errors[n_before:]))
         hint = "; --mask_classes takes a table of colours, too, with lines `name:red,green,blue`"
         raise UserError(
             f"none of {counted(len(cells), 'mask')} can be read{why}{hint if 'a colour picture' in why else ''}"
         )
-    return found, counts, {VOID} if found != list(cells) else set()
+    return masks, counts, {VOID} if masks != list(cells) else set()
 
 
-def _count_ids(data_path: Path, cells: Sequence[str], faults: list[str]) -> list[dict[int, int]]:
-    """The pixels of each id in each mask; empty without a cell, and for those that cannot be read: see `faults`."""
+def _count_ids(data_path: Path, cells: Sequence[str], errors: list[str]) -> list[dict[int, int]]:
+    """The pixels of each id in each mask; empty without a cell, and for those that cannot be read: see `errors`."""
     from datasets.packed import read_image
 
     def count(cell: str) -> dict[int, int]:
@@ -54,9 +54,9 @@ def _count_ids(data_path: Path, cells: Sequence[str], faults: list[str]) -> list
         try:
             ids = read_image(data_path, cell, STORED) if cell else np.zeros(0)
         except ValueError as error:
-            faults.append(f"{cell}: {error}")
+            errors.append(f"{cell}: {error}")
             return {}
-        return dict(zip(*(found.tolist() for found in np.unique(ids, return_counts=True)), strict=True))
+        return dict(zip(*(column.tolist() for column in np.unique(ids, return_counts=True)), strict=True))
 
     with ThreadPoolExecutor() as pool:
         return list(progress.bar(pool.map(count, cells), total=len(cells), desc="reading masks", unit="mask"))

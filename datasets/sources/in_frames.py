@@ -9,22 +9,22 @@ from pathlib import Path
 
 from datasets.sources.outlines import map_of
 from datasets.stored import photograph_frame, values_size
-from datasets.table import Found
+from datasets.table import Listing
 from datasets.tasks import RGB
 from utils import progress
 from utils.words import counted, some
 
 
-def in_frames(data_path: Path, found: Found) -> Found:
+def in_frames(data_path: Path, listing: Listing) -> Listing:
     """Without the images that have a target which cannot be of its photograph; these are named.
 
     What is of the stored picture, before its EXIF entry turns it, is turned when it is packed. Files that cannot be
     read are left for that, too.
     """
-    domains = [domain for domain in found.about.domains if domain != RGB.domain]
+    domains = [domain for domain in listing.info.domains if domain != RGB.domain]
     if not domains:
-        return found
-    rows = found.rows[[RGB.domain, *domains]].to_dict("records")
+        return listing
+    rows = listing.rows[[RGB.domain, *domains]].to_dict("records")
     for domain in domains:
         if shared := [cell for cell, n in Counter(row[domain] for row in rows).items() if n > 1]:
             first = [row[RGB.domain] for row in rows if row[domain] == shared[0]]
@@ -39,12 +39,12 @@ def in_frames(data_path: Path, found: Found) -> Found:
             f"{counted(n, 'photograph')} turned by an EXIF entry without another shape: {domain} is taken for that "
             "of the upright picture"
         )
-    faults = [answer for answer in held if isinstance(answer, str)]
-    kept = found.rows[[not isinstance(answer, str) for answer in held]].reset_index(drop=True)
-    boxes = found.boxes
+    errors = [answer for answer in held if isinstance(answer, str)]
+    valid_rows = listing.rows[[not isinstance(answer, str) for answer in held]].reset_index(drop=True)
+    boxes = listing.boxes
     if boxes is not None:
-        boxes = boxes[boxes["image"].isin(kept[RGB.domain])].reset_index(drop=True)
-    return replace(found, rows=kept, faults=[*found.faults, *faults], boxes=boxes)
+        boxes = boxes[boxes["image"].isin(valid_rows[RGB.domain])].reset_index(drop=True)
+    return replace(listing, rows=valid_rows, errors=[*listing.errors, *errors], boxes=boxes)
 
 
 def _held(data_path: Path, row: dict[str, str], domains: list[str]) -> list[str] | str:

@@ -15,7 +15,7 @@ from datasets.places import MAX_CELL, named_cells
 from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.args import POSITIVE_INT
 from utils.arguments import Argument
@@ -58,7 +58,7 @@ class INaturalist(Source):
     client_column: str
     test_file: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The photographs that are there; the others are named."""
         if self.split_file is None:
             return self._of_metadata()
@@ -66,19 +66,19 @@ class INaturalist(Source):
             raise UserError("--images_per_class and --max_cell make a split where --split_file has one; omit one")
         return self._of_split(self.split_file)
 
-    def _of_metadata(self) -> Found:
+    def _of_metadata(self) -> Listing:
         rows = pd.concat([self._read(name, part) for name, part in _YEARS_PARTS], ignore_index=True)
         if self.images_per_class:
-            kept = balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)
-            print(f"left out {counted(len(rows) - len(kept), 'image')} that --images_per_class does not keep")
-            rows = rows.loc[kept]
+            selected = balanced(rows["name"], rows[PART] == "train", self.images_per_class, self.rand_seed)
+            print(f"left out {counted(len(rows) - len(selected), 'image')} that --images_per_class does not keep")
+            rows = rows.loc[selected]
         names = sorted(set(rows["name"]))
         rows = rows.assign(**{CLASS: rows["name"].map({name: i for i, name in enumerate(names)})})
         groups = ["supercategory", *(column for column in _LOCATION if column in rows)]
         for most in self.max_cell or ():
             rows = rows.assign(**{f"cell_{most}": self._cells(rows, most)})
             groups.append(f"cell_{most}")
-        return self._found(rows, tuple(groups), tuple(names), self._walk())
+        return self._listing(rows, tuple(groups), tuple(names), self._walk())
 
     def _cells(self, rows: pd.DataFrame, most: int) -> np.ndarray:
         """The cell of each training image by name, empty for nobody's."""
@@ -87,33 +87,35 @@ class INaturalist(Source):
         latitude, longitude = (pd.to_numeric(rows[name], errors="coerce").to_numpy(float) for name in ("lat", "lon"))
         return named_cells(latitude, longitude, (rows[PART] == "train").to_numpy(), most)
 
-    def _of_split(self, split_file: str) -> Found:
+    def _of_split(self, split_file: str) -> Listing:
         rows = read_splits(self.data_path, split_file, self.test_file, self.client_column)
         photographs = self._walk()
-        wanted = set(rows["image_id"])
+        image_ids = set(rows["image_id"])
         try:
-            stems = by_key(((Path(cell).stem, cell) for cell in photographs if Path(cell).stem in wanted), "photograph")
+            stems = by_key(
+                ((Path(cell).stem, cell) for cell in photographs if Path(cell).stem in image_ids), "photograph"
+            )
         except ValueError as error:
             raise UserError(f"{self.data_path / self.image_folder}: {error}; take one out") from error
         folders = {stem: Path(cell).parent.name for stem, cell in stems.items()}
         names, classes = numbered(check_classes(rows, folders, split_file), rows[CLASS])
         cells = rows["image_id"].map(stems).fillna("missing: " + rows["image_id"])
-        return self._found(rows.assign(**{RGB.domain: cells, CLASS: classes}), ("user_id",), names, photographs)
+        return self._listing(rows.assign(**{RGB.domain: cells, CLASS: classes}), ("user_id",), names, photographs)
 
-    def _found(
+    def _listing(
         self, rows: pd.DataFrame, groups: tuple[str, ...], names: tuple[str, ...], photographs: Sequence[str]
-    ) -> Found:
+    ) -> Listing:
         there = rows[RGB.domain].isin(set(photographs))
-        faults = [f"{cell}: there is no such photograph" for cell in rows[RGB.domain][~there]]
+        errors = [f"{cell}: there is no such photograph" for cell in rows[RGB.domain][~there]]
         columns = [RGB.domain, CLASS, *groups, *([PART] if PART in rows else [])]
-        about = self.about(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names)})
-        return Found(rows[there][columns].reset_index(drop=True), about, faults)
+        info = self.dataset_info(domains=(RGB.domain,), groups=groups, classes={CLASS: ClassSet(names)})
+        return Listing(rows[there][columns].reset_index(drop=True), info, errors)
 
     def _walk(self) -> list[str]:
         """The cells of all photographs under the root."""
         root = self.data_path / self.image_folder
-        found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-        return sorted(path.relative_to(self.data_path).as_posix() for path in found if not path.name.startswith("."))
+        paths = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+        return sorted(path.relative_to(self.data_path).as_posix() for path in paths if not path.name.startswith("."))
 
     def _read(self, name: str, part: str) -> pd.DataFrame:
         """A row per image of one metadata file: cell, class name, groups and part."""
@@ -130,7 +132,7 @@ class INaturalist(Source):
             rows[RGB.domain] = rows["file_name"]
             locations = self.data_path / f"{name}{self.year}_locations.json"
             if locations.is_file():
-                known = by_key(((str(each["id"]), each) for each in _json(locations)), f"{locations.name}: id")
+                known = by_key(((str(record["id"]), record) for record in _json(locations)), f"{locations.name}: id")
                 for column in _LOCATION:
                     values = (known.get(identity, {}).get(column) for identity in rows["id"].tolist())
                     rows[column] = ["" if value is None else str(value) for value in values]
@@ -150,12 +152,14 @@ def balanced(names: pd.Series, train: pd.Series, n: int, seed: int) -> np.ndarra
     """
     rng = np.random.default_rng(seed)
     counts = names[train].value_counts()
-    kept = counts.index[counts >= n]
-    if not len(kept):
+    frequent = counts.index[counts >= n]
+    if not len(frequent):
         raise UserError(f"--images_per_class {n}: the largest class has {counts.max()} training images")
-    others = np.flatnonzero(names.isin(kept) & ~train)
+    others = np.flatnonzero(names.isin(frequent) & ~train)
     of_classes = pd.Series(np.flatnonzero(train)).groupby(names[train].to_numpy())
-    drawn = [rng.choice(of_class.to_numpy(), n, replace=False) for name, of_class in of_classes if name in set(kept)]
+    drawn = [
+        rng.choice(of_class.to_numpy(), n, replace=False) for name, of_class in of_classes if name in set(frequent)
+    ]
     return np.sort(np.concatenate([*drawn, others]))
 
 

@@ -28,7 +28,7 @@ class Instances:
 
     photographs: list[Photograph]
     names: dict[int, str]
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     n_annotations: int = 0
     n_crowds: int = 0
 
@@ -36,36 +36,36 @@ class Instances:
 def read_instances(path: Path, photograph_of: Callable[[str], Photograph], keep_crowds: bool) -> Instances:
     """The content of an instances file; `photograph_of` makes one of its name there.
 
-    An annotation without a box has that of its outline. One with neither, or without a category, is among the faults.
+    An annotation without a box has that of its outline. One with neither, or without a category, is among the errors.
     UserError where the file is none, or an id stands there twice.
     """
     try:
         content = json_in(path)
         categories, images, annotations = (records(content, name) for name in ("categories", "images", "annotations"))
         names = names_of_categories(categories)
-        of_ids = by_key(((identity_of(each), _image(each)) for each in images), "image id")
+        of_ids = by_key(((identity_of(image), _image(image)) for image in images), "image id")
         by_key(((file, identity) for identity, (file, _) in of_ids.items()), "photograph")
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a COCO instances file ({error}); see --annotations") from error
-    found: dict[str | None, Photograph] = {}
+    photographs: dict[str | None, Photograph] = {}
     for identity, (file, (width, height)) in of_ids.items():
-        found[identity] = photograph_of(file)
-        found[identity].size = (width, height) if min(width, height) > 0 else None
+        photographs[identity] = photograph_of(file)
+        photographs[identity].size = (width, height) if min(width, height) > 0 else None
     with_polygon: list[tuple[str, Drawn]] = []
-    read = Instances([*found.values()], names, n_annotations=len(annotations))
-    for each in annotations:
-        image = each.get("image_id")
-        photograph = found.get(as_text(image))
-        where = f"{path.name}, annotation {each.get('id')}"
+    read = Instances([*photographs.values()], names, n_annotations=len(annotations))
+    for annotation in annotations:
+        image = annotation.get("image_id")
+        photograph = photographs.get(as_text(image))
+        where = f"{path.name}, annotation {annotation.get('id')}"
         if photograph is None:
-            read.faults.append(f"{where}: of no photograph")
+            read.errors.append(f"{where}: of no photograph")
             continue
-        drawn = _drawn(each)
-        if is_true(each.get("iscrowd")) and not keep_crowds:
+        drawn = _drawn(annotation)
+        if is_true(annotation.get("iscrowd")) and not keep_crowds:
             read.n_crowds += 1
             photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
         elif drawn.category is None or drawn.sides is None:
-            read.faults.append(f"{where}: without a category, or a bbox of four numbers")
+            read.errors.append(f"{where}: without a category, or a bbox of four numbers")
             photograph.outlines.append(Drawn(None, drawn.outline, drawn.sides))
         else:
             photograph.boxes.append((drawn.category, *drawn.sides))
@@ -81,14 +81,14 @@ def _say_apart(drawn: Sequence[tuple[str, Drawn]]) -> None:
     looked_at = drawn[:: -(-len(drawn) // _MOST_COMPARED) or 1]
     apart = []
     for where, each in looked_at:
-        found = bounds(each.outline)
+        extent = bounds(each.outline)
         assert each.sides is not None
-        if found is not None and _overlap(found, each.sides) < _LEAST_OVERLAP:
-            apart.append((where, each.sides, found))
+        if extent is not None and _overlap(extent, each.sides) < _LEAST_OVERLAP:
+            apart.append((where, each.sides, extent))
     if not apart:
         return
-    where, sides, found = apart[0]
-    shown = [" ".join(f"{side:g}" for side in each) for each in (sides, found)]
+    where, sides, extent = apart[0]
+    shown = [" ".join(f"{side:g}" for side in box) for box in (sides, extent)]
     print(
         f"{len(apart)} of {counted(len(looked_at), 'object')} have a polygon elsewhere than their box, as {where}: "
         f"{shown[1]} beside {shown[0]} (left, top, right, bottom); is bbox left, top, width, height, in pixels?"
@@ -100,19 +100,19 @@ def _overlap(sides: Sequence[float], others: Sequence[float]) -> float:
     shared = max(min(sides[2], others[2]) - max(sides[0], others[0]), 0) * max(
         min(sides[3], others[3]) - max(sides[1], others[1]), 0
     )
-    areas = sum((each[2] - each[0]) * (each[3] - each[1]) for each in (sides, others))
+    areas = sum((box[2] - box[0]) * (box[3] - box[1]) for box in (sides, others))
     return shared / (areas - shared) if areas > shared else 0.0
 
 
 def names_of_categories(categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
     """The name of each category by id; ValueError where one has none, or two."""
-    return by_key(((whole(each.get("id")), _name(each)) for each in categories), "category")
+    return by_key(((to_integer(category.get("id")), _name(category)) for category in categories), "category")
 
 
 def _drawn(annotation: Mapping[str, Any]) -> Drawn:
     """An object as far as its annotation can be read."""
     try:
-        category = whole(annotation.get("category_id"))
+        category = to_integer(annotation.get("category_id"))
     except ValueError:
         category = None
     outline = annotation.get("segmentation")
@@ -126,7 +126,7 @@ def _drawn(annotation: Mapping[str, Any]) -> Drawn:
 def records(content: Any, name: str) -> list[dict[str, Any]]:
     """The list of objects of this name; ValueError where there is none."""
     records = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise ValueError(f"it has no list {name!r} of objects")
     return records
 
@@ -173,7 +173,7 @@ def as_text(identity: Any) -> str | None:
     return str(int(identity) if is_whole else identity).strip()
 
 
-def whole(value: Any) -> int:
+def to_integer(value: Any) -> int:
     """A whole number, which may be written as text or with a point; ValueError for others."""
     try:
         number = float(value)

@@ -15,11 +15,11 @@ def by_key(pairs: Iterable[tuple[K, V]], what: str) -> dict[K, V]:
     >>> by_key([(1, "cat"), (2, "dog"), (1, "cat")], "id")
     {1: 'cat', 2: 'dog'}
     """
-    found: dict[K, V] = {}
+    result: dict[K, V] = {}
     for key, value in pairs:
-        if found.setdefault(key, value) != value:
-            raise ValueError(f"{what} {key} stands there twice: {_shown(found[key])} and {_shown(value)}")
-    return found
+        if result.setdefault(key, value) != value:
+            raise ValueError(f"{what} {key} stands there twice: {_shown(result[key])} and {_shown(value)}")
+    return result
 
 
 def _shown(value: object) -> str:

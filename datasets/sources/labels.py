@@ -60,19 +60,19 @@ def groups_of_names(cells: Iterable[str], pattern: str | None, taken: Collection
         raise UserError(
             f"--group_pattern: (?P<{both[0]}>…) would be a natural group called like another column; rename it"
         )
-    found = [expression.search(Path(cell).name) for cell in cells]
+    matches = [expression.search(Path(cell).name) for cell in cells]
     return pd.DataFrame(
-        [match.groupdict("") if match else {} for match in found], columns=[*expression.groupindex]
+        [match.groupdict("") if match else {} for match in matches], columns=[*expression.groupindex]
     ).fillna("")
 
 
 def class_set(categories: Mapping[int, str], void: Iterable[int] = ()) -> ClassSet:
     """The classes of id masks: all categories but the void ones; UserError where there are none or too many."""
     void = tuple(sorted(set(void)))
-    kept = {number: name for number, name in categories.items() if number not in void}
-    if not 1 <= len(kept) <= VOID:
-        raise UserError(f"{len(kept)} classes that are not void, where masks can have 1 to {VOID}; see --void_ids")
-    return ClassSet(tuple(kept.values()), tuple(kept), void)
+    valid = {number: name for number, name in categories.items() if number not in void}
+    if not 1 <= len(valid) <= VOID:
+        raise UserError(f"{len(valid)} classes that are not void, where masks can have 1 to {VOID}; see --void_ids")
+    return ClassSet(tuple(valid.values()), tuple(valid), void)
 
 
 def class_of_image(amounts: np.ndarray, names: tuple[str, ...], rule: str) -> int:
@@ -81,7 +81,7 @@ def class_of_image(amounts: np.ndarray, names: tuple[str, ...], rule: str) -> in
     A class called background is taken only where there is no other.
     """
     shown = np.flatnonzero(amounts)
-    things = [each for each in shown if names[each].lower() != BACKGROUND]
+    things = [label for label in shown if names[label].lower() != BACKGROUND]
     candidates = np.array(things or shown.tolist(), np.int64)
     if not len(candidates):
         return -1

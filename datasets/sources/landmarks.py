@@ -14,7 +14,7 @@ from datasets.classes import ClassSet
 from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.sources.split_files import SPLIT_ARGUMENTS, check_classes, numbered, read_splits
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -56,11 +56,11 @@ class Landmarks(Source):
     client_column: str
     test_file: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The photographs that are there; the others are named."""
         landmark_of = self._clean() if self.split_file is None or (self.data_path / self.clean_file).is_file() else {}
         if self.split_file is None:
-            rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(each) for each in landmark_of.values()]})
+            rows = pd.DataFrame({"image_id": list(landmark_of), CLASS: [int(label) for label in landmark_of.values()]})
             rows["user_id"] = rows["image_id"].map(self._authors()).fillna("")
             if self.filtering != "none":
                 n_before, rows = len(rows), self._filtered(rows)
@@ -69,15 +69,15 @@ class Landmarks(Source):
         else:
             rows = read_splits(self.data_path, self.split_file, self.test_file, self.client_column)
             names = check_classes(rows, landmark_of, self.split_file)
-        if strange := [each for each in rows["image_id"] if not _ID.fullmatch(each)]:
+        if strange := [image_id for image_id in rows["image_id"] if not _ID.fullmatch(image_id)]:
             raise UserError(f"{strange[0]!r} is no id of a landmark's photograph: 16 hexadecimal digits")
         class_names, classes = numbered(names, rows[CLASS])
-        rows = rows.assign(**{RGB.domain: [self._cell(each) for each in rows["image_id"]], CLASS: classes})
+        rows = rows.assign(**{RGB.domain: [self._cell(image_id) for image_id in rows["image_id"]], CLASS: classes})
         there = rows[RGB.domain] != ""
-        faults = [f"{self._places(each)[0]}: there is no such photograph" for each in rows["image_id"][~there]]
+        errors = [f"{self._places(image_id)[0]}: there is no such photograph" for image_id in rows["image_id"][~there]]
         columns = [RGB.domain, CLASS, "user_id", *([PART] if PART in rows else [])]
-        about = self.about(domains=(RGB.domain,), groups=("user_id",), classes={CLASS: ClassSet(class_names)})
-        return Found(rows[there][columns].reset_index(drop=True), about, faults)
+        info = self.dataset_info(domains=(RGB.domain,), groups=("user_id",), classes={CLASS: ClassSet(class_names)})
+        return Listing(rows[there][columns].reset_index(drop=True), info, errors)
 
     def _filtered(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The large landmarks' images by large users to train on, and some by others to test with."""
@@ -132,19 +132,19 @@ def large(landmark: np.ndarray, user: np.ndarray, once: bool = False) -> np.ndar
     and is the largest set that satisfies all four bounds. `landmark` and `user` are numbers from 0. With `once` users
     are counted among the landmarks that are left, and landmarks not again.
     """
-    kept = np.ones(len(landmark), bool)
+    selected = np.ones(len(landmark), bool)
     while True:
-        before = kept.sum()
-        kept &= _frequent(landmark, user, kept, *_LANDMARK)
-        kept &= _frequent(user, landmark, kept, *_USER)
-        if once or kept.sum() == before:
-            return kept
+        before = selected.sum()
+        selected &= _frequent(landmark, user, selected, *_LANDMARK)
+        selected &= _frequent(user, landmark, selected, *_USER)
+        if once or selected.sum() == before:
+            return selected
 
 
-def _frequent(of: np.ndarray, other: np.ndarray, kept: np.ndarray, n_images: int, n_others: int) -> np.ndarray:
+def _frequent(of: np.ndarray, other: np.ndarray, selected: np.ndarray, n_images: int, n_others: int) -> np.ndarray:
     """Which images belong to something with so many kept images, of so many others."""
     n = int(of.max(initial=0)) + 1
-    images = np.bincount(of[kept], minlength=n)
-    pairs = np.unique(of[kept].astype(np.int64) * (int(other.max(initial=0)) + 1) + other[kept])
+    images = np.bincount(of[selected], minlength=n)
+    pairs = np.unique(of[selected].astype(np.int64) * (int(other.max(initial=0)) + 1) + other[selected])
     others = np.bincount(pairs // (int(other.max(initial=0)) + 1), minlength=n)
     return ((images >= n_images) & (others >= n_others))[of]

@@ -85,7 +85,7 @@ def names_in(path: Path) -> Iterator[str]:
     for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines() if path.is_file() else ():
         pair = _TWO_PATHS.fullmatch(name := line.strip())
         name = pair[1] if pair else name
-        ending = next((each for each in IMAGE_ENDINGS if name.lower().endswith(each)), "")
+        ending = next((suffix for suffix in IMAGE_ENDINGS if name.lower().endswith(suffix)), "")
         if name := name[: len(name) - len(ending)]:
             yield name
 
@@ -97,17 +97,17 @@ def list_images(data_path: Path, deepest: int) -> tuple[list[str], list[str]]:
     that links show at several places is taken once, where it lies itself if it is among them.
     """
     cells: list[str] = []
-    faults: list[str] = []
+    errors: list[str] = []
     for entry in walk(data_path, deepest, (*IMAGE_ENDINGS, *OTHER_PICTURES)):
         cell = Path(entry.path).relative_to(data_path).as_posix()
         is_image = entry.name.lower().endswith(IMAGE_ENDINGS)
-        fault = file_fault(data_path, cell) if is_image else "a picture whose ending is not read"
-        if fault is None:
+        error = file_error(data_path, cell) if is_image else "a picture whose ending is not read"
+        if error is None:
             cells.append(cell)
         else:
-            faults.append(f"{cell!r}: {fault}")
-    kept, again = taken_once(data_path, cells)
-    return kept, sorted(faults + again)
+            errors.append(f"{cell!r}: {error}")
+    unique, again = taken_once(data_path, cells)
+    return unique, sorted(errors + again)
 
 
 def taken_once(data_path: Path, cells: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -146,7 +146,7 @@ def walk(folder: Path, deepest: int, endings: tuple[str, ...]) -> Iterator[os.Di
             yield entry
 
 
-def file_fault(data_path: Path, cell: str) -> str | None:
+def file_error(data_path: Path, cell: str) -> str | None:
     """Why a file cannot be an image of the table, as far as its name and size tell; None where it can."""
     if not is_inside(cell) or file_of(cell) != cell or not _is_text(cell):
         return "a name that the table cannot hold"
@@ -170,23 +170,29 @@ def _is_text(name: str) -> bool:
 def number_classes(
     texts: Sequence[str], names: Mapping[int, str] | None = None
 ) -> tuple[np.ndarray, dict[str, ClassSet]]:
-    """The images' classes as numbers, (N,) int64, -1 where the text is empty, and what `About.classes` says of them.
+    """The images' classes as numbers, (N,) int64, -1 where the text is empty, and what `DatasetInfo.classes` says.
 
     The classes are the texts that occur, sorted, as numbers where all are whole numbers. With `names`, the texts are
     ids already, and these the names by id. `UserError` where one has no name, or is a negative number among numbers.
     Classes that differ only in capitals, spaces or the coding of accents are reported.
     """
-    found = set(texts) - {""}
-    if all(map(_NUMBER.fullmatch, found)) and (negative := sorted(text for text in found if text.startswith("-"))):
+    different = set(texts) - {""}
+    if all(map(_NUMBER.fullmatch, different)) and (
+        negative := sorted(text for text in different if text.startswith("-"))
+    ):
         raise UserError(f"class {negative[0]!r}: classes are numbered from 0 on, and no class is no text")
     if names:
         order = [str(number) for number in names]
-        if strange := sorted(found - set(order)):
+        if strange := sorted(different - set(order)):
             is_row = list(names) == list(range(len(names)))
             known = f"0..{len(names) - 1}" if is_row else some(order, 12)
             raise UserError(f"class {strange[0]!r} is not one of {known}, which have names")
     else:
-        order = sorted(found, key=lambda text: (int(text), text)) if all(map(_is_number, found)) else sorted(found)
+        order = (
+            sorted(different, key=lambda text: (int(text), text))
+            if all(map(_is_number, different))
+            else sorted(different)
+        )
         _say_lookalikes(order)
     if not order:
         return np.full(len(texts), -1), {}

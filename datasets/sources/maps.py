@@ -12,7 +12,7 @@ import pandas as pd
 
 from datasets.cameras import DISTANCES, RAY, Camera, Z
 from datasets.flow_files import FLO
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.labels import GROUP_PATTERN, groups_of_names
 from datasets.sources.named_folders import InFolder, filled, in_folder, not_there, photographs, rows_of, say_alone
 from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
@@ -20,7 +20,7 @@ from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
 from datasets.sources.time_stamps import nearest_pairs, next_frame
 from datasets.stored import photograph_size
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS, MAPS, RGB, RGB_NEXT, TASKS, Encoding, Scale, valid_domain
 from utils import progress
 from utils.args import POSITIVE
@@ -119,66 +119,66 @@ class Maps(Source):
     group_pattern: str | None
     max_median_depth: float
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All photographs that have every map, whole; the others are named."""
         targets = self._targets()
         others = [*(self.target_folder or ()), *(self.valid_folder or ())]
         where = self.image_folder, self.image_prefix, self.image_suffix
-        found = self._found = list(photographs(self.data_path, *where, others))
-        if not found:
+        listed = self._photographs = list(photographs(self.data_path, *where, others))
+        if not listed:
             raise UserError(
                 f"no photograph in {self.data_path / self.image_folder}; see --image_folder, --image_prefix and "
                 "--image_suffix"
             )
-        domains = [name for each in targets for name in _columns(each)]
-        if any(TASKS[each.encoding.domain].frames > 1 for each in targets):
+        domains = [name for target in targets for name in _columns(target)]
+        if any(TASKS[target.encoding.domain].frames > 1 for target in targets):
             domains.insert(0, RGB_NEXT.domain)
-        rows = rows_of(found, self.image_folder, domains)
+        rows = rows_of(listed, self.image_folder, domains)
         by_name = groups_of_names(rows[RGB.domain], self.group_pattern, {*rows, *domains, CLASS})
         rows = pd.concat([rows, by_name], axis=1).assign(**{CLASS: -1})
         if RGB_NEXT.domain in domains:
             rows[RGB_NEXT.domain] = rows[RGB.domain].map(next_frame)
         groups = tuple(name for name in rows if name not in (RGB.domain, RGB_NEXT.domain, PART, CLASS))
         self._sizes: set[tuple[int, ...]] = set()
-        limits = {each.encoding.domain: self.max_median_depth for each in targets if _is_distance(each.encoding)}
+        limits = {target.encoding.domain: self.max_median_depth for target in targets if _is_distance(target.encoding)}
         for target in targets:
-            maps = self._maps_of(found, target)
+            maps = self._maps_of(listed, target)
             endings = [target.suffix] if target.suffix else _ENDINGS
-            used = [*maps, *(each.cell for each in found)]
+            used = [*maps, *(photograph.cell for photograph in listed)]
             say_alone(self.data_path, target.folder, target.prefix, endings, used)
             rows[target.encoding.domain] = maps
             if target.valid_folder is not None:
                 rows[valid_domain(target.encoding.domain)] = [self._mask_of(cell, target) for cell in maps]
         self._most = most_of_map(len(rows))
-        samples: dict[str, list[Sample]] = {each.encoding.domain: [] for each in targets}
+        samples: dict[str, list[Sample]] = {target.encoding.domain: [] for target in targets}
         with ThreadPoolExecutor() as pool:
-            answers = pool.map(lambda row: self._fault(row, targets, limits, samples), rows.to_dict("records"))
-            faults = list(progress.bar(answers, total=len(rows), desc="reading maps", unit="image"))
+            answers = pool.map(lambda row: self._file_error(row, targets, limits, samples), rows.to_dict("records"))
+            errors = list(progress.bar(answers, total=len(rows), desc="reading maps", unit="image"))
         for target in targets:
             for line in lines_of(target.encoding, target.scale, samples[target.encoding.domain]):
                 print(line)
-        named = [fault for fault in faults if fault]
+        named = [error for error in errors if error]
         if len(named) == len(rows):
-            raise UserError(f"none of {len(rows)} photographs has its maps{main_fault(named)}")
+            raise UserError(f"none of {len(rows)} photographs has its maps{main_error(named)}")
         self._say_camera()
         if self.intrinsics and self.distance == RAY and len(self._sizes) > 1:
             raise UserError(f"--intrinsics are those of maps of one size, and these have {len(self._sizes)}")
-        rows = rows[[fault is None for fault in faults]].reset_index(drop=True)
-        about = self.about(
+        rows = rows[[error is None for error in errors]].reset_index(drop=True)
+        info = self.dataset_info(
             domains=(RGB.domain, *domains), groups=groups, together=self.together,
-            limits=limits, scales={each.encoding.domain: each.scale for each in targets},
+            limits=limits, scales={target.encoding.domain: target.scale for target in targets},
         )  # fmt: skip
-        return Found(rows, about, named)
+        return Listing(rows, info, named)
 
     def _targets(self) -> list[_Target]:
         """What the arguments say of each target; UserError where they do not fit each other."""
         if not self.target or not self.target_folder:
             raise UserError(f"--source maps needs --target, one of {', '.join(MAPS)}, and --target_folder")
-        for argument, given, name in (
+        for argument, value, name in (
             ("bits", self.bits != "plain", "depth"),
             ("axes", self.axes == "world", "normals"),
         ):
-            if given and name not in self.target:
+            if value and name not in self.target:
                 raise UserError(f"--{argument} {getattr(self, argument)}: only of --target {name}")
         n = len(self.target)
         if len(set(self.target)) < n:
@@ -187,10 +187,14 @@ class Maps(Source):
         if camera is not None and not any(_is_distance(MAPS[name]) for name in self.target):
             raise UserError(f"--distance {self.distance} is of --target depth")
         columns = {
-            name: self._each(name) if getattr(self, name) else [None] * n
+            name: self._values_by_target(name) if getattr(self, name) else [None] * n
             for name in ("target_folder", "target_prefix", "target_suffix", "unit", "valid_folder", "valid_suffix")
         }
-        invalid = [tuple(self.invalid)] if n == 1 or not self.invalid else [(each,) for each in self._each("invalid")]
+        invalid = (
+            [tuple(self.invalid)]
+            if n == 1 or not self.invalid
+            else [(value,) for value in self._values_by_target("invalid")]
+        )
         return [
             _Target(MAPS[name], folder, prefix, suffix, self._scale_of(MAPS[name], unit, values, camera),
                     valid_folder, valid_suffix)
@@ -207,8 +211,10 @@ class Maps(Source):
             camera = Camera(self.distance, tuple(self.intrinsics), self.baseline)
         except ValueError as error:
             raise UserError(str(error)) from error
-        kept = ", as they are: --intrinsics would make them depth in z" if not self.intrinsics else " become depth in z"
-        print(f"distances along the rays{kept}" if self.distance == RAY else "disparities become depth in z")
+        meaning = (
+            ", as they are: --intrinsics would make them depth in z" if not self.intrinsics else " become depth in z"
+        )
+        print(f"distances along the rays{meaning}" if self.distance == RAY else "disparities become depth in z")
         return camera
 
     def _say_camera(self) -> None:
@@ -233,7 +239,7 @@ class Maps(Source):
             offset=self.offset, camera=camera if encoding.maps.distances else None, valid_from=self.valid_from,
         )  # fmt: skip
 
-    def _each(self, name: str) -> list[Any]:
+    def _values_by_target(self, name: str) -> list[Any]:
         """An argument's value for each target; UserError unless there is one for each, or one for all."""
         assert self.target is not None
         values = list(getattr(self, name))
@@ -241,13 +247,13 @@ class Maps(Source):
             raise UserError(f"--{name}: {len(values)} values for {len(self.target)} targets; give one, or one for each")
         return values * (len(self.target) // len(values))
 
-    def _maps_of(self, found: Sequence[InFolder], target: _Target) -> list[str]:
+    def _maps_of(self, photographs: Sequence[InFolder], target: _Target) -> list[str]:
         """The cells of the photographs' maps, empty where no number is near; UserError where one is the photograph."""
         endings = [target.suffix] if target.suffix else _ENDINGS
         if self.nearest_within is not None:
-            return self._nearest_maps(found, target, endings, self.nearest_within)
-        cells = [each.beside(self.data_path, target.folder, target.prefix, endings) for each in found]
-        if own := [cell for cell, each in zip(cells, found, strict=True) if cell == each.cell]:
+            return self._nearest_maps(photographs, target, endings, self.nearest_within)
+        cells = [photograph.beside(self.data_path, target.folder, target.prefix, endings) for photograph in photographs]
+        if own := [cell for cell, photograph in zip(cells, photographs, strict=True) if cell == photograph.cell]:
             raise UserError(
                 f"{own[0]} would be its own {target.encoding.domain}; see --image_suffix and --target_suffix, "
                 "--image_prefix and --target_prefix"
@@ -255,21 +261,21 @@ class Maps(Source):
         return cells
 
     def _nearest_maps(
-        self, found: Sequence[InFolder], target: _Target, endings: Sequence[str], within: float
+        self, listed: Sequence[InFolder], target: _Target, endings: Sequence[str], within: float
     ) -> list[str]:
         """`_maps_of` by the numbers that files are called, folder by folder."""
         of_folders: dict[tuple[str, str], list[int]] = {}
-        for i, each in enumerate(found):
+        for i, each in enumerate(listed):
             place = filled(target.folder, each.words), filled(target.prefix, each.words)
             of_folders.setdefault(place, []).append(i)
-        cells = [""] * len(found)
+        cells = [""] * len(listed)
         for (folder, prefix), members in of_folders.items():
             maps = [
-                each for suffix in endings for each in photographs(self.data_path, folder, prefix, suffix)
-                if each.cell not in {found[i].cell for i in members}
+                photograph for suffix in endings for photograph in photographs(self.data_path, folder, prefix, suffix)
+                if photograph.cell not in {listed[i].cell for i in members}
             ]  # fmt: skip
-            numbers = [_number(each) for each in maps]
-            for i, j in nearest_pairs([_number(found[i]) for i in members], numbers, within).items():
+            numbers = [_number(feature_map) for feature_map in maps]
+            for i, j in nearest_pairs([_number(listed[i]) for i in members], numbers, within).items():
                 cells[members[i]] = maps[j].cell
         return cells
 
@@ -283,7 +289,7 @@ class Maps(Source):
         endings = [suffix] if suffix else _ENDINGS
         return of_map.beside(self.data_path, target.valid_folder, target.prefix, endings)
 
-    def _fault(
+    def _file_error(
         self,
         row: dict[str, str],
         targets: Sequence[_Target],
@@ -298,7 +304,7 @@ class Maps(Source):
             if after == row[RGB.domain] or not (self.data_path / after).is_file():
                 return not_there(self.data_path, after, "second frame")
             try:
-                (height, width), size = (photograph_size(self.data_path, each) for each in (after, row[RGB.domain]))
+                (height, width), size = (photograph_size(self.data_path, cell) for cell in (after, row[RGB.domain]))
             except ValueError as error:
                 return f"{after}: {error}"
             if (height, width) != size:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.classes import VOID, ClassSet
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.id_masks import STORED, named_classes, read_masks, say_unnamed
 from datasets.sources.labels import (
     BACKGROUND,
@@ -47,7 +47,7 @@ from datasets.sources.outlines import (
 )
 from datasets.sources.source import Source
 from datasets.stored import photograph_frame
-from datasets.table import BOX_COLUMNS, PART, Found
+from datasets.table import BOX_COLUMNS, PART, Listing
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils import progress
 from utils.args import number
@@ -119,7 +119,7 @@ class Masks(Source):
     class_of_image: str
     group_pattern: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All photographs that have a mask with a known id; the others are named."""
         is_voc = self._is_voc()
         pairs = self._voc() if is_voc else self._folders()
@@ -128,14 +128,14 @@ class Masks(Source):
         by_name = groups_of_names(pairs[RGB.domain], self.group_pattern, {*pairs, CLASS, INSTANCES})
         pairs = pd.concat([pairs, by_name], axis=1)
         there = [(self.data_path / cell).is_file() for cell in pairs[MASK]]
-        faults = [not_there(self.data_path, cell, "mask") for cell in pairs[MASK][~np.array(there)]]
+        errors = [not_there(self.data_path, cell, "mask") for cell in pairs[MASK][~np.array(there)]]
         if not any(there):
-            raise UserError(f"none of {len(there)} photographs has a mask; {main_fault(faults)[2:]}; see --mask_folder")
+            raise UserError(f"none of {len(there)} photographs has a mask; {main_error(errors)[2:]}; see --mask_folder")
         pairs = pairs[there].reset_index(drop=True)
         if self.instance_folder is not None:
             pairs[INSTANCES] = self._objects_of(pairs[MASK].tolist(), is_voc)
         names = self._names_in_layout(is_voc)
-        cells, seen, void = read_masks(self.data_path, pairs[MASK].tolist(), names, faults)
+        cells, seen, void = read_masks(self.data_path, pairs[MASK].tolist(), names, errors)
         pairs = pairs.assign(**{MASK: cells})[list(map(bool, seen))].reset_index(drop=True)
         seen = [amounts for amounts in seen if amounts]
         if names is not None:
@@ -150,10 +150,10 @@ class Masks(Source):
         domains: tuple[str, ...] = (RGB.domain, MASK)
         if self.instance_folder is not None:
             known[BOXES], domains = self._things(classes), (RGB.domain, MASK, INSTANCES)
-            rows, boxes = self._with_objects(rows, classes, known[BOXES], faults)
+            rows, boxes = self._with_objects(rows, classes, known[BOXES], errors)
         groups = tuple(name for name in rows if name not in (*domains, PART, CLASS))
-        about = self.about(domains=domains, groups=groups, classes=known)
-        return Found(rows, about, faults, boxes)
+        info = self.dataset_info(domains=domains, groups=groups, classes=known)
+        return Listing(rows, info, errors, boxes)
 
     def _things(self, classes: ClassSet) -> ClassSet:
         """The classes whose objects are told apart; UserError where the masks lack one of them."""
@@ -169,7 +169,7 @@ class Masks(Source):
         return things
 
     def _with_objects(
-        self, rows: pd.DataFrame, classes: ClassSet, things: ClassSet, faults: list[str]
+        self, rows: pd.DataFrame, classes: ClassSet, things: ClassSet, errors: list[str]
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows that have a map of objects, with the cells of the maps written of them, and the objects' boxes.
 
@@ -208,12 +208,12 @@ class Masks(Source):
             answers = pool.map(write, records)
             settled = list(progress.bar(answers, total=len(rows), desc="maps of objects", unit="image"))
         wrong = [answer for answer in settled if isinstance(answer, str)]
-        faults += wrong
+        errors += wrong
         boxes = pd.DataFrame(
             [box for answer in settled if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
         )
         if boxes.empty:
-            raise UserError(f"no object in the maps of {len(rows)} images{main_fault(wrong)}; see --instance_folder")
+            raise UserError(f"no object in the maps of {len(rows)} images{main_error(wrong)}; see --instance_folder")
         rows = rows[[not isinstance(answer, str) for answer in settled]].reset_index(drop=True)
         return rows.assign(**{INSTANCES: [map_of(cell) for cell in rows[RGB.domain]]}), boxes
 
@@ -237,13 +237,13 @@ class Masks(Source):
         folder = self._folders_of_voc()[1] if is_voc else self.mask_folder
         cells = []
         for mask in masks:
-            found = in_folder(mask, folder, self.mask_prefix, self.mask_suffix) or InFolder(mask, Path(mask).stem, {})
+            located = in_folder(mask, folder, self.mask_prefix, self.mask_suffix) or InFolder(mask, Path(mask).stem, {})
             if self.instance_suffix is None:
-                place = Path(filled(str(self.instance_folder), found.words))
+                place = Path(filled(str(self.instance_folder), located.words))
                 cells.append(mask_of(self.data_path, place, Path(mask).stem))
             else:
                 endings = [self.instance_suffix]
-                cells.append(found.beside(self.data_path, str(self.instance_folder), self.mask_prefix, endings))
+                cells.append(located.beside(self.data_path, str(self.instance_folder), self.mask_prefix, endings))
             if _is_one_file(self.data_path, mask, cells[-1]):
                 raise UserError(
                     f"--instance_folder: {cells[-1]} is the mask itself, in which objects of a class are one; see "
@@ -269,12 +269,12 @@ class Masks(Source):
 
     def _folders_of_voc(self) -> tuple[str, str]:
         """The folders of photographs and masks in PASCAL VOC's layout, where they are not given."""
-        given = (
+        folders = (
             (self.image_folder, "image_folder", "JPEGImages"),
             (self.mask_folder, "mask_folder", "SegmentationClass"),
         )
         image_folder, mask_folder = (
-            own if folder == Masks.arguments[name].default else folder for folder, name, own in given
+            own if folder == Masks.arguments[name].default else folder for folder, name, own in folders
         )
         return image_folder, mask_folder
 
@@ -302,11 +302,19 @@ class Masks(Source):
     def _folders(self) -> pd.DataFrame:
         """A row for each file of the image folders, with its mask, and what the folders' names say."""
         where = self.image_folder, self.image_prefix, self.image_suffix
-        found = list(photographs(self.data_path, *where, (self.mask_folder, self.instance_folder)))
+        listed = list(photographs(self.data_path, *where, (self.mask_folder, self.instance_folder)))
         endings = [self.mask_suffix] if self.mask_suffix else _ENDINGS
-        masks = [each.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for each in found]
-        say_alone(self.data_path, self.mask_folder, self.mask_prefix, endings, [*masks, *(each.cell for each in found)])
-        rows = rows_of(found, self.image_folder, (MASK, INSTANCES))
+        masks = [
+            photograph.beside(self.data_path, self.mask_folder, self.mask_prefix, endings) for photograph in listed
+        ]
+        say_alone(
+            self.data_path,
+            self.mask_folder,
+            self.mask_prefix,
+            endings,
+            [*masks, *(photograph.cell for photograph in listed)],
+        )
+        rows = rows_of(listed, self.image_folder, (MASK, INSTANCES))
         rows.insert(1, MASK, masks)
         return rows
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from datasets.cameras import Z
 from datasets.flow_files import PAIR, Pair
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.maps import Maps
 from datasets.sources.named_folders import InFolder, filled
 from datasets.sources.time_stamps import by_numbers, nearest_pairs
-from datasets.table import Found
+from datasets.table import Listing
 from datasets.tasks import DEPTH_MAPS, MOTION, RGB, RGB_NEXT
 from utils.args import POSITIVE_INT
 from utils.arguments import Argument
@@ -54,7 +54,7 @@ class Motion(Maps):
     bits, axes, offset, distance, baseline = "plain", "camera", 0.0, Z, None
     valid_folder, valid_suffix, valid_from = None, None, 1.0
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All pairs whose photographs have depth, whole, and poses; the others are named."""
         if not self.target_folder or len(self.intrinsics) != 4 or min(self.intrinsics[:2]) <= 0:
             raise UserError(
@@ -64,21 +64,21 @@ class Motion(Maps):
             raise UserError("--source motion needs --pose_folder or --trajectory, and not both")
         of_depth = super().find()
         depth = dict(zip(of_depth.rows[RGB.domain], of_depth.rows[DEPTH_MAPS.domain], strict=True))
-        faults, pairs = [], {}
+        errors, pairs = [], {}
         for first, second in self._pairs():
             if first.cell not in depth:
                 continue  # named already
             try:
                 pairs[first.cell] = second.cell, self._written(first, second, depth)
             except ValueError as error:
-                faults.append(f"{first.cell}: {error}")
+                errors.append(f"{first.cell}: {error}")
         if not pairs:
-            raise UserError(f"no pair of photographs with depth and poses{main_fault([*of_depth.faults, *faults])}")
+            raise UserError(f"no pair of photographs with depth and poses{main_error([*of_depth.errors, *errors])}")
         print(f"{counted(len(pairs), 'pair')} of photographs, {counted(self.frame_step, 'frame')} apart")
         rows = of_depth.rows[of_depth.rows[RGB.domain].isin(list(pairs))].reset_index(drop=True)
         rows[[RGB_NEXT.domain, MOTION]] = [pairs[cell] for cell in rows[RGB.domain]]
-        about = replace(of_depth.about, domains=(RGB.domain, RGB_NEXT.domain, DEPTH_MAPS.domain, MOTION))
-        return Found(rows, about, [*of_depth.faults, *faults])
+        info = replace(of_depth.info, domains=(RGB.domain, RGB_NEXT.domain, DEPTH_MAPS.domain, MOTION))
+        return Listing(rows, info, [*of_depth.errors, *errors])
 
     def _camera(self) -> None:
         """Depth is in z."""
@@ -86,8 +86,8 @@ class Motion(Maps):
     def _pairs(self) -> list[tuple[InFolder, InFolder]]:
         """The photographs of each folder with those `frame_step` further on."""
         videos: dict[Path, list[InFolder]] = defaultdict(list)
-        for each in sorted(self._found, key=lambda each: by_numbers(each.cell)):
-            videos[Path(each.cell).parent].append(each)
+        for photograph in sorted(self._photographs, key=lambda each: by_numbers(each.cell)):
+            videos[Path(photograph.cell).parent].append(photograph)
         return [pair for video in videos.values() for pair in zip(video, video[self.frame_step :], strict=False)]
 
     def _written(self, first: InFolder, second: InFolder, depth: dict[str, str]) -> str:

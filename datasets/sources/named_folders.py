@@ -44,7 +44,7 @@ class InFolder:
     def beside(self, data_path: Path, folder: str, prefix: str, endings: Sequence[str]) -> str:
         """The cell of its file in a folder, all with words: the first that is there with one of these endings."""
         stem = filled(prefix, self.words) + self.stem
-        return beside(data_path, filled(folder, self.words), stem, [filled(each, self.words) for each in endings])
+        return beside(data_path, filled(folder, self.words), stem, [filled(ending, self.words) for ending in endings])
 
 
 def photographs(
@@ -60,20 +60,20 @@ def photographs(
     no part, are left out; where `others` says which folders hold something else, also which sub-folders with pictures.
     """
     say_no_part(folder, [
-        found.as_posix() for found, words in folders_of_no_part(data_path, folder)
-        if any(_photographs_in(data_path, found, words, prefix, suffix))
+        sub_folder.as_posix() for sub_folder, words in folders_of_no_part(data_path, folder)
+        if any(_photographs_in(data_path, sub_folder, words, prefix, suffix))
     ])  # fmt: skip
     there = list(folders(data_path, folder))
     if others is not None:
-        _say_sub_folders(data_path, folder, [found for found, _ in there], others)
+        _say_sub_folders(data_path, folder, [sub_folder for sub_folder, _ in there], others)
     if suffix is None:
         names = [
-            path.name for found, words in there for path in (data_path / found).iterdir()
+            path.name for sub_folder, words in there for path in (data_path / sub_folder).iterdir()
             if _called(words, prefix, suffix).fullmatch(path.stem)
         ]  # fmt: skip
         say_not_read(folder, names)
-    for found, words in there:
-        yield from _photographs_in(data_path, found, words, prefix, suffix)
+    for sub_folder, words in there:
+        yield from _photographs_in(data_path, sub_folder, words, prefix, suffix)
 
 
 def say_alone(data_path: Path, name: str, prefix: str, endings: Sequence[str], used: Iterable[str]) -> None:
@@ -96,10 +96,10 @@ def _say_sub_folders(data_path: Path, name: str, there: Sequence[Path], others: 
         if entry.is_dir() and not entry.name.startswith(".")
     ]  # fmt: skip
     strange = [
-        each.as_posix() for each in within
-        if each.as_posix() not in _WRITTEN and each not in there
-        and not any(each == other or each in other.parents or other in each.parents for other in of_others)
-        and any(walk(data_path / each, _DEEPEST, IMAGE_ENDINGS))
+        path.as_posix() for path in within
+        if path.as_posix() not in _WRITTEN and path not in there
+        and not any(path == other or path in other.parents or other in path.parents for other in of_others)
+        and any(walk(data_path / path, _DEEPEST, IMAGE_ENDINGS))
     ]  # fmt: skip
     if strange:
         print(f"left out sub-folders of {name} with pictures, which a word in braces reads: {some(strange, 8)}")
@@ -131,8 +131,8 @@ def folders(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]
 
 def folders_of_no_part(data_path: Path, name: str) -> list[tuple[Path, dict[str, str]]]:
     """Those that `folders` passes over: what `{part}` stands for there is called like no part."""
-    found = _matching(data_path, Path(), Path(name).parts, {}, Path.is_dir)
-    return [(path, words) for path, words in found if PART in words and not part_of(words[PART])]
+    folders = _matching(data_path, Path(), Path(name).parts, {}, Path.is_dir)
+    return [(path, words) for path, words in folders if PART in words and not part_of(words[PART])]
 
 
 def files(data_path: Path, name: str) -> Iterator[tuple[Path, dict[str, str]]]:
@@ -149,13 +149,13 @@ def of_part(data_path: Path, name: str, words: Mapping[str, str], find: Callable
     if (data_path / plain).exists() or PART not in words:
         return plain
     others = {word: text for word, text in words.items() if word != PART}
-    found = [
+    folders = [
         path for path, more in find(data_path, filled(name, others)) if part_of(more[PART]) == part_of(words[PART])
     ]
-    return found[0] if len(found) == 1 else plain
+    return folders[0] if len(folders) == 1 else plain
 
 
-def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:
+def rows_of(photographs: Sequence[InFolder], folder: str, domains: Sequence[str]) -> pd.DataFrame:
     """A row for each photograph: its cell, its part where there are parts, and its natural groups.
 
     UserError where one of these is called like the class or one of the `domains` that the table will have.
@@ -164,11 +164,11 @@ def rows_of(found: Sequence[InFolder], folder: str, domains: Sequence[str]) -> p
     if taken := {RGB.domain, CLASS, *domains}.intersection(words):
         name = min(taken)
         raise UserError(f"{folder}: {{{name}}} would be a natural group called like another column; rename it")
-    rows = pd.DataFrame({RGB.domain: [each.cell for each in found]})
-    if any(each.part for each in found):
-        rows[PART] = [each.part for each in found]
+    rows = pd.DataFrame({RGB.domain: [photograph.cell for photograph in photographs]})
+    if any(photograph.part for photograph in photographs):
+        rows[PART] = [photograph.part for photograph in photographs]
     for number, word in enumerate(words, start=1):
-        rows[word] = ["/".join(each.words[before] for before in words[:number]) for each in found]
+        rows[word] = ["/".join(photograph.words[before] for before in words[:number]) for photograph in photographs]
     return rows
 
 
@@ -193,7 +193,7 @@ def beside(data_path: Path, folder: str, stem: str, endings: Sequence[str]) -> s
 
 
 def not_there(data_path: Path, cell: str, what: str) -> str:
-    """The fault of a cell whose file is not there, and which one of its name is, with an ending that is not read."""
+    """The error of a cell whose file is not there, and which one of its name is, with an ending that is not read."""
     path = data_path / cell
     other = _endings(path.parent).get(path.stem)
     return f"{cell}: there is no such {what}" + (f", but one that ends with {other}" if other else "")

@@ -56,7 +56,7 @@ def key_points_of(path: Path, argument: str) -> int | None:
         content = _mapping(yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.BaseLoader))
         if "kpt_shape" not in content:
             return None
-        shape = [_whole(_text(each)) for each in getattr(content["kpt_shape"], "value", ())]
+        shape = [_to_integer(_text(element)) for element in getattr(content["kpt_shape"], "value", ())]
         if len(shape) != 2 or shape[0] < 1 or shape[1] not in (2, 3):
             raise ValueError("kpt_shape is not how many key points there are, and how many numbers each has: 2 or 3")
     except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
@@ -177,9 +177,9 @@ def _yaml_pairs(content: Mapping[str, yaml.Node]) -> list[tuple[int, str]]:
     """Ids and names of the `names` or `classes` of a YAML file; ValueError where they are neither list nor mapping."""
     node = content.get("names") or content.get("classes")
     if isinstance(node, yaml.SequenceNode):
-        pairs = [(number, _text(each)) for number, each in enumerate(node.value)]
+        pairs = [(number, _text(element)) for number, element in enumerate(node.value)]
     elif isinstance(node, yaml.MappingNode):
-        pairs = [(_whole(_text(key)), _text(value)) for key, value in node.value]
+        pairs = [(_to_integer(_text(key)), _text(value)) for key, value in node.value]
     else:
         raise ValueError("no list or mapping 'names'")
     n_classes = content.get("nc")
@@ -193,8 +193,8 @@ def _mapped(names: dict[int, str], content: Mapping[str, yaml.Node]) -> tuple[di
     void = {IGNORED} - names.keys() if "masks_dir" in content else set()
     if "label_mapping" not in content:
         return names, void
-    targets = {_whole(key): _text(value) for key, value in _mapping(content["label_mapping"]).items()}
-    found: dict[int, str] = {}
+    targets = {_to_integer(key): _text(value) for key, value in _mapping(content["label_mapping"]).items()}
+    by_id: dict[int, str] = {}
     ids: dict[int, int] = {}
     for identity, target in targets.items():
         number = int(target) if re.fullmatch(r"\d{1,9}", target) else -1
@@ -204,25 +204,25 @@ def _mapped(names: dict[int, str], content: Mapping[str, yaml.Node]) -> tuple[di
                     f"label_mapping makes ids {ids[number]} and {identity} both {names[number]!r}, and a class has one "
                     "id; give them one in the masks"
                 )
-            found[identity] = names[number]
+            by_id[identity] = names[number]
         elif number in (-1, IGNORED):
             void |= {identity} if identity >= 0 else set()
         else:
             raise ValueError(f"label_mapping makes id {identity} class {number}, which has no name")
     if lacking := [name for number, name in names.items() if number not in ids]:
         print(f"label_mapping gives no id to {some(lacking, 8)}")
-    return dict(sorted(found.items())), void - found.keys()
+    return dict(sorted(by_id.items())), void - by_id.keys()
 
 
 def _mapping(node: Any) -> dict[str, Any]:
     """The values of a YAML mapping by key; ValueError where it is none, or has a key twice."""
     if not isinstance(node, yaml.MappingNode):
         raise ValueError("no mapping where one should be")
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for key, value in node.value:
-        if found.setdefault(_text(key), value) is not value:
+        if content.setdefault(_text(key), value) is not value:
             raise ValueError(f"{_text(key)!r} stands there twice")
-    return found
+    return content
 
 
 def _text(node: yaml.Node) -> str:
@@ -232,7 +232,7 @@ def _text(node: yaml.Node) -> str:
     return "" if node.style is None and node.value in _NO_VALUE else " ".join(node.value.split())
 
 
-def _whole(text: str) -> int:
+def _to_integer(text: str) -> int:
     """A whole number of YAML 1.2; ValueError for others."""
     if re.fullmatch(r"[-+]?\d{1,9}", text, re.ASCII):
         return int(text)

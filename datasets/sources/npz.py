@@ -57,8 +57,10 @@ class _Array:
         except ValueError as error:
             raise UserError(f"{self.path}: {error}; download or make it anew") from error
         if values.dtype.kind == "f":
-            return ["" if each != each else str(int(each) if each.is_integer() else each) for each in values.tolist()]
-        return [each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in values.tolist()]
+            return [
+                "" if value != value else str(int(value) if value.is_integer() else value) for value in values.tolist()
+            ]
+        return [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values.tolist()]
 
 
 def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
@@ -68,21 +70,23 @@ def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
     `UserError` names a file that is broken, or arrays that do not fit each other.
     """
     tables: list[pd.DataFrame] = []
-    faults: list[str] = []
+    errors: list[str] = []
     parts: dict[str | None, _Array] = {}
     for path in sorted(data_path.glob("*.npz")):
         arrays, useless = _arrays_of(path)
         used: set[str] = set()
-        for images in (each for each in arrays if each.holds_images):
+        for images in (array for array in arrays if array.holds_images):
             columns = _columns_of(images, arrays)
             parts[images.part] = images
             used |= {images.name, *(array.name for array in columns.values())}
             tables.append(_rows(images, columns))
-        faults += useless
-        faults += [f"{path.name}: {each.name} has no value for each image" for each in arrays if each.name not in used]
+        errors += useless
+        errors += [
+            f"{path.name}: {array.name} has no value for each image" for array in arrays if array.name not in used
+        ]
     if None in parts and len(parts) > 1:
         raise UserError(f"{parts[None].path}: {parts[None].name} names no part, though other arrays do; name one")
-    return pd.concat(tables, ignore_index=True).fillna("") if tables else pd.DataFrame(), faults
+    return pd.concat(tables, ignore_index=True).fillna("") if tables else pd.DataFrame(), errors
 
 
 def _arrays_of(path: Path) -> tuple[list[_Array], list[str]]:
@@ -92,15 +96,15 @@ def _arrays_of(path: Path) -> tuple[list[_Array], list[str]]:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     except (OSError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: not a readable .npz file ({error}); download or make it anew") from error
-    arrays, faults = [], []
+    arrays, errors = [], []
     for name in names:
         try:
             arrays.append(_Array.of(path, name))
         except ValueError as error:
             if name.split("_")[-1] in _IMAGES + _LABELS:
                 raise UserError(f"{path}: {error}") from error
-            faults.append(f"{error}")
-    return arrays, faults
+            errors.append(f"{error}")
+    return arrays, errors
 
 
 def _columns_of(images: _Array, arrays: list[_Array]) -> dict[str, _Array]:

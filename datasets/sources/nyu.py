@@ -16,7 +16,7 @@ from PIL import Image
 from datasets.classes import ClassSet
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import SEGMENTED, SEGMENTS, commonest, depth_limit
-from datasets.table import Found
+from datasets.table import Listing
 from datasets.tasks import CLASS
 from utils import progress
 from utils.arguments import Argument
@@ -58,26 +58,26 @@ class Nyu(Source):
     is_rendered: ClassVar[bool] = True
     mat_file: str
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All photographs of the commonest scene types."""
-        noted = self.data_path / _EXTRACTED
-        if not noted.is_file():
+        record_path = self.data_path / _EXTRACTED
+        if not record_path.is_file():
             extract(self.data_path / self.mat_file, self.data_path)
-        said = read_json(noted, "extract_datapoints_for_experiments.py --source nyu")
-        if said.get("version") != _VERSION:
-            raise UserError(f"{noted} is of another version; remove it to extract the photographs again")
-        types = sorted(set(said["types"]))
-        rows = pd.DataFrame({domain: [_cell(domain, i) for i in range(len(said["types"]))] for domain in DOMAINS})
-        rows = rows.assign(place=[types.index(each) for each in said["types"]], scene=said["scenes"])
+        record = read_json(record_path, "extract_datapoints_for_experiments.py --source nyu")
+        if record.get("version") != _VERSION:
+            raise UserError(f"{record_path} is of another version; remove it to extract the photographs again")
+        types = sorted(set(record["types"]))
+        rows = pd.DataFrame({domain: [_cell(domain, i) for i in range(len(record["types"]))] for domain in DOMAINS})
+        rows = rows.assign(place=[types.index(name) for name in record["types"]], scene=record["scenes"])
         rows, places = commonest(rows)
-        about = self.about(
+        info = self.dataset_info(
             domains=DOMAINS,
             groups=("scene",),
             together="scene",
             limits=depth_limit(),
             classes={CLASS: ClassSet(tuple(types[place] for place in places)), SEGMENTED: SEGMENTS},
         )
-        return Found(rows, about)
+        return Listing(rows, info)
 
 
 def extract(mat_file: Path, data_path: Path) -> None:
@@ -104,8 +104,8 @@ def extract(mat_file: Path, data_path: Path) -> None:
 def taskonomy_ids(names: list[str]) -> np.ndarray:
     """For each of NYUv2's label names Taskonomy's class id, uint8: 0 unlabelled, 1 background for all others."""
     known = {name: i for i, name in enumerate(SEGMENTS.names)}
-    found = [known.get(_ALSO_CALLED.get(name, name), known["background"]) for name in names]
-    return np.array([0, *found[1:]], np.uint8)
+    labels = [known.get(_ALSO_CALLED.get(name, name), known["background"]) for name in names]
+    return np.array([0, *labels[1:]], np.uint8)
 
 
 def normals_of(depth: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from datasets.classes import ClassSet
 from datasets.sources.folder import Folder
 from datasets.sources.listing import DOMAIN
-from datasets.table import Found
+from datasets.table import Listing
 from datasets.tasks import CLASS
 from utils.errors import UserError
 
@@ -27,22 +27,22 @@ class OfficeCaltech(Folder):
     Images of other classes, such as Office's other 21, are left out, a line for each folder.
     """
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The images of the ten classes; UserError where there is no folder of a known domain."""
-        found = super().find()
-        if DOMAIN not in found.rows:
+        listing = super().find()
+        if DOMAIN not in listing.rows:
             raise UserError(f"{self.data_path}: no folders of domains; the layout is <domain>/<class>/")
-        rows, names = found.rows, found.about.classes[CLASS].names
+        rows, names = listing.rows, listing.info.classes[CLASS].names
         domains = rows[DOMAIN].map(lambda name: _DOMAINS.get(_letters(name)))
         classes = rows[CLASS].map({label: _class_number(name) for label, name in enumerate(names)})
         known = domains.notna() & (classes >= 0)
         if not known.any():
             raise UserError(f"{self.data_path}: no images of {', '.join(_CLASSES)} of {', '.join(_DOMAINS.values())}")
         others = rows[~known].groupby([rows[DOMAIN], np.array(names)[rows[CLASS]][~known]]).size()
-        faults = [f"{domain}/{name}/: {n} images of another class or domain" for (domain, name), n in others.items()]
+        errors = [f"{domain}/{name}/: {n} images of another class or domain" for (domain, name), n in others.items()]
         rows = rows.assign(**{DOMAIN: domains, CLASS: classes})[known]
-        about = replace(found.about, classes={CLASS: ClassSet(_CLASSES)})
-        return Found(rows, about, [*found.faults, *faults])
+        info = replace(listing.info, classes={CLASS: ClassSet(_CLASSES)})
+        return Listing(rows, info, [*listing.errors, *errors])
 
 
 def _class_number(name: str) -> int:

@@ -200,13 +200,13 @@ def combine(
         raise ValueError("its size differs from that of its mask")
     values = sum(channel.astype(np.int64) << (16 * i) for i, channel in enumerate(objects[:3]))
     numbers = class_numbers(ids, classes).astype(np.int64)
-    found, which = np.unique(values, return_inverse=True)
-    votes = np.bincount(which.ravel() * (VOID + 1) + numbers.ravel(), minlength=len(found) * (VOID + 1))
-    votes = votes.reshape(len(found), VOID + 1)[:, :VOID]
-    labels = np.array([things.get(each, -1) + 1 for each in votes.argmax(1).tolist()]) * votes.any(1)
-    groups = (found < INSTANCES_OF_A_CLASS) & (labels > 0) & has_groups
-    nobody = groups | np.isin(found, list(crowds))
-    shown = labels * (found != 0) * ~nobody
+    different, which = np.unique(values, return_inverse=True)
+    votes = np.bincount(which.ravel() * (VOID + 1) + numbers.ravel(), minlength=len(different) * (VOID + 1))
+    votes = votes.reshape(len(different), VOID + 1)[:, :VOID]
+    labels = np.array([things.get(identity, -1) + 1 for identity in votes.argmax(1).tolist()]) * votes.any(1)
+    groups = (different < INSTANCES_OF_A_CLASS) & (labels > 0) & has_groups
+    nobody = groups | np.isin(different, list(crowds))
+    shown = labels * (different != 0) * ~nobody
     which = which.reshape(ids.shape)
     regions = [(int(label), which == k) for k, label in enumerate(shown) if label]
     picture = paint(regions, ids.shape)
@@ -230,14 +230,14 @@ def boxes_in(picture: np.ndarray) -> list[tuple[int, float, float, float, float]
 
     height, width = picture.shape[:2]
     numbers = picture[..., 1].astype(np.int64)
-    found = []
+    boxes = []
     for number, place in enumerate(ndimage.find_objects(numbers), start=1):
         if place is not None:
             label = int(picture[..., 0][numbers == number][0]) - 1
             down, across = place
             sides = across.start / width, down.start / height, across.stop / width, down.stop / height
-            found.append((label, *sides))
-    return found
+            boxes.append((label, *sides))
+    return boxes
 
 
 def write_map(path: Path, picture: np.ndarray) -> None:

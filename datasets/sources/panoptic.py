@@ -13,10 +13,10 @@ import pandas as pd
 
 from datasets.as_saved import check_ids
 from datasets.classes import VOID, ClassSet
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.annotated import Photograph, groups_of_images, rows_of_images
 from datasets.sources.colours import FOLDER
-from datasets.sources.instances_file import as_text, identity_of, is_true, names_of_categories, records, whole
+from datasets.sources.instances_file import as_text, identity_of, is_true, names_of_categories, records, to_integer
 from datasets.sources.keyed import by_key
 from datasets.sources.labels import CLASS_OF_IMAGE, GROUP_PATTERN, class_set
 from datasets.sources.listing import IMAGE_ENDINGS
@@ -25,7 +25,7 @@ from datasets.sources.names import read_names
 from datasets.sources.outlines import boxes_in, check_classes, combine, map_of, write_map
 from datasets.sources.source import Source
 from datasets.stored import is_inside, photograph_frame, read_values
-from datasets.table import BOX_COLUMNS, PART, Found
+from datasets.table import BOX_COLUMNS, PART, Listing
 from datasets.tasks import BOXES, CLASS, INSTANCES, MASK, RGB
 from utils import progress
 from utils.arguments import Argument
@@ -65,7 +65,7 @@ class Panoptic(Source):
     class_of_image: str
     group_pattern: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """All photographs with a picture of their segments; the others are named."""
         names: dict[int, str] = {}
         things: set[int] = set()
@@ -77,7 +77,7 @@ class Panoptic(Source):
         classes = class_set(dict(sorted(names.items())))
         numbers = {identity: number for number, identity in enumerate(classes.ids)}
         if self.instance_classes is not None:
-            things = self._given_things(names)
+            things = self._named_things(names)
         of_things = [identity for identity in classes.ids if identity in things]
         if not of_things:
             raise UserError(f"{self.annotations}: no category is a thing (isthing 1); see --instance_classes")
@@ -87,30 +87,30 @@ class Panoptic(Source):
         with ThreadPoolExecutor() as pool:
             answers = pool.map(lambda each: self._write(each[0], each[1], numbers, thing_of), listed)
             answered = list(progress.bar(answers, total=len(listed), desc="segments", unit="image"))
-        faults = [answer for answer in answered if isinstance(answer, str)]
-        if len(faults) == len(listed):
-            raise UserError(f"none of {len(listed)} photographs has its segments{main_fault(faults)}")
-        found = [each for (each, _), answer in zip(listed, answered, strict=True) if not isinstance(answer, str)]
+        errors = [answer for answer in answered if isinstance(answer, str)]
+        if len(errors) == len(listed):
+            raise UserError(f"none of {len(listed)} photographs has its segments{main_error(errors)}")
+        photographs = [each for (each, _), answer in zip(listed, answered, strict=True) if not isinstance(answer, str)]
         boxes = pd.DataFrame(
             [box for answer in answered if not isinstance(answer, str) for box in answer], columns=BOX_COLUMNS
         )
         shown = ClassSet(tuple(names[identity] for identity in of_things))
-        rows = rows_of_images(found, boxes, shown, self.class_of_image)
+        rows = rows_of_images(photographs, boxes, shown, self.class_of_image)
         rows[MASK] = [_mask_of(cell) for cell in rows[RGB.domain]]
         rows[INSTANCES] = [map_of(cell) for cell in rows[RGB.domain]]
-        groups = groups_of_images(found, self.image_folder, rows, self.group_pattern)
+        groups = groups_of_images(photographs, self.image_folder, rows, self.group_pattern)
         known = {CLASS: shown, BOXES: shown, MASK: self._classes}
-        about = self.about(domains=(RGB.domain, MASK, INSTANCES), groups=tuple(groups), classes=known)
-        return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
+        info = self.dataset_info(domains=(RGB.domain, MASK, INSTANCES), groups=tuple(groups), classes=known)
+        return Listing(pd.concat([rows, groups], axis=1), info, errors, boxes)
 
-    def _given_things(self, names: Mapping[int, str]) -> set[int]:
+    def _named_things(self, names: Mapping[int, str]) -> set[int]:
         """The categories of a file of names, whatever their ids there; UserError where one is of no category."""
         path = self.data_path / str(self.instance_classes)
         ids = {name: identity for identity, name in names.items()}
-        given = read_names(path, "--instance_classes").values()
-        if strange := [name for name in given if name not in ids]:
+        thing_names = read_names(path, "--instance_classes").values()
+        if strange := [name for name in thing_names if name not in ids]:
             raise UserError(f"{path}: {strange[0]!r} is no category of {self.annotations}")
-        return {ids[name] for name in given}
+        return {ids[name] for name in thing_names}
 
     def _read(
         self, path: Path, words: Mapping[str, str], names: dict[int, str], things: set[int]
@@ -122,18 +122,18 @@ class Panoptic(Source):
             for identity, name in names_of_categories(categories).items():
                 if names.setdefault(identity, name) != name:
                     raise ValueError(f"category {identity} is {name!r} here and {names[identity]!r} in another part")
-            things |= {whole(each["id"]) for each in categories if is_true(each.get("isthing"))}
+            things |= {to_integer(category["id"]) for category in categories if is_true(category.get("isthing"))}
             images = by_key(
-                ((identity_of(each), str(each["file_name"])) for each in records(content, "images")), "image id"
+                ((identity_of(record), str(record["file_name"])) for record in records(content, "images")), "image id"
             )
             annotations = records(content, "annotations")
-            for each in annotations:
-                if as_text(each["image_id"]) is None or not isinstance(each["file_name"], str):
-                    raise ValueError(
-                        f"an annotation has image_id {each['image_id']!r} and file_name {each['file_name']!r}"
-                    )
+            for annotation in annotations:
+                image_id, file_name = annotation["image_id"], annotation["file_name"]
+                if as_text(image_id) is None or not isinstance(file_name, str):
+                    raise ValueError(f"an annotation has image_id {image_id!r} and file_name {file_name!r}")
             annotated = by_key(
-                ((as_text(each["image_id"]), each["file_name"]) for each in annotations), "image_id of annotations"
+                ((as_text(annotation["image_id"]), annotation["file_name"]) for annotation in annotations),
+                "image_id of annotations",
             )
             if strange := annotated.keys() - images.keys():
                 raise ValueError(f"annotation of no image {min(strange, key=str)}")
@@ -142,11 +142,11 @@ class Panoptic(Source):
             photographs = of_part(self.data_path, self.image_folder, words, folders)
             pictures = of_part(self.data_path, self.mask_folder, words, folders)
             part = part_of(words.get(PART, ""))
-            return [
-                (Photograph(self._photograph(photographs, images[str(as_text(each["image_id"]))]), part, words=words),
-                 _segments(each, pictures, names))
-                for each in annotations
-            ]  # fmt: skip
+            listed = []
+            for annotation in annotations:
+                cell = self._photograph(photographs, images[str(as_text(annotation["image_id"]))])
+                listed.append((Photograph(cell, part, words=words), _segments(annotation, pictures, names)))
+            return listed
         except (OSError, ValueError, KeyError, TypeError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise UserError(f"{self.data_path / path}: not a COCO panoptic file ({what}); see --annotations") from error
@@ -168,8 +168,10 @@ class Panoptic(Source):
             check_ids(self.data_path / segments.picture)
             channels = read_values(self.data_path, segments.picture, ("RGB", "RGBA"))[:3].astype(np.int64)
             ids = frame.upright(channels[:1] + 256 * channels[1:2] + 65536 * channels[2:])
-            found, which = np.unique(ids[0], return_inverse=True)
-            classes = [numbers.get(segments.categories.get(each, -1), VOID) for each in found.tolist()]
+            different_ids, which = np.unique(ids[0], return_inverse=True)
+            classes = [
+                numbers.get(segments.categories.get(different_id, -1), VOID) for different_id in different_ids.tolist()
+            ]
             mask = np.array(classes, np.uint8)[which].reshape(ids.shape[1:])
             picture = combine(ids, mask, self._classes, thing_of, segments.crowds)
         except ValueError as error:
@@ -182,10 +184,12 @@ class Panoptic(Source):
 def _segments(annotation: Mapping[str, Any], folder: Path, names: Mapping[int, str]) -> _Segments:
     """The segments of an annotation; ValueError where one stands there twice, or is of no category."""
     segments = records(annotation, "segments_info")
-    categories = by_key(((whole(each["id"]), whole(each["category_id"])) for each in segments), "segment")
+    categories = by_key(
+        ((to_integer(segment["id"]), to_integer(segment["category_id"])) for segment in segments), "segment"
+    )
     if strange := set(categories.values()) - names.keys():
         raise ValueError(f"a segment of {annotation['file_name']} is of the unknown category {min(strange)}")
-    crowds = {whole(each["id"]) for each in segments if is_true(each.get("iscrowd"))}
+    crowds = {to_integer(segment["id"]) for segment in segments if is_true(segment.get("iscrowd"))}
     return _Segments((folder / annotation["file_name"]).as_posix(), categories, crowds)
 
 

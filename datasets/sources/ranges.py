@@ -11,7 +11,7 @@ import numpy as np
 
 from datasets.as_saved import is_deep_colour
 from datasets.decoding import DEPTH_METRE
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.maps import LONG, SHORT, is_halved
 from datasets.stored import deep_values, file_of
 from datasets.tasks import DEPTH, DIRECTIONS, NO_NORMAL, Encoding, Scale
@@ -42,7 +42,7 @@ class Sample:
     values: np.ndarray
     n_pixels: int
     n_without: int
-    n_whole: int = 0
+    n_integers: int = 0
     n_eighths: int = 0
     is_halved: bool = False
 
@@ -56,19 +56,19 @@ def sample_of(values: np.ndarray, known: np.ndarray, most: int, stored: np.ndarr
     """At most so many values of a map (C, H, W) where it is known (H, W), evenly over it; `stored` are its numbers."""
     shown = values[:, known]
     some = shown[:, :: -(-shown.shape[1] // most) or 1].astype(np.float32)
-    n_whole, n_eighths = 0, 0
+    n_integers, n_eighths = 0, 0
     if stored is not None and stored.dtype.kind == "u" and stored.dtype.itemsize == 2:
-        n_whole, n_eighths = int(known.sum()) * len(stored), int((stored[:, known] % 8 == 0).sum())
+        n_integers, n_eighths = int(known.sum()) * len(stored), int((stored[:, known] % 8 == 0).sum())
     halved = stored is not None and len(stored) == 3 and is_halved(stored, known)
-    return Sample(some, known.size, int(known.size - known.sum()), n_whole, n_eighths, halved)
+    return Sample(some, known.size, int(known.size - known.sum()), n_integers, n_eighths, halved)
 
 
 def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Iterator[str]:
     """What the maps of a domain hold, and what is doubtful of it: a line each."""
-    values = np.concatenate([each.values for each in samples], axis=1) if samples else np.empty((1, 0))
+    values = np.concatenate([sample.values for sample in samples], axis=1) if samples else np.empty((1, 0))
     if not values.size:
         return
-    without = sum(each.n_without for each in samples) / sum(each.n_pixels for each in samples)
+    without = sum(sample.n_without for sample in samples) / sum(sample.n_pixels for sample in samples)
     rest = f", {100 * without:.2g} % of the pixels without" if without else ""
     is_flow = encoding.maps is not None and encoding.maps.flow
     if is_flow:
@@ -82,16 +82,16 @@ def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Ite
                 f"{encoding.domain}: {100 * share:.2g} % of the vectors are not about 1 long, and count: is what "
                 f"is not known black, in place of {NO_NORMAL}?"
             )
-        yield from _doubts_of_axes(encoding, scale, values, sum(each.is_halved for each in samples), len(samples))
+        yield from _axes_warnings(encoding, scale, values, sum(sample.is_halved for sample in samples), len(samples))
         return
     is_metres = encoding.domain == DEPTH.domain or (encoding.maps is not None and encoding.maps.distances)
     unit = " m" if is_metres else " px" if is_flow else ""
     low, median, high = np.quantile(values, (0.05, 0.5, 0.95))
     yield f"{encoding.domain}: median {median:.3g}{unit}, 5 to 95 %: {low:.3g} to {high:.3g}{unit}{rest}"
     if is_metres:
-        yield from _doubts_of_unit(encoding, scale, median, values[0], [each.values for each in samples])
-    n_whole = sum(each.n_whole for each in samples)
-    eighths = sum(each.n_eighths for each in samples) / max(n_whole, 1)
+        yield from _unit_warnings(encoding, scale, median, values[0], [sample.values for sample in samples])
+    n_integers = sum(sample.n_integers for sample in samples)
+    eighths = sum(sample.n_eighths for sample in samples) / max(n_integers, 1)
     offset = scale.offset * scale.unit
     if (
         is_metres
@@ -107,13 +107,13 @@ def lines_of(encoding: Encoding, scale: Scale, samples: Sequence[Sample]) -> Ite
         )
 
 
-def _doubts_of_unit(
+def _unit_warnings(
     encoding: Encoding, scale: Scale, median: float, values: np.ndarray, of_maps: Sequence[np.ndarray]
 ) -> Iterator[str]:
     """What distances (n,) in metres can hardly be, of all maps and of each."""
     if median < _NEAR:
         yield f"{encoding.domain}: nearer than cameras measure: in another unit? see --unit"
-    medians = np.array([np.median(each) for each in of_maps if each.size])
+    medians = np.array([np.median(of_map) for of_map in of_maps if of_map.size])
     other = (medians * _OTHER_UNIT < median) | (medians > _OTHER_UNIT * median)
     if other.any():
         yield (
@@ -131,7 +131,7 @@ def _doubts_of_unit(
         )
 
 
-def _doubts_of_axes(encoding: Encoding, scale: Scale, values: np.ndarray, n_halved: int, n_maps: int) -> Iterator[str]:
+def _axes_warnings(encoding: Encoding, scale: Scale, values: np.ndarray, n_halved: int, n_maps: int) -> Iterator[str]:
     """What the directions (3, n) of a camera's frame cannot be: surfaces that it sees have a z of one sign."""
     if n_halved:
         yield f"{encoding.domain}: {n_halved} of {counted(n_maps, 'map')} hold (n + 1) / 2 in floats, and are read so"
@@ -171,10 +171,10 @@ def lines_of_columns(data_path: Path, encodings: Sequence[Encoding], cells: Sequ
         looked_at = list(dict.fromkeys(column))[:: -(-len(column) // _MOST_FILES) or 1]
         with ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda cell: sample(encoding, cell), looked_at))  # noqa: B023
-        yield from lines_of(encoding, Scale(), [each for each in answers if isinstance(each, Sample)])
-        if faults := [each for each in answers if isinstance(each, str)]:
+        yield from lines_of(encoding, Scale(), [answer for answer in answers if isinstance(answer, Sample)])
+        if errors := [answer for answer in answers if isinstance(answer, str)]:
             files = counted(len(answers), "file")
-            yield f"{len(faults)} of {files} of {encoding.domain} cannot be read{main_fault(faults)}"
+            yield f"{len(errors)} of {files} of {encoding.domain} cannot be read{main_error(errors)}"
 
 
 def lines_of_levels(data_path: Path, cells: Sequence[str], levels: tuple[float, float] | None) -> Iterator[str]:
@@ -186,27 +186,27 @@ def lines_of_levels(data_path: Path, cells: Sequence[str], levels: tuple[float, 
 
     def ranges(of_file: list[str]) -> list[tuple[int, int]]:
         """The least and the largest value of each photograph of a file; none where it has 8 bits."""
-        found = []
+        ranges = []
         for cell in of_file:
             values = deep_values(data_path, cell)
             if values is None:
                 break
-            found.append((int(values.min()), int(values.max())))
-        return found
+            ranges.append((int(values.min()), int(values.max())))
+        return ranges
 
     with ThreadPoolExecutor() as pool:
         answers = pool.map(ranges, files.values())
-        found = [each for answer in progress.bar(answers, total=len(files), desc="depth of colour", unit="file")
-                 for each in answer]  # fmt: skip
-    if not found:
+        extremes = [bounds for answer in progress.bar(answers, total=len(files), desc="depth of colour", unit="file")
+                 for bounds in answer]  # fmt: skip
+    if not extremes:
         if levels is not None:
             yield "--levels: there is no photograph of 16 bits"
         return
     colours = [cell for of_file in files.values() for cell in of_file if is_deep_colour(data_path / cell)]
     if levels is not None and colours:
         yield f"--levels: {counted(len(colours), 'colour PNG')} of 16 bits cannot have them; save with 8: {colours[0]}"
-    low, high = (np.array(each) for each in zip(*found, strict=True))
-    what = f"{counted(len(found), 'photograph')} of 16 bits, with values from {low.min()} to {high.max()}"
+    low, high = (np.array(each) for each in zip(*extremes, strict=True))
+    what = f"{counted(len(extremes), 'photograph')} of 16 bits, with values from {low.min()} to {high.max()}"
     if levels is not None:
         yield f"{what}: {levels[0]:g} and less is black, {levels[1]:g} and more is white"
         return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from datasets.table import About, Found
+from datasets.table import DatasetInfo, Listing
 from utils.arguments import Argument, arguments_of
 from utils.errors import UserError
 
@@ -31,12 +31,12 @@ class Source(ABC):
         vars(self).update(arguments_of(self, config))
 
     @abstractmethod
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The images; files that are missing or broken are left out and named, `UserError` where nothing is left."""
 
-    def about(self, **what: Any) -> About:
-        """`About` with what stage 1 is told for every source; UserError where no table can be like that."""
+    def dataset_info(self, **what: Any) -> DatasetInfo:
+        """`DatasetInfo` with what stage 1 is told for every source; UserError where no table can be like that."""
         try:
-            return About(source=self._name, fit=self._fit, **what)
+            return DatasetInfo(source=self._name, fit=self._fit, **what)
         except ValueError as error:
             raise UserError(f"--source {self._name}: {error}") from error

@@ -63,15 +63,15 @@ def check_classes(rows: pd.DataFrame, known: Mapping[str, str], split_file: str)
     `known` maps an image id to its class's name by the data set itself. A split file of another release or data set
     gives itself away here: one number would have images of several names.
     """
-    found = pd.DataFrame({"name": rows["image_id"].map(known), CLASS: rows[CLASS]}).dropna().drop_duplicates()
+    pairs = pd.DataFrame({"name": rows["image_id"].map(known), CLASS: rows[CLASS]}).dropna().drop_duplicates()
     for column, other in ((CLASS, "name"), ("name", CLASS)):
-        if twice := found[column][found[column].duplicated()].tolist():
-            values = ", ".join(map(str, found[other][found[column] == twice[0]].tolist()[:3]))
+        if twice := pairs[column][pairs[column].duplicated()].tolist():
+            values = ", ".join(map(str, pairs[other][pairs[column] == twice[0]].tolist()[:3]))
             raise UserError(
                 f"{split_file}: its {column} {twice[0]} stands for several of the data's ({values}); "
                 "it is of another data set or release"
             )
-    return dict(zip(found[CLASS].tolist(), found["name"].tolist(), strict=True))
+    return dict(zip(pairs[CLASS].tolist(), pairs["name"].tolist(), strict=True))
 
 
 def numbered(names: Mapping[int, str], classes: pd.Series) -> tuple[tuple[str, ...], np.ndarray]:

@@ -7,28 +7,28 @@ from pathlib import Path
 
 from datasets.sources.listing import real_paths
 from datasets.stored import file_of
-from datasets.table import PART, Found
+from datasets.table import PART, Listing
 from datasets.tasks import CLASS
 from utils.words import counted, some
 
 _MOST_NAMED = 8  # classes of a line
 
 
-def lines_about(data_path: Path, found: Found) -> Iterator[str]:
+def summary_lines(data_path: Path, listing: Listing) -> Iterator[str]:
     """How many images and natural groups there are, and what may surprise: a line each.
 
     That are classes that nobody can learn or that are not tested, and links that lead out of the data folder. `found`
     has parts.
     """
-    rows, about = found.rows, found.about
+    rows, info = listing.rows, listing.info
     parts = ", ".join(f"{n} {part}" for part, n in rows[PART].value_counts().items())
-    groups = ", ".join(f"{rows[name][rows[name] != ''].nunique()} of {name}" for name in about.groups)
+    groups = ", ".join(f"{rows[name][rows[name] != ''].nunique()} of {name}" for name in info.groups)
     yield f"{counted(len(rows), 'image')} ({parts})" + (f"; natural groups: {groups}" if groups else "")
-    yield f"domains: {', '.join(about.domains)}"
-    if CLASS in about.classes:
-        names = about.classes[CLASS].names
+    yield f"domains: {', '.join(info.domains)}"
+    if CLASS in info.classes:
+        names = info.classes[CLASS].names
         # Where an image's class is chosen among those of its objects or pixels, others are in the image, too.
-        chosen = any(each == about.classes[CLASS] for name, each in about.classes.items() if name != CLASS)
+        chosen = any(classes == info.classes[CLASS] for name, classes in info.classes.items() if name != CLASS)
         unless = ", as --class_of_image chooses, though they may be in some" if chosen else ""
         for part, called in (("train", "training"), ("test", "held-out")):
             present = set(rows[CLASS][rows[PART] == part])
@@ -37,7 +37,7 @@ def lines_about(data_path: Path, found: Found) -> Iterator[str]:
                 yield f"no {called} image of {counted(len(lacking), 'class')}{unless}: {named}"
         if len(names) == 1:
             yield f"{names[0]} is the only class: classification has nothing to learn"
-    files = list(dict.fromkeys(file_of(cell) for domain in about.domains for cell in rows[domain]))
+    files = list(dict.fromkeys(file_of(cell) for domain in info.domains for cell in rows[domain]))
     root, real = data_path.resolve(), zip(files, real_paths(data_path, files), strict=True)
     if outside := [pair for pair in real if not pair[1].is_relative_to(root)]:
         cell, path = outside[0]

@@ -19,11 +19,11 @@ import pandas as pd
 
 from datasets.classes import INSTANCES_OF_A_CLASS, ClassSet
 from datasets.decoding import DEPTH_METRE
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.keyed import by_key
 from datasets.sources.source import Source
 from datasets.stored import open_array, read_values
-from datasets.table import BOX_COLUMNS, Found
+from datasets.table import BOX_COLUMNS, Listing
 from datasets.tasks import BOXES, CLASS, DEPTH, INSTANCES, MOTION, RGB, TASKS, get_task
 from utils import progress
 from utils.args import POSITIVE, POSITIVE_INT
@@ -129,18 +129,18 @@ class Taskonomy(Source):
     tasks: list[str] | None
     max_median_depth: float
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The images of the first buildings that have every task's file and one of the 16 commonest scene classes."""
         if self.client_file_name is None:
             raise UserError("--client_file_name: name the csv of the buildings, which lies in the data folder")
         listed = read_buildings(self.data_path / self.client_file_name)
         buildings = listed[: self.taskonomy_clients_to_include]
         if len(buildings) < self.taskonomy_clients_to_include:
-            wanted = f"--taskonomy_clients_to_include {self.taskonomy_clients_to_include}"
-            print(f"{wanted}: {self.client_file_name} lists {len(buildings)}; all are taken")
+            option = f"--taskonomy_clients_to_include {self.taskonomy_clients_to_include}"
+            print(f"{option}: {self.client_file_name} lists {len(buildings)}; all are taken")
         names = read_class_names(self.data_path / self.scene_class_file_name)
         domains = needed_domains(self.tasks or available_tasks(self.data_path))
-        rows, faults = find_views(self.data_path, buildings, domains)
+        rows, errors = find_views(self.data_path, buildings, domains)
         rows, places = commonest(rows)
         if empty := sorted(set(buildings) - set(rows["building"])):
             print(f"no image is left of {', '.join(empty)}")
@@ -150,14 +150,14 @@ class Taskonomy(Source):
         if INSTANCES in domains:
             boxes = boxes_of_instances(self.data_path, rows[RGB.domain].tolist(), rows[INSTANCES].tolist())
             classes[BOXES] = THINGS
-        about = self.about(
+        info = self.dataset_info(
             domains=tuple(domains),
             groups=("building", "point"),
             together="point",
             classes=classes,
             limits=depth_limit(self.max_median_depth),
         )
-        return Found(rows, about, faults, boxes)
+        return Listing(rows, info, errors, boxes)
 
 
 def boxes_of_instances(data_path: Path, images: Sequence[str], masks: Sequence[str]) -> pd.DataFrame:
@@ -172,9 +172,9 @@ def boxes_of_instances(data_path: Path, images: Sequence[str], masks: Sequence[s
         with suppress(ValueError):
             [values] = read_values(data_path, mask, ("I;16", "I"))
             numbers, labels = np.unique(values, return_inverse=True)
-            found = ndimage.find_objects(labels.reshape(values.shape) + 1)
+            slices = ndimage.find_objects(labels.reshape(values.shape) + 1)
             height, width = values.shape
-            for number, (down, across) in zip(numbers.tolist(), found, strict=True):
+            for number, (down, across) in zip(numbers.tolist(), slices, strict=True):
                 label = number // INSTANCES_OF_A_CLASS - _FIRST_THING
                 if 0 <= label < len(THINGS.names):
                     sides = across.start / width, down.start / height, across.stop / width, down.stop / height
@@ -183,7 +183,7 @@ def boxes_of_instances(data_path: Path, images: Sequence[str], masks: Sequence[s
 
 
 def depth_limit(metres: float = 20.0) -> dict[str, float]:
-    """`About.limits` by which depth of a median of more metres is refused: buildings are not so deep."""
+    """`DatasetInfo.limits` by which depth of a median of more metres is refused: buildings are not so deep."""
     return {DEPTH.domain: DEPTH_METRE * metres}
 
 
@@ -201,17 +201,17 @@ def find_views(data_path: Path, buildings: Sequence[str], domains: Sequence[str]
         if not classes:
             raise UserError(
                 f"building {building!r} has no scene classes under {data_path / 'class_scene' / 'taskonomy'}; "
-                f"download its class_scene domain or take it out of the building list{main_fault(unreadable)}"
+                f"download its class_scene domain or take it out of the building list{main_error(unreadable)}"
             )
         missing += unreadable
         for view in sorted(classes):
-            found = [view.find(data_path, domain) for domain in domains]
-            missing += [str(view.path(domain)) for domain, path in zip(domains, found, strict=True) if path is None]
-            cells = [path.relative_to(data_path).as_posix() for path in found if path is not None]
+            paths = [view.find(data_path, domain) for domain in domains]
+            missing += [str(view.path(domain)) for domain, path in zip(domains, paths, strict=True) if path is None]
+            cells = [path.relative_to(data_path).as_posix() for path in paths if path is not None]
             if len(cells) == len(domains):
                 rows.append((*cells, classes[view], building, f"{building}/{view.point}"))
     if not rows:
-        raise UserError(f"no image has all of {', '.join(domains)}{main_fault(missing)}")
+        raise UserError(f"no image has all of {', '.join(domains)}{main_error(missing)}")
     return pd.DataFrame(rows, columns=[*domains, "place", "building", "point"]), missing
 
 
@@ -219,18 +219,20 @@ def commonest(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[int]]:
     """The rows of the 16 commonest places, with the class 0..15, the commonest first; and the places in that order."""
     counts = rows.groupby("place").size().reset_index(name="n")
     places = counts.sort_values(["n", "place"], ascending=[False, True])["place"][:N_SCENE_CLASSES].tolist()
-    kept = rows[rows["place"].isin(places)].reset_index(drop=True)
-    if n_others := len(rows) - len(kept):
+    selected = rows[rows["place"].isin(places)].reset_index(drop=True)
+    if n_others := len(rows) - len(selected):
         others = counted(counts["place"].nunique() - len(places), "scene class")
         print(f"left out {counted(n_others, 'image')} of {others} beyond the {N_SCENE_CLASSES} commonest")
-    return kept.assign(**{CLASS: kept["place"].map({place: label for label, place in enumerate(places)})}), places
+    return selected.assign(
+        **{CLASS: selected["place"].map({place: label for label, place in enumerate(places)})}
+    ), places
 
 
 def needed_domains(tasks: Sequence[str]) -> list[str]:
     """The domains whose files these tasks read, rgb first, each once."""
     encodings = [get_task(name).encoding for name in tasks]
-    photographs = [each for name in tasks for each in get_task(name).photographs]
-    files = [RGB, *photographs, *(each for e in encodings if e for each in (e, e.mask) if each is not None)]
+    photographs = [photograph for name in tasks for photograph in get_task(name).photographs]
+    files = [RGB, *photographs, *(used for e in encodings if e for used in (e, e.mask) if used is not None)]
     return list(dict.fromkeys(INSTANCES if encoding.boxes else encoding.domain for encoding in files))
 
 

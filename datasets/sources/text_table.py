@@ -30,14 +30,14 @@ def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]
     separator = max(",;\t", key="".join(text.splitlines()[:1]).count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     lines: dict[int, list[str]] = {}
-    faults: list[str] = []
+    errors: list[str] = []
     try:
         header = [name.strip() for name in next(reader, [])]
         for cells in reader:
             if len(cells) == len(header) and not any(re.search(r"[\r\n\0]", cell) for cell in cells):
                 lines[reader.line_num] = ["" if cell.strip() in _NOTHING else cell.strip() for cell in cells]
             elif any(cells):
-                faults.append(f"{path.name}, line {reader.line_num}: not a cell for each of the {len(header)} columns")
+                errors.append(f"{path.name}, line {reader.line_num}: not a cell for each of the {len(header)} columns")
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}; is a quotation mark not closed?") from error
     named = [name for name in header if name]
@@ -45,16 +45,16 @@ def read_text_table(path: Path, argument: str) -> tuple[pd.DataFrame, list[str]]
     if len(set(named)) < len(named):
         raise UserError(f"{path}: two columns have the same name ({', '.join(named)})")
     rows = pd.DataFrame.from_dict(lines, orient="index", columns=header, dtype=str)
-    return rows[named], faults
+    return rows[named], errors
 
 
 def _say_nothing(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print the cells that may say that there is nothing, and are taken for names."""
-    found = Counter(
+    counts = Counter(
         (name, cell) for row in rows for name, cell in zip(header, row, strict=True) if cell.lower() in _ALSO_NOTHING
     )
-    if found:
-        shown = some([f"{n} × {cell!r} in {name}" for (name, cell), n in found.most_common()], 4)
+    if counts:
+        shown = some([f"{n} × {cell!r} in {name}" for (name, cell), n in counts.most_common()], 4)
         print(f"{path.name}: taken for names, where a cell without a value is to be empty: {shown}")
 
 

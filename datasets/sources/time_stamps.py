@@ -16,7 +16,7 @@ def next_frame(cell: str) -> str:
     'alley_1/frame_0010.png'
     """
     path = PurePosixPath(cell)
-    name = re.sub(r"(\d+)(\D*)$", lambda found: f"{int(found[1]) + 1:0{len(found[1])}}{found[2]}", path.stem)
+    name = re.sub(r"(\d+)(\D*)$", lambda match: f"{int(match[1]) + 1:0{len(match[1])}}{match[2]}", path.stem)
     return path.with_name(name + path.suffix).as_posix()
 
 

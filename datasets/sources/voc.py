@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-from datasets.left_out import main_fault
+from datasets.left_out import main_error
 from datasets.sources.annotated import (
     Photograph,
     groups_of_images,
@@ -26,7 +26,7 @@ from datasets.sources.listing import names_in, number_classes
 from datasets.sources.named_folders import beside, filled, folders, photographs
 from datasets.sources.source import Source
 from datasets.stored import is_inside
-from datasets.table import BOXES, Found
+from datasets.table import BOXES, Listing
 from datasets.tasks import CLASS, RGB
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -79,60 +79,60 @@ class Voc(Source):
     class_of_image: str
     group_pattern: str | None
 
-    def find(self) -> Found:
+    def find(self) -> Listing:
         """The photographs that have a readable XML file and the size that it says; the others are named."""
-        faults: list[str] = []
-        annotated, objects, starts = self._annotated(faults)
+        errors: list[str] = []
+        annotated, objects, starts = self._annotated(errors)
         if not any(objects):
             raise UserError(
                 f"{self.data_path}: {counted(len(annotated), 'photograph')} in {self.label_folder}/<name>.xml with "
-                f"{self.image_folder}/<name>.jpg, and no object that is not left out{main_fault(faults)}; see "
+                f"{self.image_folder}/<name>.jpg, and no object that is not left out{main_error(errors)}; see "
                 "--image_folder and --label_folder"
             )
-        classes = number_classes([each.name for of_image in objects for each in of_image])[1][CLASS]
+        classes = number_classes([obj.name for of_image in objects for obj in of_image])[1][CLASS]
         number_of = {name: number for number, name in enumerate(classes.names)}
         first = self._first_pixel(starts)
         for photograph, of_image in zip(annotated, objects, strict=True):
-            for each in of_image:
-                left, top, right, bottom = each.sides
-                photograph.boxes.append((number_of[each.name], left - first, top - first, right, bottom))
-        found = held_against_files(self.data_path, annotated, faults)
-        boxes = table_of_boxes(found, classes, faults, "--label_folder")
-        rows = rows_of_images(found, boxes, classes, self.class_of_image)
-        groups = groups_of_images(found, self.image_folder, rows, self.group_pattern)
-        about = self.about(domains=(RGB.domain,), groups=tuple(groups), classes={CLASS: classes, BOXES: classes})
-        return Found(pd.concat([rows, groups], axis=1), about, faults, boxes)
+            for annotation in of_image:
+                left, top, right, bottom = annotation.sides
+                photograph.boxes.append((number_of[annotation.name], left - first, top - first, right, bottom))
+        photographs = held_against_files(self.data_path, annotated, errors)
+        boxes = table_of_boxes(photographs, classes, errors, "--label_folder")
+        rows = rows_of_images(photographs, boxes, classes, self.class_of_image)
+        groups = groups_of_images(photographs, self.image_folder, rows, self.group_pattern)
+        info = self.dataset_info(domains=(RGB.domain,), groups=tuple(groups), classes={CLASS: classes, BOXES: classes})
+        return Listing(pd.concat([rows, groups], axis=1), info, errors, boxes)
 
-    def _annotated(self, faults: list[str]) -> tuple[list[Photograph], list[list[_Object]], list[tuple[float, str]]]:
+    def _annotated(self, errors: list[str]) -> tuple[list[Photograph], list[list[_Object]], list[tuple[float, str]]]:
         """The photographs with an annotation that can be read, still without boxes, and the objects of each.
 
         And where objects begin, those that are left out among them, with the photograph.
         """
-        listed = self._listed(faults)
+        listed = self._listed(errors)
         annotated: list[Photograph] = []
         objects: list[list[_Object]] = []
         starts: list[tuple[float, str]] = []
         n_marked = 0
         for annotation, photograph in listed:
-            content = self._read(annotation, faults)
+            content = self._read(annotation, errors)
             if content is not None:
                 photograph.size = content[0]
                 annotated.append(photograph)
-                objects.append([each for each in content[1] if not each.marks & {*self.leave_out}])
+                objects.append([obj for obj in content[1] if not obj.marks & {*self.leave_out}])
                 n_marked += len(content[1]) - len(objects[-1])
-                starts += [(min(each.sides[:2]), photograph.cell) for each in content[1] if _tells_start(each.sides)]
+                starts += [(min(obj.sides[:2]), photograph.cell) for obj in content[1] if _tells_start(obj.sides)]
         if n_marked:
             print(f"left out {counted(n_marked, 'object')} marked as {' or '.join(self.leave_out)}; see --leave_out")
         return annotated, objects, starts
 
-    def _listed(self, faults: list[str]) -> list[tuple[str, Photograph]]:
+    def _listed(self, errors: list[str]) -> list[tuple[str, Photograph]]:
         """The cells of annotations, with the photograph of each: those of the lists, or all that are there."""
-        found: dict[tuple[str, str], Photograph] = {}
-        for each in photographs(self.data_path, self.image_folder, others=()):
-            key = filled(self.label_folder, each.words), each.stem
-            photograph = Photograph(each.cell, each.part, words=each.words)
-            if (first := found.setdefault(key, photograph)) is not photograph:
-                faults.append(f"{each.cell}: {Path(first.cell).name} has the same annotation")
+        by_annotation: dict[tuple[str, str], Photograph] = {}
+        for listed in photographs(self.data_path, self.image_folder, others=()):
+            key = filled(self.label_folder, listed.words), listed.stem
+            photograph = Photograph(listed.cell, listed.part, words=listed.words)
+            if (first := by_annotation.setdefault(key, photograph)) is not photograph:
+                errors.append(f"{listed.cell}: {Path(first.cell).name} has the same annotation")
         annotated = set()
         for folder, words in folders(self.data_path, self.image_folder):
             labels = filled(self.label_folder, words)
@@ -140,16 +140,19 @@ class Voc(Source):
                 if not path.name.startswith("."):
                     annotated.add((labels, path.stem))
                     missing = Photograph((folder / f"{path.stem}.jpg").as_posix(), "", words=words)
-                    found.setdefault((labels, path.stem), missing)
+                    by_annotation.setdefault((labels, path.stem), missing)
         parts = self._parts() if "{" not in self.image_folder else {}
         if not parts:
-            return [(self._xml(labels, name), each) for (labels, name), each in sorted(found.items(), key=_first)]
+            return [
+                (self._xml(labels, name), photograph)
+                for (labels, name), photograph in sorted(by_annotation.items(), key=_first)
+            ]
         if others := {name for _, name in annotated} - parts.keys():
             print(f"left out {counted(len(others), 'annotated photograph')} in no list of {_LISTS}")
         rows = []
         for name, part in parts.items():
             cell = (Path(self.image_folder) / f"{name}.jpg").as_posix()
-            photograph = found.get((self.label_folder, name), Photograph(cell, part))
+            photograph = by_annotation.get((self.label_folder, name), Photograph(cell, part))
             rows.append((self._xml(self.label_folder, name), replace(photograph, part=part)))
         return rows
 
@@ -191,24 +194,24 @@ class Voc(Source):
                     raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")
         return parts
 
-    def _read(self, cell: str, faults: list[str]) -> tuple[tuple[float, float] | None, list[_Object]] | None:
+    def _read(self, cell: str, errors: list[str]) -> tuple[tuple[float, float] | None, list[_Object]] | None:
         """The size that a photograph's annotation says, if any, and its objects; None where it cannot be read."""
         path = self.data_path / cell
         if not is_inside(cell) or not path.is_file():
-            faults.append(f"{cell}: there is no such annotation")
+            errors.append(f"{cell}: there is no such annotation")
             return None
         try:
             root = _root(path)
             width, height = (float(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
         except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
-            faults.append(f"{cell}: not an annotation in Pascal VOC's XML ({error})")
+            errors.append(f"{cell}: not an annotation in Pascal VOC's XML ({error})")
             return None
         objects = []
-        for number, each in enumerate(root.findall("object"), 1):
+        for number, element in enumerate(root.findall("object"), 1):
             try:
-                objects.append(_object(each))
+                objects.append(_object(element))
             except ValueError as error:
-                faults.append(f"{cell}, object {number}: {error}")
+                errors.append(f"{cell}, object {number}: {error}")
         return ((width, height) if width > 0 and height > 0 else None), objects
 
 

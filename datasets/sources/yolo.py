@@ -23,8 +23,8 @@ def paired(photographs: Mapping[str, Path], texts: Sequence[Path]) -> tuple[dict
     there in the same place as its photograph, as Ultralytics wants it, or else has the name of one photograph alone.
     """
     of_place = {text.with_suffix(""): text for text in texts}
-    found = {cell: of_place.get(path.with_suffix(""), of_place.get(path)) for cell, path in photographs.items()}
-    labels = {cell: text for cell, text in found.items() if text is not None}
+    text_of_cell = {cell: of_place.get(path.with_suffix(""), of_place.get(path)) for cell, path in photographs.items()}
+    labels = {cell: text for cell, text in text_of_cell.items() if text is not None}
     of_name: dict[str, list[Path]] = defaultdict(list)
     for text in set(texts) - {*labels.values()}:
         of_name[text.stem].append(text)
@@ -39,13 +39,13 @@ def paired(photographs: Mapping[str, Path], texts: Sequence[Path]) -> tuple[dict
 
 
 def read_labels(path: Path, name: str, photograph: Photograph, n_key_points: int | None = None) -> list[str]:
-    """Add the objects of a label file, called `name`, to its photograph; returns its faults.
+    """Add the objects of a label file, called `name`, to its photograph; returns its errors.
 
     Where `n_key_points` says how many numbers of key points follow a box, objects are boxes.
 
     What an object is that cannot be read, and where, nobody knows: outlines count nowhere outside of the others.
     """
-    faults = []
+    errors = []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         if not line.strip():
             continue
@@ -53,13 +53,13 @@ def read_labels(path: Path, name: str, photograph: Photograph, n_key_points: int
             drawn = _read_line(line, n_key_points)
         except (ValueError, OverflowError):
             points = "id and polygon" if n_key_points is None else f"these and {n_key_points} numbers of key points"
-            faults.append(f"{name}, line {number}: not id, centre, width and height, nor {points}")
+            errors.append(f"{name}, line {number}: not id, centre, width and height, nor {points}")
             photograph.outlines.append(Drawn(None, None, None))
         else:
             assert drawn.category is not None and drawn.sides is not None
             photograph.boxes.append((drawn.category, *drawn.sides))
             photograph.outlines.append(drawn if drawn.outline else Drawn(None, None, drawn.sides))
-    return faults
+    return errors
 
 
 def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
@@ -68,7 +68,13 @@ def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
     That is where all are as long, begin with a box within the photograph, and have the rest in it: points of three
     numbers, whose third is 0, 1 or 2, or more points of two than polygons have that are all as long.
     """
-    rows = [drawn.outline[0] for each in photographs if each.size == SHARES for drawn in each.outlines if drawn.outline]
+    rows = [
+        drawn.outline[0]
+        for photograph in photographs
+        if photograph.size == SHARES
+        for drawn in photograph.outlines
+        if drawn.outline
+    ]
     if not rows or len({*map(len, rows)}) > 1:
         return None
     numbers = np.array(rows)
@@ -92,7 +98,13 @@ def are_tracks(photographs: Sequence[Photograph]) -> bool:
     That is where all rows have six numbers, begin with a box within the photograph, and go on with a share and a whole
     number, above 1 somewhere if there are few.
     """
-    rows = [drawn.outline[0] for each in photographs if each.size == SHARES for drawn in each.outlines if drawn.outline]
+    rows = [
+        drawn.outline[0]
+        for photograph in photographs
+        if photograph.size == SHARES
+        for drawn in photograph.outlines
+        if drawn.outline
+    ]
     if not rows or {*map(len, rows)} != {_TRACKED}:
         return False
     numbers = np.array(rows)

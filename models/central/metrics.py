@@ -44,12 +44,12 @@ class Metric:
     finish: Callable[[Tensor], Tensor]
     width: int = 2
     per_class: bool = False
-    kept: bool = False
+    is_kept: bool = False
     errors: tuple[str, ...] = ()
 
     def of_groups(self, rows: Tensor, groups: Sequence[Tensor]) -> Tensor:
         """The values (len(groups), len(names)) float64 of groups of the rows (N, k) of `statistics`."""
-        if self.kept:
+        if self.is_kept:
             return torch.stack([self.finish(rows[group]).double() for group in groups])
         return self.finish(_sums_of(rows, groups))
 
@@ -160,10 +160,10 @@ def _class_hits(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     ids = torch.where(valid, target, classes).reshape(n, -1)
     predicted = torch.where(valid, output.argmax(1), classes).reshape(n, -1)
 
-    def count(found: Tensor) -> Tensor:
+    def count(classes_found: Tensor) -> Tensor:
         """How often each class is among the ids (B, pixels)."""
-        counts = torch.zeros(n, classes + 1, dtype=torch.int64, device=found.device)
-        return counts.scatter_add_(1, found, torch.ones_like(found))[:, :classes]
+        counts = torch.zeros(n, classes + 1, dtype=torch.int64, device=classes_found.device)
+        return counts.scatter_add_(1, classes_found, torch.ones_like(classes_found))[:, :classes]
 
     hits = count(torch.where(predicted == ids, ids, classes))
     return torch.stack([hits, count(predicted) - hits, count(ids) - hits], dim=2).flatten(1).float()
@@ -230,8 +230,8 @@ METRICS: dict[str, Metric] = {
         ("pixel_accuracy", "miou", "fwiou", "miou_union"), _class_hits, _finish_overlap, 3, per_class=True,
     ),
     "published_overlap": Metric(("miou",), _class_hits, _finish_published_classes, 3, per_class=True),
-    "average_precision": Metric(("map_50", "map"), detection_rows, average_precision, ROW, kept=True),
-    "instances": Metric(("pq", "map_50", "map"), object_rows, object_quality, ROW_OF_OBJECTS, kept=True),
+    "average_precision": Metric(("map_50", "map"), detection_rows, average_precision, ROW, is_kept=True),
+    "instances": Metric(("pq", "map_50", "map"), object_rows, object_quality, ROW_OF_OBJECTS, is_kept=True),
     "hits": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
 }  # fmt: skip
 

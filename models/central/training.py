@@ -22,7 +22,7 @@ from models.central.settings import TrainSettings
 from models.networks.config import ModelConfig
 from models.networks.costs import model_costs, peak_memory
 from models.networks.decoders import with_decoder
-from models.networks.kept_outputs import load_whole, whole
+from models.networks.kept_outputs import full_model, load_full_model
 from models.networks.lora import adapters, merged
 from models.networks.parts import TRAINABLE, is_within, lr_factor, train_part
 from models.networks.task_model import TaskModel, load_model, save_model
@@ -133,9 +133,9 @@ class CentralTraining:
         epochs = range(len(self.history), self.settings.n_epochs)
         with interrupt.deferred(), progress.bar(epochs, desc=f"training {self.data.task.name}", unit="epoch") as bar:
             for epoch in bar:
-                start, whole = time.perf_counter(), self._begun[0] == 0
+                start, is_first = time.perf_counter(), self._begun[0] == 0
                 train_loss = self._epoch(epoch)
-                self._seconds += [time.perf_counter() - start] * whole
+                self._seconds += [time.perf_counter() - start] * is_first
                 row = self._finish_epoch(epoch, train_loss)
                 on_epoch(self.history)
                 best = min(row["val_loss"] for row in self.history)
@@ -190,7 +190,7 @@ class CentralTraining:
                 f"{self.checkpoint} was made with other --lora_rank, --lora_alpha or --lora_targets; resume with the "
                 "same arguments"
             )
-        if not load_whole(self.model, saved):
+        if not load_full_model(self.model, saved):
             raise UserError(f"{self.checkpoint} was made with another encoder; resume with the same initial model")
         optimizer = state["optimizer"]
         for name, tensor in _without_prefix(tensors, "optimizer.").items():
@@ -255,14 +255,14 @@ class CentralTraining:
 
     def _save(self) -> None:
         state = self.optimizer.state_dict()
-        tensors = {f"model.{name}": tensor for name, tensor in whole(self.model).state_dict().items()}
+        tensors = {f"model.{name}": tensor for name, tensor in full_model(self.model).state_dict().items()}
         for index, values in state["state"].items():
             tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items() if isinstance(v, torch.Tensor)}
         save_checkpoint(
             self.checkpoint,
             tensors,
             {
-                "config": self.model.config.said(),
+                "config": self.model.config.record(),
                 "settings": asdict(self.settings),
                 "images": self.data.fingerprint,
                 "history": self.history,

@@ -61,13 +61,13 @@ class FCOSDecoder(nn.Module):
         """Embedding (B, 2 channels, 8, 8) and output (B, A, C + 8); the vector is not looked at."""
         levels = self.pyramid({str(number): level for number, level in enumerate(skips[self._used])})
         towers = [self.head.towers(level) for level in levels.values()]
-        said = torch.cat([self.head(*maps) for maps in towers], dim=1)
-        output = torch.cat([said, self.points.expand(len(said), -1, -1)], dim=2)
+        outputs = torch.cat([self.head(*maps) for maps in towers], dim=1)
+        output = torch.cat([outputs, self.points.expand(len(outputs), -1, -1)], dim=2)
         best = (
             Points.of(output.detach()).scores.amax(-1).split([level[0, 0].numel() for level in levels.values()], dim=1)
         )
-        found = [_where_found(torch.cat(maps, dim=1), scores) for maps, scores in zip(towers, best, strict=True)]
-        return torch.stack(found).sum(0), output
+        positions = [_where_found(torch.cat(maps, dim=1), scores) for maps, scores in zip(towers, best, strict=True)]
+        return torch.stack(positions).sum(0), output
 
 
 class FCOSHead(nn.Module):

@@ -53,7 +53,7 @@ def mean_detections(targets: Iterable[tuple[Tensor, Tensor]], n_classes: int, im
 
 
 @dataclass(frozen=True)
-class Found:
+class Detections:
     """The detections in one image, by falling score: classes (n,) int64, scores (n,) and boxes (n, 4) in pixels."""
 
     classes: Tensor
@@ -66,7 +66,7 @@ class Found:
         return torch.cat([self.classes[:, None], self.scores[:, None], self.boxes], dim=1)
 
 
-def detect(output: Tensor) -> list[Found]:
+def detect(output: Tensor) -> list[Detections]:
     """The detections of each image, as torchvision's `FCOS.postprocess_detections` makes them.
 
     Each level gives its candidates of highest score, boxes
@@ -75,7 +75,7 @@ def detect(output: Tensor) -> list[Found]:
     return [_detect(Points.of(image)) for image in output]
 
 
-def _detect(points: Points) -> Found:
+def _detect(points: Points) -> Detections:
     from torchvision.ops import batched_nms, clip_boxes_to_image
 
     scores = points.scores.where(points.scores > SCORE_THRESHOLD, 0.0)
@@ -89,18 +89,18 @@ def _detect(points: Points) -> Found:
     which, of_class = torch.cat(at), torch.cat(classes)
     finest = points.size == points.size.amin()
     # The points of the finest level begin at 0 and have their size for a step.
-    height, width = (int(each[finest].max() + points.size.amin()) for each in (points.y, points.x))
+    height, width = (int(positions[finest].max() + points.size.amin()) for positions in (points.y, points.x))
     boxes = clip_boxes_to_image(points.boxes[which], (height, width))
     chosen = batched_nms(boxes, scores[which, of_class], of_class, NMS_THRESHOLD)[:MOST_FOUND]
-    return Found(of_class[chosen], scores[which, of_class][chosen], boxes[chosen])
+    return Detections(of_class[chosen], scores[which, of_class][chosen], boxes[chosen])
 
 
 def detection_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """What `average_precision` needs of each image, (B, ROW): its detections, then its true boxes."""
     rows = torch.full((len(output), ROW), _NOBODY, device=output.device)
-    found, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
+    predicted, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
     there.view(-1, MOST_BOXES, BOX)[:, : target.shape[1]] = target.where(valid[..., None], _NOBODY)
-    for row, each in zip(found.unflatten(1, (MOST_FOUND, DETECTION)), detect(output), strict=True):
+    for row, each in zip(predicted.unflatten(1, (MOST_FOUND, DETECTION)), detect(output), strict=True):
         row[: len(each.classes)] = each.rows
     return rows
 
@@ -110,12 +110,12 @@ def average_precision(rows: Tensor) -> Tensor:
 
     (2,) float32, means over the classes that have boxes; nan where no image has any.
     """
-    found, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
-    found, there = found.unflatten(1, (MOST_FOUND, DETECTION)), there.unflatten(1, (MOST_BOXES, BOX))
+    rows_found, there = rows.split([MOST_FOUND * DETECTION, MOST_BOXES * BOX], dim=1)
+    rows_found, there = rows_found.unflatten(1, (MOST_FOUND, DETECTION)), there.unflatten(1, (MOST_BOXES, BOX))
     if not (there[..., -1] >= 0).any():
         return torch.full((2,), torch.nan)
     predicted, actual = [], []
-    for detections, boxes in zip(found, there, strict=True):
+    for detections, boxes in zip(rows_found, there, strict=True):
         detections, boxes = detections[detections[:, 0] >= 0], boxes[boxes[:, -1] >= 0]
         scored = {"labels": detections[:, 0].long(), "scores": detections[:, 1], "boxes": detections[:, 2:]}
         predicted.append(scored)

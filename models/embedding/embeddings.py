@@ -216,18 +216,18 @@ def compare_n_clusters(points: np.ndarray, numbers: Sequence[int], seed: int) ->
     total = np.square(points - points.mean(axis=0, dtype=np.float64)).sum()
     rows = []
     for number in progress.bar(numbers, desc="numbers of clusters", unit="number"):
-        found = fit_kmeans(points, number, seed)
+        kmeans = fit_kmeans(points, number, seed)
         runs = [fit_kmeans(points[s], number, seed, i).predict(points) for i, s in enumerate(samples, start=1)]
         agreement = [adjusted_rand_score(*pair) for pair in combinations(runs, 2)]
         size, state = min(len(points), _SILHOUETTES), derived_seed("silhouette", seed)
-        several = 1 < len(found.cluster_centers_) < size
+        several = 1 < len(kmeans.cluster_centers_) < size
         silhouette = (
-            silhouette_score(points, found.labels_, sample_size=size, random_state=state) if several else np.nan
+            silhouette_score(points, kmeans.labels_, sample_size=size, random_state=state) if several else np.nan
         )
         rows.append(
             {
                 "n_clusters": number,
-                "inertia": float(found.inertia_ / total) if total else 0.0,
+                "inertia": float(kmeans.inertia_ / total) if total else 0.0,
                 "silhouette": float(silhouette),
                 "stability": float(np.mean(agreement)),
                 "stability_std": float(np.std(agreement)),

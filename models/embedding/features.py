@@ -146,9 +146,9 @@ def shrunk_target(data: TaskData, batch: Batch) -> Tensor:
         return (values * valid).float()
     weight = valid.expand_as(values).float()
     values = values.where(valid, 0).float()
-    sums, counts = (F.adaptive_avg_pool2d(each, GRID) for each in (values, weight))
-    whole = values.sum((2, 3), keepdim=True) / weight.sum((2, 3), keepdim=True).clamp(min=1)
-    return (sums / counts.clamp(min=1e-12)).where(counts > 0, whole).flatten(1)
+    sums, counts = (F.adaptive_avg_pool2d(tensor, GRID) for tensor in (values, weight))
+    mean = values.sum((2, 3), keepdim=True) / weight.sum((2, 3), keepdim=True).clamp(min=1)
+    return (sums / counts.clamp(min=1e-12)).where(counts > 0, mean).flatten(1)
 
 
 def _network(name: str, device: torch.device, weights_file: Path | None, scaling: Scaling) -> ImageFeatures:
@@ -208,7 +208,7 @@ class _Scaled:
         self._network, self._size = network, list(config["input_size"][1:])
         device = next(network.parameters()).device
         self.scaling = scaling.or_of(Scaling(config["mean"], config["std"]))
-        self._mean, self._std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in self.scaling)
+        self._mean, self._std = (torch.tensor(constant, device=device).view(1, 3, 1, 1) for constant in self.scaling)
 
     def of(self, images: Tensor) -> Tensor:
         """(B, size) float32."""

@@ -58,8 +58,8 @@ def reduce_dimension(embeddings: np.ndarray, fit_on: np.ndarray) -> tuple[np.nda
         projection, total = _fit(embeddings, fit_on, n_components)
     parts = [projection.transform(embeddings[rows]) for rows in _slices(len(embeddings), dimension)]
     reduced = np.concatenate(parts).astype(np.float32, copy=False)
-    kept = reduced[fit_on].var(axis=0, dtype=np.float64).sum() * len(fit_on)
-    return reduced, projection, float(kept / total) if total > 0 else 1.0
+    explained = reduced[fit_on].var(axis=0, dtype=np.float64).sum() * len(fit_on)
+    return reduced, projection, float(explained / total) if total > 0 else 1.0
 
 
 def _fit(embeddings: np.ndarray, fit_on: np.ndarray, n_components: int) -> tuple[Projection, float]:

@@ -79,10 +79,12 @@ def _group(output: Tensor) -> Objects:
     of_class = votes.argmax(1)
     shares = (member @ logits.softmax(0)[:, rows, columns].T).gather(1, of_class[:, None])[:, 0]
     areas = member.sum(1)
-    kept = areas > 0
-    place = kept.cumsum(0)  # the number of those that have pixels
+    has_pixels = areas > 0
+    place = has_pixels.cumsum(0)  # the number of those that have pixels
     numbers[rows, columns] = place[nearest]
-    return Objects(numbers, of_class[kept] - 1, (heights.clamp(max=1.0) * shares / areas.clamp(min=1))[kept])
+    return Objects(
+        numbers, of_class[has_pixels] - 1, (heights.clamp(max=1.0) * shares / areas.clamp(min=1))[has_pixels]
+    )
 
 
 def _centres(heat: Tensor, radius: int) -> tuple[Tensor, Tensor]:
@@ -115,13 +117,13 @@ def object_rows(output: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     above 1/2. Of a true object: class and area. Found objects of which more than half lies where nothing counts are
     left out, unless they match in the rest.
     """
-    rows = [_row(*each) for each in zip(group(output), target, valid[:, 0], strict=True)]
+    rows = [_row(*arguments) for arguments in zip(group(output), target, valid[:, 0], strict=True)]
     return torch.stack(rows).float()
 
 
 def _row(objects: Objects, target: Tensor, valid: Tensor) -> Tensor:
-    found = objects.scores.new_full((MOST_FOUND, FOUND), _NOBODY, dtype=torch.float64)
-    there = found.new_full((MOST_BOXES, THERE), _NOBODY)
+    detections = objects.scores.new_full((MOST_FOUND, FOUND), _NOBODY, dtype=torch.float64)
+    there = detections.new_full((MOST_BOXES, THERE), _NOBODY)
     true, of_true = target[1].long(), _classes_of(target)
     n_true = MOST_BOXES + 1
     pairs = (objects.numbers * n_true + true)[valid]
@@ -133,12 +135,12 @@ def _row(objects: Objects, target: Tensor, valid: Tensor) -> Tensor:
     unions = areas[:n, None] + true_areas - both[:n]
     alike = (objects.classes[:, None] == of_true) & shown
     share, match = torch.where(alike, both[:n] / unions.clamp(min=1), 0.0).max(1)
-    whole = objects.numbers.flatten().bincount(minlength=n + 1)[1:]
-    counts = (areas[:n] > 0) & ((2 * areas[:n] >= whole) | (share > _SAME))
+    full_areas = objects.numbers.flatten().bincount(minlength=n + 1)[1:]
+    counts = (areas[:n] > 0) & ((2 * areas[:n] >= full_areas) | (share > _SAME))
     common = both[:n].gather(1, match[:, None])[:, 0].where(share > 0, 0)
     columns = [objects.classes, objects.scores, areas[:n], match, common]
-    found[:n] = torch.stack([each.double() for each in columns], dim=1).where(counts[:, None], _NOBODY)
-    return torch.cat([found.flatten(), there.flatten()])
+    detections[:n] = torch.stack([column.double() for column in columns], dim=1).where(counts[:, None], _NOBODY)
+    return torch.cat([detections.flatten(), there.flatten()])
 
 
 def object_quality(rows: Tensor) -> Tensor:
@@ -149,37 +151,37 @@ def object_quality(rows: Tensor) -> Tensor:
     """
     from torchmetrics.detection import PanopticQuality  # takes seconds to import
 
-    found, there = rows.split([MOST_FOUND * FOUND, MOST_BOXES * THERE], dim=1)
-    found, there = found.unflatten(1, (MOST_FOUND, FOUND)), there.unflatten(1, (MOST_BOXES, THERE))
+    detections, there = rows.split([MOST_FOUND * FOUND, MOST_BOXES * THERE], dim=1)
+    detections, there = detections.unflatten(1, (MOST_FOUND, FOUND)), there.unflatten(1, (MOST_BOXES, THERE))
     if not (there[..., 0] >= 0).any():
         return torch.full((3,), torch.nan)
-    if not (found[..., 0] >= 0).any():
+    if not (detections[..., 0] >= 0).any():
         return torch.zeros(3)  # torchmetrics says -1 for masks then
-    classes = torch.cat([each[..., 0][each[..., 0] >= 0] for each in (found, there)]).long().unique()
+    classes = torch.cat([kind[..., 0][kind[..., 0] >= 0] for kind in (detections, there)]).long().unique()
     panoptic = PanopticQuality((classes + 1).tolist(), [0], return_per_class=True)
     predicted, actual = [], []
-    for of_found, of_true in zip(found, there, strict=True):
-        picture = _picture(of_found, of_true)
+    for detected, of_true in zip(detections, there, strict=True):
+        picture = _picture(detected, of_true)
         colours = [
-            torch.stack([F.pad(each[:, 0].long() + 1, (1, 0))[number], number], dim=1)
-            for each, number in zip((of_found, of_true), picture.T, strict=True)
+            torch.stack([F.pad(objects_[:, 0].long() + 1, (1, 0))[number], number], dim=1)
+            for objects_, number in zip((detected, of_true), picture.T, strict=True)
         ]
-        panoptic.update(*(each[None] for each in colours))
-        predicted.append(_masks(of_found, picture[:, 0]) | {"scores": of_found[of_found[:, 0] >= 0, 1]})
+        panoptic.update(*(colour[None] for colour in colours))
+        predicted.append(_masks(detected, picture[:, 0]) | {"scores": detected[detected[:, 0] >= 0, 1]})
         actual.append(_masks(of_true, picture[:, 1]))
     of_things = panoptic.compute()[0, : len(classes)].mean()
     return torch.stack([of_things.float(), *mean_precision(predicted, actual, "segm")])
 
 
-def _picture(found: Tensor, there: Tensor) -> Tensor:
+def _picture(detections: Tensor, there: Tensor) -> Tensor:
     """Pixels (n, 2) with the numbers of the found and the true object, 0 for none, whose counts are those of a row.
 
     Where they lie does not matter for any measure. What a found object shares with others than its match is apart.
     """
-    seen, shown = found[:, 0] >= 0, there[:, 0] >= 0
-    areas, match, common = (column.long() * seen for column in found[:, 2:].T)
+    seen, shown = detections[:, 0] >= 0, there[:, 0] >= 0
+    areas, match, common = (column.long() * seen for column in detections[:, 2:].T)
     rest = (there[:, 1].long() * shown).scatter_add(0, match, -common)
-    found_number, true_number = (torch.arange(1, len(each) + 1) for each in (found, there))
+    found_number, true_number = (torch.arange(1, len(rows) + 1) for rows in (detections, there))
     numbers = torch.cat(
         [
             torch.stack([found_number, match + 1], dim=1),

@@ -64,16 +64,16 @@ class ModelConfig:
         config = cls(**content)
         return config if config.classes is None else replace(config, classes=ClassSet.of(content["classes"]))
 
-    def said(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """What `of` takes, without what is optional where there is none."""
         return {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value}
 
 
-def noted(metadata: Mapping[str, str] | None) -> tuple[ModelConfig, dict[str, int] | None]:
+def config_from_metadata(metadata: Mapping[str, str] | None) -> tuple[ModelConfig, dict[str, int] | None]:
     """The settings in the metadata of a model's file, and the declared versions of encoder and decoder, if any.
 
     KeyError, TypeError or ValueError where it is no model of this project.
     """
-    said = dict(json.loads((metadata or {})["config"]))
-    versions = said.pop(VERSIONS, None)
-    return ModelConfig.of(said), versions
+    content = dict(json.loads((metadata or {})["config"]))
+    versions = content.pop(VERSIONS, None)
+    return ModelConfig.of(content), versions

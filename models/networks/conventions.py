@@ -81,8 +81,8 @@ def with_quick_gelu(network: nn.Module) -> str:
     """The name of timm's network like this one, but with QuickGELU; empty where it has none."""
     import timm
 
-    stem, found, size = str(published_config(network).get("architecture", "")).partition("_clip_")
-    likes = timm.list_models(f"{stem}_clip_quickgelu_*") if found else []
+    stem, is_clip, size = str(published_config(network).get("architecture", "")).partition("_clip_")
+    likes = timm.list_models(f"{stem}_clip_quickgelu_*") if is_clip else []
     same = f"{stem}_clip_quickgelu_{size}"
     return same if same in likes else next(iter(likes), "")
 
@@ -90,4 +90,6 @@ def with_quick_gelu(network: nn.Module) -> str:
 def published_config(network: nn.Module) -> Mapping[str, Any]:
     """Timm's configuration of a network, or of what is in an encoder."""
     candidates = (network, getattr(network, "backbone", None))
-    return next((found for each in candidates if (found := getattr(each, "pretrained_cfg", None))), {})
+    return next(
+        (published for candidate in candidates if (published := getattr(candidate, "pretrained_cfg", None))), {}
+    )

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from datasets.task_data import TaskData
-from models.networks.kept_outputs import kept_flops, whole
+from models.networks.kept_outputs import full_model, kept_flops
 from models.networks.parts import is_within
 
 
@@ -35,7 +35,7 @@ def model_costs(model: nn.Module, data: TaskData, part: str) -> dict[str, int]:
 
     All are of the whole model, also where an encoder's outputs are kept.
     """
-    sizes = {name: parameter.numel() for name, parameter in whole(model).named_parameters()}
+    sizes = {name: parameter.numel() for name, parameter in full_model(model).named_parameters()}
     return {
         "parameters": sum(sizes.values()),
         "parameters_trained": sum(size for name, size in sizes.items() if is_within(part, name)),

@@ -33,7 +33,7 @@ TIMM = "timm:"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EncoderRequest:
     """What an encoder is built for.
 
     `weights` are those of a file, in place of published ones. `most_stride` is given where a decoder takes the maps:
@@ -67,7 +67,7 @@ class EncoderEntry:
     encoder's numbers change.
     """
 
-    build: Callable[[Wanted], Encoder]
+    build: Callable[[EncoderRequest], Encoder]
     image_size: int = 224
     has_weights: bool = False
     decoder: str = "taskonomy"
@@ -78,19 +78,19 @@ class EncoderEntry:
     version: int = 1
 
 
-def _tiny(wanted: Wanted) -> Encoder:
+def _tiny(request: EncoderRequest) -> Encoder:
     from models.networks.backbones import TinyEncoder
 
-    return TinyEncoder(wanted.image_size, wanted.norm)
+    return TinyEncoder(request.image_size, request.norm)
 
 
-def _lenet(wanted: Wanted) -> Encoder:
+def _lenet(request: EncoderRequest) -> Encoder:
     from models.networks.backbones import LeNet
 
-    return LeNet(wanted.image_size)
+    return LeNet(request.image_size)
 
 
-def _resnet10(wanted: Wanted) -> Encoder:
+def _resnet10(request: EncoderRequest) -> Encoder:
     """For small images: a 3x3 stem without stride or pooling, and one block per stage."""
     from torch import nn
     from torchvision.models.resnet import BasicBlock, ResNet
@@ -100,38 +100,40 @@ def _resnet10(wanted: Wanted) -> Encoder:
     net = ResNet(BasicBlock, [1, 1, 1, 1])
     net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
-    wanted.put_weights(net)
+    request.put_weights(net)
     first = nn.Sequential(net.conv1, net.bn1, net.relu, net.layer1, net.layer2)
     return StagedEncoder([first, net.layer3, net.layer4], (128, 256, 512), CENTRED)
 
 
-def _resnet(name: str, *map_channels: int) -> Callable[[Wanted], Encoder]:
-    def build(wanted: Wanted) -> Encoder:
+def _resnet(name: str, *map_channels: int) -> Callable[[EncoderRequest], Encoder]:
+    def build(request: EncoderRequest) -> Encoder:
         """Torchvision's network of this name, cut into its stem and four layers."""
         from torch import nn
 
         from models.networks.backbones import IMAGENET, StagedEncoder
 
-        net = _of_torchvision(name, wanted)
+        net = _of_torchvision(name, request)
         stem, first = nn.Sequential(net.conv1, net.bn1, net.relu), nn.Sequential(net.maxpool, net.layer1)
         return StagedEncoder([stem, first, net.layer2, net.layer3, net.layer4], map_channels, IMAGENET)
 
     return build
 
 
-def _mobile(name: str, ends: Sequence[int], *map_channels: int, **settings: float) -> Callable[[Wanted], Encoder]:
+def _mobile(
+    name: str, ends: Sequence[int], *map_channels: int, **settings: float
+) -> Callable[[EncoderRequest], Encoder]:
     """A network of torchvision whose stages end before these of its blocks; its dropout, which is random, is left out.
 
     What stands between pooling and the classifier is part of the vector.
     """
 
-    def build(wanted: Wanted) -> Encoder:
+    def build(request: EncoderRequest) -> Encoder:
         """The network as wanted, in these stages."""
         from torch import nn
 
         from models.networks.backbones import IMAGENET, StagedEncoder
 
-        net = _of_torchvision(name, wanted, **settings)
+        net = _of_torchvision(name, request, **settings)
         blocks = list(net.features)
         stages = [nn.Sequential(*blocks[a:b]) for a, b in pairwise((0, *ends, len(blocks)))]
         *between, classifier = (layer for layer in net.classifier if not isinstance(layer, nn.Dropout))
@@ -141,27 +143,27 @@ def _mobile(name: str, ends: Sequence[int], *map_channels: int, **settings: floa
     return build
 
 
-def _of_torchvision(name: str, wanted: Wanted, **settings: float) -> Any:
+def _of_torchvision(name: str, request: EncoderRequest, **settings: float) -> Any:
     from torchvision.models import get_model
 
-    network = get_model(name, weights="DEFAULT" if wanted.pretrained else None, **settings)
-    wanted.put_weights(network)
+    network = get_model(name, weights="DEFAULT" if request.pretrained else None, **settings)
+    request.put_weights(network)
     return network
 
 
-def _clip_vit_b32(wanted: Wanted) -> Encoder:
+def _clip_vit_b32(request: EncoderRequest) -> Encoder:
     from models.networks.backbones import CLIP, Encoder
 
     try:
         import open_clip
     except ImportError as error:
         raise UserError("--encoder clip_vit_b32 needs the package open_clip_torch; install requirements.txt") from error
-    name, tag = "ViT-B-32-quickgelu", "openai" if wanted.pretrained else None
+    name, tag = "ViT-B-32-quickgelu", "openai" if request.pretrained else None
     with quiet():
         network = open_clip.create_model(
-            name, pretrained=tag, force_image_size=wanted.image_size, load_weights=wanted.pretrained
+            name, pretrained=tag, force_image_size=request.image_size, load_weights=request.pretrained
         )
-    wanted.put_weights(network.visual, _resized_clip)
+    request.put_weights(network.visual, _resized_clip)
     return Encoder(network.visual.float(), 512, CLIP)  # the text tower is not needed
 
 
@@ -174,10 +176,10 @@ def _resized_clip(tensors: Mapping[str, Tensor], visual: nn.Module) -> dict[str,
     return {key.removeprefix("visual."): tensor for key, tensor in named.items()}
 
 
-def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callable[[Wanted], Encoder]:
+def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callable[[EncoderRequest], Encoder]:
     """A network of timm; `load` gives it its published weights where they are not timm's own."""
 
-    def build(wanted: Wanted) -> Encoder:
+    def build(request: EncoderRequest) -> Encoder:
         """Timm's network of this name, at the wanted size."""
         import timm  # takes seconds to import
 
@@ -187,19 +189,19 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
         architecture = local_config(name)[1] if name.startswith(LOCAL) else name
         # Transformers; others take images of any size.
         if getattr(timm.get_pretrained_cfg(architecture), "fixed_input_size", False):
-            settings["img_size"] = wanted.image_size
-        if (wanted.most_stride or 32) < 32:
-            settings["output_stride"] = wanted.most_stride
+            settings["img_size"] = request.image_size
+        if (request.most_stride or 32) < 32:
+            settings["output_stride"] = request.most_stride
         try:
             with quiet():
-                of_timm = wanted.pretrained and load is None
+                of_timm = request.pretrained and load is None
                 network = timm.create_model(name, pretrained=of_timm, num_classes=0, **settings)
         except TypeError as error:
             raise UserError(f"--encoder {TIMM}{name} cannot be built for these images or this decoder ({error}); "
                             "give another") from error  # fmt: skip
-        if wanted.pretrained and load:
+        if request.pretrained and load:
             load(network)
-        wanted.put_weights(network, timm_filter(network))
+        request.put_weights(network, timm_filter(network))
         return TimmEncoder(network)
 
     return build
@@ -277,7 +279,7 @@ def weights_for(name: str, pretrained: bool | None, file: Path | None) -> tuple[
     return pretrained, None
 
 
-def build_encoder(name: str, wanted: Wanted) -> Encoder:
+def build_encoder(name: str, request: EncoderRequest) -> Encoder:
     """Build an encoder by name.
 
     Weights that were published for batch norm serve group norm, too: its scales and shifts are theirs. UserError where
@@ -287,33 +289,33 @@ def build_encoder(name: str, wanted: Wanted) -> Encoder:
     import torch
 
     entry = encoder_entry(name)
-    if wanted.pretrained and not entry.has_weights:
+    if request.pretrained and not entry.has_weights:
         raise UserError(f"pretrained weights of --encoder {name} do not exist; give --pretrained False")
     try:
-        encoder = entry.build(wanted)
+        encoder = entry.build(request)
     except (OSError, RuntimeError, ValueError) as error:
-        if not wanted.pretrained:
+        if not request.pretrained:
             raise
         raise UserError(
             f"the pretrained weights of {name} could not be downloaded ({str(error).split('. ')[0]}); "
             "connect to the internet for the first run, or give --pretrained False"
         ) from error
-    for constant, values in wanted.scaling._asdict().items():
+    for constant, values in request.scaling._asdict().items():
         if values:
             encoder.get_buffer(constant).view(3).copy_(torch.tensor(values))
-    if wanted.most_stride:
-        encoder.serve_maps(wanted.most_stride)
-    if wanted.norm == "group":
+    if request.most_stride:
+        encoder.serve_maps(request.most_stride)
+    if request.norm == "group":
         with_group_norms(encoder)
         _check_no_batch_norm(encoder, name)
-    if wanted.weights:
-        if not wanted.weights.was_put:
-            wanted.weights.put_into(encoder)  # one without published names, or a file with ours
-        wanted.weights.check(encoder, f"--encoder {name}")
-    if wanted.frames > 1:
+    if request.weights:
+        if not request.weights.was_put:
+            request.weights.put_into(encoder)  # one without published names, or a file with ours
+        request.weights.check(encoder, f"--encoder {name}")
+    if request.frames > 1:
         from models.networks.frames import FramesApart, stack_frames
 
-        return FramesApart(encoder, wanted.frames) if wanted.frames_apart else stack_frames(encoder, wanted.frames)
+        return FramesApart(encoder, request.frames) if request.frames_apart else stack_frames(encoder, request.frames)
     return encoder
 
 
@@ -329,7 +331,7 @@ def _check_no_batch_norm(encoder: Encoder, name: str) -> None:
         )
 
 
-def check_pixels(size: int, seen: Tensor, network: nn.Module, wanted: str) -> str:
+def check_pixels(size: int, seen: Tensor, network: nn.Module, network_name: str) -> str:
     """What to say of an image's pixels (S, S) bool that a network sees; empty where these are all.
 
     UserError, with the nearest sizes, where the network cuts images into patches and some do not fit: `wanted` is the
@@ -341,12 +343,12 @@ def check_pixels(size: int, seen: Tensor, network: nn.Module, wanted: str) -> st
     step = math.lcm(next(filter(None, map(_patch, network.modules())), 1), 16)
     if step > 16 or size % step:
         below, above = size // step * step, -(-size // step) * step
-        sizes = " or ".join(str(each) for each in (below, above) if each)
+        sizes = " or ".join(str(near) for near in (below, above) if near)
         raise UserError(
-            f"{wanted} sees images in patches, and at {size} pixels {share:.0%} of the pixels lie in none; "
+            f"{network_name} sees images in patches, and at {size} pixels {share:.0%} of the pixels lie in none; "
             f"give --image_size {sizes}"
         )
-    return f"{wanted} never sees {share:.1%} of the pixels, at the borders"
+    return f"{network_name} never sees {share:.1%} of the pixels, at the borders"
 
 
 def _patch(module: nn.Module) -> int:

@@ -15,7 +15,7 @@ def stack_frames(encoder: Encoder, frames: int) -> Encoder:
     The convolution is drawn anew. As FlowNetS has it (Dosovitskiy et al. 2015, arXiv 1504.06852). UserError where none
     takes the colours.
     """
-    first = next((each for each in encoder.modules() if _takes_colours(each)), None)
+    first = next((module for module in encoder.modules() if _takes_colours(module)), None)
     if first is None:
         raise UserError("this encoder has no convolution of colours that could take two photographs; give another")
     assert isinstance(first, nn.Conv2d)
@@ -23,7 +23,7 @@ def stack_frames(encoder: Encoder, frames: int) -> Encoder:
     shape = (first.out_channels, first.in_channels, *first.kernel_size)
     first.weight = nn.Parameter(first.weight.new_empty(shape))
     first.reset_parameters()
-    encoder.mean, encoder.std = (each.repeat(1, frames, 1, 1) for each in (encoder.mean, encoder.std))
+    encoder.mean, encoder.std = (constant.repeat(1, frames, 1, 1) for constant in (encoder.mean, encoder.std))
     return encoder
 
 
@@ -40,7 +40,7 @@ class FramesApart(Encoder):
     backbone: Encoder
 
     def __init__(self, encoder: Encoder, frames: int) -> None:
-        statistics = [each.flatten().tolist() for each in (encoder.mean, encoder.std)]
+        statistics = [constant.flatten().tolist() for constant in (encoder.mean, encoder.std)]
         super().__init__(encoder, encoder.out_features * frames, statistics)
         self.frames, self.map_channels = frames, tuple(n * frames for n in encoder.map_channels)
 
@@ -62,4 +62,4 @@ class FramesApart(Encoder):
             of_models = values.unflatten(1, (n, -1)).unflatten(0, (self.frames, -1))
             return of_models.movedim(0, 2).flatten(1, 3)
 
-        return joined(vectors), [joined(each) for each in maps]
+        return joined(vectors), [joined(feature_map) for feature_map in maps]

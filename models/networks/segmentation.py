@@ -56,8 +56,8 @@ class MapDecoder(nn.Module):
 
     def forward(self, encoded: Tensor, maps: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Embedding and output (B, C, S, S) of maps at strides 2, 4, …; the vector is not looked at."""
-        whole = maps[0].new_empty(len(encoded), 0, 2 * maps[0].shape[2], 2 * maps[0].shape[3])
-        embedding = self.decoder([whole, *maps])  # they look at the image's size, and never at the image
+        image = maps[0].new_empty(len(encoded), 0, 2 * maps[0].shape[2], 2 * maps[0].shape[3])
+        embedding = self.decoder([image, *maps])  # they look at the image's size, and never at the image
         return embedding, self.head(embedding)
 
 

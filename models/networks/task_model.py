@@ -17,12 +17,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from datasets.tasks import Task, get_task
-from models.networks.config import VERSIONS, ModelConfig, noted
+from models.networks.config import VERSIONS, ModelConfig, config_from_metadata
 from models.networks.conventions import Scaling
 from models.networks.decoders import DECODERS, Decoder, decoder_entry, with_decoder
-from models.networks.encoders import ENCODERS, Wanted, build_encoder, check_pixels, weights_for
+from models.networks.encoders import ENCODERS, EncoderRequest, build_encoder, check_pixels, weights_for
 from models.networks.frames import FramesApart
-from models.networks.kept_outputs import whole
+from models.networks.kept_outputs import full_model
 from models.networks.lora import merged
 from models.networks.parts import set_eval
 from models.networks.weights import EncoderWeights, conventions
@@ -46,9 +46,9 @@ class Outputs(NamedTuple):
     embedding: Tensor
     output: Tensor
 
-    def representation(self, said: str) -> Tensor:
+    def representation(self, name: str) -> Tensor:
         """What a method's `--representation` says: "features", which are the encoder's vectors, or "embedding"."""
-        return self.encoded if said == "features" else self.embedding
+        return self.encoded if name == "features" else self.embedding
 
 
 class TaskModel(nn.Module):
@@ -71,15 +71,15 @@ class TaskModel(nn.Module):
         if task.frames > 1 and (pretrained or weights):  # which are of networks that see one photograph
             config = replace(config, frames_apart=True)
         config = with_decoder(config)
-        self.config = replace(config, weights=weights.about) if weights else config
+        self.config = replace(config, weights=weights.record) if weights else config
         self.bf16 = False
         if task.categorical and config.classes is None:
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
-        wanted = Wanted(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights,
+        request = EncoderRequest(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights,
                         self.config.scaling, task.frames, config.frames_apart)  # fmt: skip
-        self.encoder = build_encoder(config.encoder, wanted)
+        self.encoder = build_encoder(config.encoder, request)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
         self.decoder: Decoder = decoder.build(config, self.task, self.encoder)
@@ -111,11 +111,13 @@ def save_model(model: TaskModel, path: Path, versions: Mapping[str, int] | None 
 
     `versions` are noted beside them; see `made_as`.
     """
-    tensors = merged({name: tensor.detach().cpu().contiguous() for name, tensor in whole(model).state_dict().items()})
+    tensors = merged(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in full_model(model).state_dict().items()}
+    )
     with write_atomically(path) as temporary:
         # In one entry: of several, a safetensors file has any order, and equal models would be different files.
-        said = model.config.said() | ({VERSIONS: versions} if versions else {})
-        save_tensors(tensors, temporary, {"config": json.dumps(said)})
+        content = model.config.record() | ({VERSIONS: versions} if versions else {})
+        save_tensors(tensors, temporary, {"config": json.dumps(content)})
 
 
 def versions_of(config: ModelConfig) -> dict[str, int]:
@@ -131,7 +133,7 @@ def made_as(path: Path) -> tuple[ModelConfig, dict[str, int] | None]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            return noted(file.metadata())
+            return config_from_metadata(file.metadata())
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run model_initialization.py again") from error
 
@@ -147,13 +149,13 @@ def make_initial_model(
     pretrained, weights = weights_for(config.encoder, pretrained, weights_file)
     torch.manual_seed(derived_seed("initial_model", seed))
     model = TaskModel(config, pretrained, weights)
-    said = _try(model)
+    warnings = _try(model)
     save_model(model, path, versions_of(model.config))
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     origin = weights.path.name if weights else "pretrained" if pretrained else "random"
-    about = f"{config.encoder} ({origin}) at {config.image_size} px"
-    made = f"{config.task}: {about}, {millions:.2f} M parameters, in {path}"
-    return "\n".join(filter(None, (*_origins(model, pretrained, weights), said, made)))
+    description = f"{config.encoder} ({origin}) at {config.image_size} px"
+    made = f"{config.task}: {description}, {millions:.2f} M parameters, in {path}"
+    return "\n".join(filter(None, (*_origins(model, pretrained, weights), warnings, made)))
 
 
 def _origins(model: TaskModel, pretrained: bool, weights: EncoderWeights | None) -> list[str]:
@@ -161,13 +163,13 @@ def _origins(model: TaskModel, pretrained: bool, weights: EncoderWeights | None)
     config, encoder = model.config, model.encoder
     if isinstance(encoder, FramesApart):
         encoder = encoder.backbone
-    given = Scaling(config.image_mean, config.image_std)
-    if not (weights or pretrained or any(given)):
+    scaling = Scaling(config.image_mean, config.image_std)
+    if not (weights or pretrained or any(scaling)):
         return []
-    used = Scaling(*(tuple(each.flatten()[:3].tolist()) for each in (encoder.mean, encoder.std)))
+    used = Scaling(*(tuple(constant.flatten()[:3].tolist()) for constant in (encoder.mean, encoder.std)))
     line = "images are as they are (--published_quirks)"
     if not config.published_quirks:
-        line = conventions(encoder, f"--encoder {config.encoder}", used, given, weights)
+        line = conventions(encoder, f"--encoder {config.encoder}", used, scaling, weights)
     return [weights.line, line] if weights else [line]
 
 
@@ -180,7 +182,7 @@ def _try(model: TaskModel) -> str:
     """
     config, size = model.config, model.config.image_size
     called = f"--encoder {config.encoder}"
-    names = [[name for name, _ in model.named_parameters(remove_duplicate=each)] for each in (False, True)]
+    names = [[name for name, _ in model.named_parameters(remove_duplicate=is_unique)] for is_unique in (False, True)]
     if shared := sorted(set(names[0]) - set(names[1])):
         raise UserError(f"{called} has layers that share weights ({some(shared, 2)}), which clients cannot train; "
                         "give another")  # fmt: skip
@@ -189,10 +191,10 @@ def _try(model: TaskModel) -> str:
     try:
         with torch.random.fork_rng(devices=()):
             outputs = trial.train()(images)
-            sum(each.square().sum() for each in outputs).backward()
+            sum(output.square().sum() for output in outputs).backward()
             set_eval(trial)
             vectors, maps = trial.encoder(seen := images.detach().requires_grad_())
-            torch.autograd.backward(sum(each.square().sum() for each in (vectors, *maps)))
+            torch.autograd.backward(sum(tensor.square().sum() for tensor in (vectors, *maps)))
     except Exception as error:  # whatever a network raises whose shapes do not fit
         reason = " ".join(str(error).split())[:200]
         raise UserError(
@@ -211,8 +213,8 @@ def _try(model: TaskModel) -> str:
 
 def fingerprint(model: TaskModel) -> str:
     """SHA-256 of a model's settings and weights."""
-    said = json.dumps(model.config.said()) + tensors_digest(model.state_dict())
-    return hashlib.sha256(said.encode()).hexdigest()
+    content = json.dumps(model.config.record()) + tensors_digest(model.state_dict())
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def load_model(path: Path, task: str, made_by: str) -> TaskModel:
@@ -224,7 +226,7 @@ def load_model(path: Path, task: str, made_by: str) -> TaskModel:
         raise UserError(f"{path} is missing; run {made_by} --task {task} first")
     try:
         with safe_open(path, framework="pt") as file:
-            config, _ = noted(file.metadata())
+            config, _ = config_from_metadata(file.metadata())
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a model of this project ({error}); run {made_by} again") from error

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.networks.config import noted
+from models.networks.config import config_from_metadata
 from models.networks.conventions import (
     LOCAL,
     LONG,
@@ -56,8 +56,8 @@ class EncoderWeights:
         self._unused: list[str] = []
         self.was_put = False
         self.scaling = self._scaling()
-        self.about = {"file": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
-        self.about |= self.scaling.settings()
+        self.record = {"file": path.name, "bytes": path.stat().st_size, "sha256": file_digest(path)}
+        self.record |= self.scaling.settings()
         self.line = ""
 
     @property
@@ -76,26 +76,30 @@ class EncoderWeights:
         `adapt` changes names and shapes of what was saved to those of the network, as timm's checkpoint filters do.
         """
         own = network.state_dict(keep_vars=True)
-        best, found, fitting = -1, dict(self._tensors), list[str]()
+        best, adapted_tensors, fitting = -1, dict(self._tensors), list[str]()
         for view in _views(self._tensors):
             adapted = _adapted(view, network, adapt)
             fits = [name for name, tensor in own.items() if name in adapted and adapted[name].shape == tensor.shape]
             if len(fits) > best:
-                best, found, fitting = len(fits), dict(adapted), fits
-        spoilt = [name for name in fitting if found[name].is_floating_point() and not found[name].isfinite().all()]
+                best, adapted_tensors, fitting = len(fits), dict(adapted), fits
+        spoilt = [
+            name
+            for name in fitting
+            if adapted_tensors[name].is_floating_point() and not adapted_tensors[name].isfinite().all()
+        ]
         if spoilt:
             raise UserError(
                 f"{self.path}: {len(spoilt)} of {len(fitting)} tensors have values that are not finite "
                 f"({some(spoilt, _FEW)}); give a file that was saved before the training failed"
             )
-        network.load_state_dict({name: found[name] for name in fitting}, strict=False)
+        network.load_state_dict({name: adapted_tensors[name] for name in fitting}, strict=False)
         self.was_put = True
         # By identity: an encoder has the network's tensors under names of its own, and not all of them.
         rest = ((name, tensor) for name, tensor in own.items() if name not in fitting)
         self._missing = {id(tensor): (name, tensor) for name, tensor in rest if "num_batches_tracked" not in name}
-        self._unused = [name for name in found if name not in own]
+        self._unused = [name for name in adapted_tensors if name not in own]
 
-    def check(self, encoder: nn.Module, wanted: str) -> None:
+    def check(self, encoder: nn.Module, network_name: str) -> None:
         """Raise UserError where a tensor of the encoder is not from the file; `line` says then what was taken.
 
         Likewise where OpenAI's CLIP is put into a network with another activation than it was trained with. `wanted` is
@@ -105,15 +109,16 @@ class EncoderWeights:
         missing = [self._missing[id(tensor)][0] for tensor in own if id(tensor) in self._missing]
         if missing:
             raise UserError(
-                f"{self.path} does not fit {wanted}: {len(missing)} of its {len(own)} tensors are missing "
+                f"{self.path} does not fit {network_name}: {len(missing)} of its {len(own)} tensors are missing "
                 f"or of another shape ({some(missing, _FEW)}); give the weights of that network"
             )
         openais_transformer = is_openais(self._tensors) and is_clip(self._tensors)
         if openais_transformer and (activation := activation_of(encoder)) != QUICK_GELU:
             fits = with_quick_gelu(encoder)
             raise UserError(
-                f"{self.path} is OpenAI's CLIP, which was trained with {QUICK_GELU}, and {wanted} has {activation}; "
-                f"give {wanted.partition(' ')[0]} {f'timm:{fits}' if fits else f'a network with {QUICK_GELU}'}"
+                f"{self.path} is OpenAI's CLIP, which was trained with {QUICK_GELU}, "
+                f"and {network_name} has {activation}; "
+                f"give {network_name.partition(' ')[0]} {f'timm:{fits}' if fits else f'a network with {QUICK_GELU}'}"
             )
         self.line = f"all {len(own)} tensors of the encoder are from {self.path}"
         if self._unused:
@@ -131,12 +136,12 @@ class EncoderWeights:
                 suppress(SafetensorError, KeyError, TypeError, ValueError),  # another's model, with names like ours
                 safe_open(self.path, framework="pt") as file,
             ):
-                return noted(file.metadata())[0].scaling
+                return config_from_metadata(file.metadata())[0].scaling
         return OWN_SCALING
 
 
 def conventions(
-    network: nn.Module, wanted: str, used: Scaling, given: Scaling, weights: EncoderWeights | None = None
+    network: nn.Module, network_name: str, used: Scaling, scaling: Scaling, weights: EncoderWeights | None = None
 ) -> str:
     """A line that names a network's activation, and the mean and deviation of images, and where each comes from.
 
@@ -147,12 +152,12 @@ def conventions(
         given: those that the user has given.
         weights: the file that its weights are from, if any.
     """
-    own = _architecture(network, wanted)
+    own = _architecture(network, network_name)
     of_file = weights.scaling if weights else OWN_SCALING
     rows = [(f"activation {activation}", own)] if (activation := activation_of(network)) else []
     for name, values in used._asdict().items():
         file = str(weights.path) if weights and getattr(of_file, name) else own
-        origin = f"--image_{name}" if getattr(given, name) else file
+        origin = f"--image_{name}" if getattr(scaling, name) else file
         rows.append((f"{LONG[name]} {' '.join(f'{value:.4g}' for value in values)}", origin))
     line = "; ".join(
         f"{', '.join(what for what, _ in group)} ({origin})" for origin, group in groupby(rows, key=lambda row: row[1])
@@ -166,13 +171,13 @@ def conventions(
     return line
 
 
-def _architecture(network: nn.Module, wanted: str) -> str:
+def _architecture(network: nn.Module, network_name: str) -> str:
     """Where a network's own conventions come from."""
     published = published_config(network)
-    if LOCAL in wanted:
-        return str(Path(wanted.partition(LOCAL)[2], "config.json"))
+    if LOCAL in network_name:
+        return str(Path(network_name.partition(LOCAL)[2], "config.json"))
     if not published:
-        return wanted
+        return network_name
     return "timm's " + ".".join(filter(None, (published.get("architecture"), published.get("tag"))))
 
 
@@ -204,16 +209,16 @@ def local_config(name: str) -> tuple[dict[str, Any], str]:
 def file_in(name: str) -> Path:
     """The weights in a folder `local-dir:<folder>`; UserError where there are none."""
     folder = Path(name.removeprefix(LOCAL))
-    found = next((folder / each for each in _IN_FOLDER if (folder / each).exists()), None)
-    if found is None:
+    file = next((folder / file_name for file_name in _IN_FOLDER if (folder / file_name).exists()), None)
+    if file is None:
         raise UserError(f"{folder} has no {' or '.join(_IN_FOLDER)}; bring the weights, too")
-    return found
+    return file
 
 
 def absolute(name: str) -> str:
     """The name of a network of timm, with a folder's path made absolute: later stages may run elsewhere."""
-    before, found, folder = name.partition(LOCAL)
-    return f"{before}{LOCAL}{Path(folder).resolve()}" if found else name
+    before, is_local, folder = name.partition(LOCAL)
+    return f"{before}{LOCAL}{Path(folder).resolve()}" if is_local else name
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -232,7 +237,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         if head == _LFS:
             raise UserError(f"{path} is a pointer of Git LFS, not the weights; fetch them: git lfs pull")
         with warnings.catch_warnings(action="ignore"):  # of other protocols of pickle
-            found = load_state_dict(str(path), weights_only=True)
+            content = load_state_dict(str(path), weights_only=True)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); see --encoder_weights") from error
     except (UserError, MemoryError):
@@ -243,9 +248,9 @@ def _read(path: Path) -> dict[str, Tensor]:
             f"({' '.join(str(error).split())[:120] or type(error).__name__}); copy it again, or save it by "
             "torch.save(model.state_dict(), FILE)"
         ) from error
-    while found and not any(isinstance(value, torch.Tensor) for value in found.values()):
-        found = next((found[key] for key in ("teacher", *found) if isinstance(found.get(key), dict)), {})
-    tensors = {str(name): value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    while content and not any(isinstance(value, torch.Tensor) for value in content.values()):
+        content = next((content[key] for key in ("teacher", *content) if isinstance(content.get(key), dict)), {})
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
     if not tensors:
         raise UserError(f"{path} holds no tensors; give a state dict")
     return tensors

@@ -80,7 +80,7 @@ class Basis:
     @property
     def sizes(self) -> list[int]:
         """How many numbers of a vector each layer gives."""
-        return [len(each) for each in self.components]
+        return [len(component) for component in self.components]
 
     def project(self, layer: int, maps: Tensor) -> Tensor:
         """The coordinates of a layer's pixels: (b, C, H, W) to (b, k, H, W), or (b, C) to (b, k)."""
@@ -89,7 +89,7 @@ class Basis:
 
     def vectors(self, maps: Sequence[Tensor], own: Tensor) -> Tensor:
         """Standardised vectors (b, d) of all layers' maps; `own` (b,) int64 is 1 for an image's own, 0 with a text."""
-        pooled = torch.cat([_pooled(self.project(layer, each)) for layer, each in enumerate(maps)], dim=1)
+        pooled = torch.cat([_pooled(self.project(layer, feature_map)) for layer, feature_map in enumerate(maps)], dim=1)
         return (pooled - self.centre[own]) / self.scale[own]
 
     def save(self, path: Path, inputs: str) -> None:
@@ -123,8 +123,8 @@ def _pooled(maps: Tensor) -> Tensor:
 def shares(channels: Sequence[int], size: int = SIZE) -> list[int]:
     """How many components each layer has: the first half of them, the others equal shares, at most its channels."""
     rest = len(channels) - 1
-    wanted = [size // 2, *[size // 2 // rest] * rest] if rest else [size]
-    return [min(pair) for pair in zip(wanted, channels, strict=True)]
+    sizes = [size // 2, *[size // 2 // rest] * rest] if rest else [size]
+    return [min(pair) for pair in zip(sizes, channels, strict=True)]
 
 
 class Notes:
@@ -151,11 +151,11 @@ class Notes:
         """What was noted, and of how many blocks; nothing where there is nothing, or it is of other inputs."""
         try:
             with safe_open(self.path(title), framework="pt") as file:
-                said = file.metadata() or {}
-                if said.get("inputs") != self.inputs:
+                metadata = file.metadata() or {}
+                if metadata.get("inputs") != self.inputs:
                     return {}, 0
                 sums = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 - no mapping
-                return sums, int(said["done"])
+                return sums, int(metadata["done"])
         except (SafetensorError, OSError, KeyError, ValueError):
             return {}, 0
 
@@ -202,8 +202,8 @@ def fit(teacher: Teacher, photographs: Photographs, notes: Notes) -> Basis:
 def _moments(maps: Sequence[Tensor], own: Tensor) -> Sums:
     """The number, sum and products of each layer's pixels."""
     sums: Sums = {}
-    for layer, each in enumerate(maps):
-        pixels = each.movedim(1, -1).flatten(0, -2).double()
+    for layer, feature_map in enumerate(maps):
+        pixels = feature_map.movedim(1, -1).flatten(0, -2).double()
         sums[f"n.{layer}"] = torch.tensor(len(pixels), device=pixels.device)
         sums |= {f"sum.{layer}": pixels.sum(0), f"square.{layer}": pixels.T @ pixels}
     return sums
@@ -218,11 +218,11 @@ def _components(total: Tensor, products: Tensor, n: int, k: int) -> tuple[Tensor
     mean = total / n
     covariance = (products / n - torch.outer(mean, mean)).cpu().numpy()
     k = min(k, max(1, n // _POINTS_PER_COMPONENT))
-    variances, found = eigh(covariance, subset_by_index=(len(mean) - k, len(mean) - 1))
-    found = found.T[::-1][variances[::-1] >= _LEAST**2 * max(variances[-1], 0.0)]
+    variances, components = eigh(covariance, subset_by_index=(len(mean) - k, len(mean) - 1))
+    components = components.T[::-1][variances[::-1] >= _LEAST**2 * max(variances[-1], 0.0)]
     # An eigenvector has no sign: its largest number is made positive, so that pictures have the same colours.
-    found = found * np.sign(np.take_along_axis(found, np.abs(found).argmax(1)[:, None], axis=1))
-    return mean.float(), torch.from_numpy(found.astype(np.float32)).to(mean.device)
+    components = components * np.sign(np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1))
+    return mean.float(), torch.from_numpy(components.astype(np.float32)).to(mean.device)
 
 
 def _summed(
@@ -239,7 +239,7 @@ def _summed(
     It also gets which of the maps are their own, (b,) int64. Blocks are noted now and then, and at Ctrl-C.
     """
     state = notes.read(title, photographs.device)
-    noted = time.monotonic()
+    saved_at = time.monotonic()
     try:
         for at in progress.bar(blocks_of(np.arange(len(rows)))[state[1] :], desc=title, unit="batch"):
             sums, start = dict(state[0]), 0
@@ -248,9 +248,9 @@ def _summed(
                 new = sums_of(maps, own[start : (start := start + len(maps[0]))])
                 sums = {name: sums[name] + value if name in sums else value for name, value in new.items()}
             state = sums, state[1] + 1
-            if time.monotonic() - noted >= BETWEEN_NOTES:
+            if time.monotonic() - saved_at >= BETWEEN_NOTES:
                 notes.write(title, *state)
-                noted = time.monotonic()
+                saved_at = time.monotonic()
     finally:
         notes.write(title, *state)
     return state[0]

@@ -47,9 +47,11 @@ class Diffusion:
         if strange := [layer for layer in layers if not 1 <= layer <= len(blocks)]:
             raise UserError(f"--layers {strange[0]}: the decoder of {name} has the layers 1 to {len(blocks)}")
         self.width = int(self._parts.unet.config.cross_attention_dim)
-        self._kept: dict[int, Tensor] = {}
+        self._maps_of_pass: dict[int, Tensor] = {}
         for layer in layers:
-            blocks[layer - 1].register_forward_hook(lambda *call, layer=layer: self._kept.update({layer: call[2]}))
+            blocks[layer - 1].register_forward_hook(
+                lambda *call, layer=layer: self._maps_of_pass.update({layer: call[2]})
+            )
         self._layers = tuple(layers)
 
     @property
@@ -94,8 +96,8 @@ class Diffusion:
             texts: (B, 77, width) token embeddings.
         """
         self._parts.unet(latents, timesteps.to(self.device), texts.to(self._dtype), return_dict=False)
-        maps = [self._kept[layer].float() for layer in self._layers]
-        self._kept.clear()
+        maps = [self._maps_of_pass[layer].float() for layer in self._layers]
+        self._maps_of_pass.clear()
         return maps
 
 
@@ -115,13 +117,13 @@ def _load(name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the packages about themselves
             from diffusers import DDIMScheduler, StableDiffusionPipeline
-            from diffusers.utils import logging as said
-            from transformers.utils import logging as said_too
+            from diffusers.utils import logging as diffusers_logging
+            from transformers.utils import logging as transformers_logging
     except ImportError as error:
         raise UserError(f"a diffusion model needs {error.name}: pip install -r {_REQUIREMENTS}") from error
-    for each in (said, said_too):
-        each.set_verbosity(logging.ERROR)
-        each.disable_progress_bar()
+    for logger in (diffusers_logging, transformers_logging):
+        logger.set_verbosity(logging.ERROR)
+        logger.disable_progress_bar()
     more: dict[str, Any] = {"safety_checker": None, "requires_safety_checker": False, "feature_extractor": None}
     try:
         with quiet():

@@ -31,7 +31,7 @@ from utils.filling import fill, is_filled, merge, remove
 from utils.versions import file_digest
 
 STAGE = "extract_diffusion_features.py"
-ABOUT, FEATURES, POSITIVE, BASIS = "guidance.json", "features.npy", "positive.npy", "basis.safetensors"
+RECORD, FEATURES, POSITIVE, BASIS = "guidance.json", "features.npy", "positive.npy", "basis.safetensors"
 SEEN = "seen.npy"  # what a network has seen, until all else is made of it
 
 
@@ -100,12 +100,12 @@ def _made(
     filling.fill(path, (teacher.columns, sum(basis.sizes)), np.float16, look, "features")
     if accelerator.is_main_process:
         write_array(folder / POSITIVE, teacher.positive)
-        about = {
+        record = {
             "settings": asdict(settings), "texts": teacher.texts, "layers": teacher.layers, "sizes": basis.sizes,
             "table": table.fingerprint, "inputs": inputs, "weights": teacher.weights, "few": photographs.few,
             "sha256": file_digest(path),
         }  # fmt: skip
-        write_json(folder / ABOUT, about)
+        write_json(folder / RECORD, record)
         remove(folder / SEEN)
     accelerator.wait_for_everyone()
     return np.load(path, mmap_mode="r", allow_pickle=False), basis
@@ -162,9 +162,9 @@ class _Filling:
 
 def _check_place(folder: Path, settings: TeacherSettings, inputs: str) -> None:
     """UserError where the folder holds what another teacher, or this one of other images, has made."""
-    if not (folder / ABOUT).is_file() or (about := read_json(folder / ABOUT, STAGE)).get("inputs") == inputs:
+    if not (folder / RECORD).is_file() or (record := read_json(folder / RECORD, STAGE)).get("inputs") == inputs:
         return
-    before, now = about.get("settings", {}), json.loads(json.dumps(asdict(settings)))
+    before, now = record.get("settings", {}), json.loads(json.dumps(asdict(settings)))
     others = [f"--{name} {before.get(name)}" for name, value in now.items() if before.get(name) != value]
     raise UserError(
         f"{folder} holds features that were made with {', '.join(others) or 'other images or weights'}; "
@@ -177,7 +177,7 @@ class Guidance:
     """What a folder holds; `features` (N, P + 1, d) is memory-mapped, `positive` (N,) int64."""
 
     folder: Path
-    about: dict[str, Any]
+    record: dict[str, Any]
     features: np.ndarray
     positive: np.ndarray
 
@@ -189,35 +189,35 @@ class Guidance:
     @cached_property
     def settings(self) -> TeacherSettings:
         """Of the teacher."""
-        return TeacherSettings.of(self.about["settings"])
+        return TeacherSettings.of(self.record["settings"])
 
     def leading(self, size: int) -> np.ndarray:
         """Which numbers of a vector are compared with an embedding of `size` numbers: of each layer the first ones.
 
         All, where it has no more than that.
         """
-        sizes, d = self.about["sizes"], sum(self.about["sizes"])
+        sizes, d = self.record["sizes"], sum(self.record["sizes"])
         if size >= d:
             return np.arange(d)
         starts = np.cumsum([0, *sizes])
-        kept = np.diff(np.round(starts * (size / d)).astype(np.int64))
-        return np.concatenate([start + np.arange(n) for start, n in zip(starts, kept, strict=False)])
+        n_kept = np.diff(np.round(starts * (size / d)).astype(np.int64))
+        return np.concatenate([start + np.arange(n) for start, n in zip(starts, n_kept, strict=False)])
 
 
 def read_guidance(folder: Path, table: Table, shortened: bool) -> Guidance:
     """What a folder holds for the images of this table; UserError where it is missing, broken or of other images."""
-    about = read_json(folder / ABOUT, STAGE)
+    record = read_json(folder / RECORD, STAGE)
     try:
         features, positive = (np.load(folder / n, mmap_mode="c", allow_pickle=False) for n in (FEATURES, POSITIVE))
-        guidance = Guidance(folder, about, features, np.asarray(positive, np.int64))
-        fits = features.shape == (len(positive), features.shape[1], sum(about["sizes"]))
-        few, made_for = about["few"], about["table"]
-        if about["sha256"] != file_digest(folder / FEATURES):
+        guidance = Guidance(folder, record, features, np.asarray(positive, np.int64))
+        fits = features.shape == (len(positive), features.shape[1], sum(record["sizes"]))
+        few, made_for = record["few"], record["table"]
+        if record["sha256"] != file_digest(folder / FEATURES):
             raise ValueError(f"{FEATURES} is not as it was written")
         if not fits or not isinstance(guidance.settings.features, str):
             raise ValueError("its files do not belong together")
     except (OSError, ValueError, EOFError, KeyError, TypeError, IndexError) as error:
-        raise UserError(f"{folder / ABOUT}: not readable guidance ({error}); run {STAGE} again") from error
+        raise UserError(f"{folder / RECORD}: not readable guidance ({error}); run {STAGE} again") from error
     if made_for != table.fingerprint:
         raise UserError(f"{folder}: made for other images than those of {table.data_path}; run {STAGE} again")
     if few is not None and not shortened:

@@ -36,15 +36,15 @@ class Guide:
     """
 
     def __init__(self, folder: Path, data: TaskData, clients: Sequence[np.ndarray], shuffle: int | None) -> None:
-        self.kept, self.data = read_guidance(folder, data.table, data.shortened), data
+        self.guidance, self.data = read_guidance(folder, data.table, data.shortened), data
         self._assigned = np.sort(np.concatenate(list(clients)))
         self._source = np.arange(len(data.table))
         if shuffle is not None:
             self._source[self._assigned] = generator("shuffle", shuffle).permutation(self._assigned)
         self._source_on_device = torch.from_numpy(self._source).to(data.device)
-        self._vectors = _on_device(self.kept.features, data.device)
+        self._vectors = _on_device(self.guidance.features, data.device)
         # Cached, because a step must not wait until they are copied to the device.
-        self._leading = cache(lambda size, device: torch.from_numpy(self.kept.leading(size)).to(device))
+        self._leading = cache(lambda size, device: torch.from_numpy(self.guidance.leading(size)).to(device))
 
     def contrast(self, among: str, groups: np.ndarray) -> None:
         """Set the vectors to choose among; UserError where there are none.
@@ -54,10 +54,10 @@ class Guide:
         These need no texts, so any network can be the teacher.
         """
         labels = self.data.labels.cpu().numpy()
-        chosen = {"texts": self.kept.positive, "classes": labels, "groups": groups}[among]
+        chosen = {"texts": self.guidance.positive, "classes": labels, "groups": groups}[among]
         if (chosen[self._assigned] < 0).all():
             raise UserError(
-                f"--contrast {among}: {self.kept.folder} or the images have no {among} to choose among; "
+                f"--contrast {among}: {self.guidance.folder} or the images have no {among} to choose among; "
                 "give another --contrast, or --tdcl_weight 0"
             )
         self._right = torch.from_numpy(chosen.astype(np.int64)).to(self.data.device)
@@ -94,8 +94,8 @@ class Guide:
     def _means_of(self, ids: np.ndarray) -> Tensor:
         """The mean vector (K, d) of the clients' images of each id; 0 for an id that none of them has."""
         used = self._assigned[ids[self._assigned] >= 0]
-        sums = np.zeros((int(ids.max()) + 1, self.kept.features.shape[2]))
-        np.add.at(sums, ids[used], self.kept.features[used, -1].astype(np.float64))
+        sums = np.zeros((int(ids.max()) + 1, self.guidance.features.shape[2]))
+        np.add.at(sums, ids[used], self.guidance.features[used, -1].astype(np.float64))
         counts = np.bincount(ids[used], minlength=len(sums))[:, None]
         return torch.from_numpy((sums / np.maximum(counts, 1)).astype(np.float32))
 
@@ -111,45 +111,45 @@ class Condition:
     scale = 1.0  # of the condition
 
     def __init__(self, guide: Guide) -> None:
-        kept, data = guide.kept, guide.data
-        basis = Basis.load(kept.folder / BASIS, kept.about["inputs"], data.device)
-        if kept.settings.features != DIFFUSION or basis is None:
+        guidance, data = guide.guidance, guide.data
+        basis = Basis.load(guidance.folder / BASIS, guidance.record["inputs"], data.device)
+        if guidance.settings.features != DIFFUSION or basis is None:
             raise UserError(
-                f"--condition round: {kept.folder} has no vectors of a diffusion model with their basis; "
+                f"--condition round: {guidance.folder} has no vectors of a diffusion model with their basis; "
                 f"run {STAGE} again, or give --condition none"
             )
         self._guide, self._basis = guide, basis
-        self._teacher = DiffusionTeacher(kept.settings, data.table, data.device, _PASSES)
+        self._teacher = DiffusionTeacher(guidance.settings, data.table, data.device, _PASSES)
         self._photographs = Photographs(
-            data.table, kept.settings.diffusion_size, data.device, kept.settings.blank_images
+            data.table, guidance.settings.diffusion_size, data.device, guidance.settings.blank_images
         )
 
     @torch.no_grad()
-    def asked(self, model: nn.Module, start: Mapping[str, Tensor], images: np.ndarray) -> dict[str, Tensor]:
+    def request(self, model: nn.Module, start: Mapping[str, Tensor], images: np.ndarray) -> dict[str, Tensor]:
         """The teacher's vectors of a client's images, given their embeddings by the model with the tensors `start`.
 
         For `answers`: `images` (n,), in increasing order, and `vectors` (n, P, d) float16.
         """
         images = np.unique(images)
         sources, parts = self._guide.sources(images), []
-        columns = np.arange(self._guide.kept.n_texts)
+        columns = np.arange(self._guide.guidance.n_texts)
         model.eval()
         for at in np.array_split(sources, -(-len(sources) // _EMBEDDED)):
             batch = self._guide.data.batch(torch.from_numpy(at).to(self._guide.data.device))
             encoded = torch.func.functional_call(model, dict(start), batch.images).encoded
-            given, seen = np.tile(columns, (len(at), 1)), self._photographs.batch(at)
-            parts.append(vectors_of(self._teacher, self._basis, seen, at, given, self._lifted(encoded)).half())
+            choices, seen = np.tile(columns, (len(at), 1)), self._photographs.batch(at)
+            parts.append(vectors_of(self._teacher, self._basis, seen, at, choices, self._lifted(encoded)).half())
         model.train()
         return {"images": torch.from_numpy(images).to(parts[0].device), "vectors": torch.cat(parts)}
 
-    def answers(self, positions: Tensor, asked: dict[str, Tensor]) -> Tensor:
+    def answers(self, positions: Tensor, request: dict[str, Tensor]) -> Tensor:
         """The vectors to choose among (B, P, d) of some of the client's images."""
-        return asked["vectors"][torch.searchsorted(asked["images"], positions)]
+        return request["vectors"][torch.searchsorted(request["images"], positions)]
 
     def _lifted(self, encoded: Tensor) -> Tensor:
         """The encoder's vectors (B, F) as conditions (B, width)."""
         width, size = self._teacher.width, encoded.shape[1]
-        draw = generator("lift", self._guide.kept.settings.rand_seed, size).standard_normal((max(width, size),) * 2)
+        draw = generator("lift", self._guide.guidance.settings.rand_seed, size).standard_normal((max(width, size),) * 2)
         lift = torch.from_numpy(np.linalg.qr(draw)[0][:size, :width].astype(np.float32)).to(encoded)
         return self.scale * self._teacher.token_norm * F.normalize(encoded @ lift, dim=1)
 

@@ -17,9 +17,9 @@ def cosines(features: np.ndarray, positive: np.ndarray, rows: np.ndarray) -> tup
     rows = rows[positive[rows] >= 0]
     vectors = features[rows].astype(np.float32)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=2, keepdims=True), 1e-12)
-    found = np.einsum("npd,nd->np", vectors[:, :-1], vectors[:, -1])
-    right = np.arange(found.shape[1]) == positive[rows, None]
-    return found[right], found[~right]
+    similarity = np.einsum("npd,nd->np", vectors[:, :-1], vectors[:, -1])
+    right = np.arange(similarity.shape[1]) == positive[rows, None]
+    return similarity[right], similarity[~right]
 
 
 def neighbours(
@@ -41,15 +41,15 @@ def neighbours(
     parts = {name: slice(end - n, end) for name, end, n in zip(teacher.layers, ends, basis.sizes, strict=True)}
     if len(parts) > 1:
         parts["all"] = slice(None)
-    found: dict[str, dict[str, float]] = {}
+    scores: dict[str, dict[str, float]] = {}
     for name, column in vectors.items():
-        fitted, asked = (np.asarray(features[rows, column], np.float32) for rows in (train, test))
-        found[name] = {}
+        fitted, tested = (np.asarray(features[rows, column], np.float32) for rows in (train, test))
+        scores[name] = {}
         for layer, part in parts.items():
             model = KNeighborsClassifier(min(NEIGHBOURS, len(train)), metric="cosine", algorithm="brute")
             model.fit(fitted[:, part], labels[train])
-            found[name][layer] = float(model.score(asked[:, part], labels[test]))
-    return found
+            scores[name][layer] = float(model.score(tested[:, part], labels[test]))
+    return scores
 
 
 def commonest_class(photographs: Photographs) -> float:

@@ -53,10 +53,10 @@ class TeacherSettings:
     rand_seed: int
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> TeacherSettings:
+    def of(cls, content: Mapping[str, Any]) -> TeacherSettings:
         """From a script's arguments, or what JSON makes of these settings; KeyError where one is missing."""
-        said = {field.name: given[field.name] for field in fields(cls)}
-        return cls(**said | {"layers": tuple(said["layers"])})
+        values = {field.name: content[field.name] for field in fields(cls)}
+        return cls(**values | {"layers": tuple(values["layers"])})
 
 
 def teacher_name(text: str) -> str:

@@ -44,7 +44,7 @@ class CenteredClipping(ByDistance):
         for _ in range(self.clip_steps):
             distances = distances_to(products, weights)[:-1]
             # A distance of 0 is within any radius.
-            kept = (radius / distances.clamp(min=1e-300)).clamp(max=1.0) / len(distances)
-            weights = weights * (1.0 - kept.sum())
-            weights[:-1] += kept
+            factors = (radius / distances.clamp(min=1e-300)).clamp(max=1.0) / len(distances)
+            weights = weights * (1.0 - factors.sum())
+            weights[:-1] += factors
         return weights

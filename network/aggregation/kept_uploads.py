@@ -25,11 +25,11 @@ class Rule(Protocol):
         """Whether the round before's aggregate, without buffers, is a further row, the last one."""
         ...
 
-    def aggregate(self, kept: KeptUploads) -> Tensor:
+    def aggregate(self, uploads: KeptUploads) -> Tensor:
         """The change (P,) that is made of all clients' changes."""
         ...
 
-    def told(self, kept: KeptUploads) -> dict[str, str]:
+    def metrics(self, uploads: KeptUploads) -> dict[str, str]:
         """Columns of the round's metrics."""
         ...
 
@@ -41,8 +41,8 @@ class KeptUploads:
     changes, one row per client in the order of the clients' numbers; blocks are put together from all processes and are
     the same in each of them, so that results do not depend on the number of processes or the order of clients.
 
-    `clients` are those of the rows, `told` the rule's columns of the round's metrics, and `state` what the server has
-    to keep among its tensors for the next round.
+    `clients` are those of the rows, `metrics` the rule's columns of the round's metrics, and `state` what the server
+    has to keep among its tensors for the next round.
     """
 
     def __init__(self, rule: Rule, within: Surroundings) -> None:
@@ -50,7 +50,7 @@ class KeptUploads:
         self._reported = WeightedSum(within.accelerator)
         self._shapes: dict[str, torch.Size] = {}
         self._rows = KeptRows(within.folder, within.memory)
-        self.told: dict[str, str] = {}
+        self.metrics: dict[str, str] = {}
         self.state: dict[str, Tensor] = {}
         self.clear({})
 
@@ -72,20 +72,20 @@ class KeptUploads:
         self._own.append(client)
         self._rows.add(upload[name] for name in self._shapes)
 
-    def mean(self, whole: float) -> dict[str, Tensor]:
+    def mean(self, total_weight: float) -> dict[str, Tensor]:
         """What the rule makes of all processes' uploads, and the weighted mean of what is reported; double precision.
 
-        Every process must call it once per round; `whole` is the sum of the clients' weights.
+        Every process must call it once per round; `total_weight` is the sum of the clients' weights.
         """
-        reported = self._reported.mean(whole)
-        self._settle()
+        reported = self._reported.mean(total_weight)
+        self._gather_clients()
         if not sum(self._sizes):  # nothing travels
             return reported
         change = self._rule.aggregate(self)
-        self.told = self._rule.told(self)
+        self.metrics = self._rule.metrics(self)
         if self._rule.remembers:
-            before = {name: each for name, each in self._named(change).items() if name not in self._within.buffers}
-            self.state = add_prefix(_BEFORE, {name: each.float() for name, each in before.items()})
+            before = {name: tensor for name, tensor in self._named(change).items() if name not in self._within.buffers}
+            self.state = add_prefix(_BEFORE, {name: tensor.float() for name, tensor in before.items()})
         return self._named(change + self._first) | reported
 
     def blocks(self, compared: bool = False) -> Iterator[Tensor]:
@@ -108,14 +108,14 @@ class KeptUploads:
             block = total(block, self._within.accelerator)
             yield torch.cat([block, self._last[None, begin:end]]) if self._rule.remembers else block
 
-    def _settle(self) -> None:
+    def _gather_clients(self) -> None:
         """Learn from the other processes which clients there are, and the layout; the server's vectors follow."""
-        found = [(self._own, self._shapes)]
+        gathered = [(self._own, self._shapes)]
         if self._within.accelerator.num_processes > 1:
-            found = gather_object(found)
-        self._shapes = next((shapes for _, shapes in found if shapes), {})
+            gathered = gather_object(gathered)
+        self._shapes = next((shapes for _, shapes in gathered if shapes), {})
         self._sizes = [shape.numel() for shape in self._shapes.values()]
-        self.clients = sorted(client for own, _ in found for client in own)
+        self.clients = sorted(client for own, _ in gathered for client in own)
         self._places = [self.clients.index(client) for client in self._own]
         self._first = self._vector(self._server)
         if self._rule.remembers:

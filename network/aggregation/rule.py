@@ -54,10 +54,10 @@ class Robust(Aggregation):
         return KeptUploads(self, within)
 
     @abstractmethod
-    def aggregate(self, kept: KeptUploads) -> Tensor:
+    def aggregate(self, uploads: KeptUploads) -> Tensor:
         """The change (P,) in double precision that is made of all clients' changes."""
 
-    def told(self, kept: KeptUploads) -> dict[str, str]:
+    def metrics(self, uploads: KeptUploads) -> dict[str, str]:
         """Columns of the round's metrics."""
         return {}
 
@@ -65,11 +65,11 @@ class Robust(Aggregation):
 class CoordinateWise(Robust):
     """A rule that makes each number of the change of the same number of all clients."""
 
-    def aggregate(self, kept: KeptUploads) -> Tensor:
+    def aggregate(self, uploads: KeptUploads) -> Tensor:
         """`of` of each block."""
         import torch
 
-        return torch.cat([self.of(block) for block in kept.blocks()])
+        return torch.cat([self.of(block) for block in uploads.blocks()])
 
     @abstractmethod
     def of(self, block: Tensor) -> Tensor:
@@ -83,13 +83,13 @@ class ByDistance(Robust):
     any weighted sums of the changes follow. Buffers count in no distance and are weighted like the rest.
     """
 
-    def aggregate(self, kept: KeptUploads) -> Tensor:
+    def aggregate(self, uploads: KeptUploads) -> Tensor:
         """The sum of the changes, weighted by `coefficients`."""
         import torch
 
-        products = sum((block @ block.T for block in kept.blocks(compared=True)), torch.zeros(()))
+        products = sum((block @ block.T for block in uploads.blocks(compared=True)), torch.zeros(()))
         self._coefficients = self.coefficients(products)
-        return torch.cat([self._coefficients @ block for block in kept.blocks()])
+        return torch.cat([self._coefficients @ block for block in uploads.blocks()])
 
     @abstractmethod
     def coefficients(self, products: Tensor) -> Tensor:
@@ -99,10 +99,10 @@ class ByDistance(Robust):
 class Chooses(ByDistance):
     """A rule that keeps some clients' changes and leaves out the others; the round's metrics say whose it keeps."""
 
-    def told(self, kept: KeptUploads) -> dict[str, str]:
+    def metrics(self, uploads: KeptUploads) -> dict[str, str]:
         """The numbers of the chosen clients, with spaces between them, as `chosen`."""
         chosen: Sequence[int] = self._coefficients.nonzero().flatten().tolist()
-        return {CHOSEN: " ".join(str(kept.clients[i]) for i in chosen)}
+        return {CHOSEN: " ".join(str(uploads.clients[i]) for i in chosen)}
 
 
 CHOSEN = "chosen"

@@ -17,7 +17,7 @@ class Uploads(Protocol):
     """What takes the uploads of a round, each process those of its clients, and puts them together."""
 
     @property
-    def told(self) -> dict[str, str]:
+    def metrics(self) -> dict[str, str]:
         """Further columns of the round's metrics."""
         ...
 
@@ -32,8 +32,8 @@ class Uploads(Protocol):
     def add(self, upload: Mapping[str, Tensor], weight: float, client: int = 0) -> None:
         """Take a client's upload; all must have the same tensors, with values that fit into single precision."""
 
-    def mean(self, whole: float) -> dict[str, Tensor]:
-        """The uploads as one, by name, in double precision; `whole` is the sum of all clients' weights.
+    def mean(self, total_weight: float) -> dict[str, Tensor]:
+        """The uploads as one, by name, in double precision; `total_weight` is the sum of all clients' weights.
 
         Every process must call it once per round.
         """
@@ -75,7 +75,7 @@ class WeightedSum:
     """
 
     def __init__(self, accelerator: Accelerator, is_summed: Callable[[str], bool] = lambda name: False) -> None:
-        self.told: dict[str, str] = {}
+        self.metrics: dict[str, str] = {}
         self.state: dict[str, Tensor] = {}
         self._accelerator, self._is_summed = accelerator, is_summed
         self._known = accelerator.num_processes == 1  # whether all processes have the layout
@@ -98,8 +98,8 @@ class WeightedSum:
             if pieces:
                 torch._foreach_add_(list(pieces.values()), [upload[name] for name in pieces], alpha=factor)
 
-    def mean(self, whole: float) -> dict[str, Tensor]:
-        """The sums over all processes by name, as views; those that are to be averaged are divided by `whole`.
+    def mean(self, total_weight: float) -> dict[str, Tensor]:
+        """The sums over all processes by name, as views; those that are to be averaged are divided by the total.
 
         Every process must call it once per round.
         """
@@ -114,7 +114,7 @@ class WeightedSum:
             self._known = True
         total(self._sum, self._accelerator)
         averaged, summed = self._pieces
-        torch._foreach_div_(list(averaged.values()), whole)
+        torch._foreach_div_(list(averaged.values()), total_weight)
         return averaged | summed
 
     def _lay_out(self, shapes: dict[str, torch.Size]) -> None:

@@ -33,5 +33,5 @@ class Centralized(FedAvg):
 
     def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
         """One client, under the first one's number, with all images and all steps."""
-        n_steps = sum(each.n_steps for each in sampled.values())
+        n_steps = sum(client_round.n_steps for client_round in sampled.values())
         return {0: ClientRound(clients.images, n_steps, 1.0, 1.0)}

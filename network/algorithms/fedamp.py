@@ -65,9 +65,9 @@ class FedAMP(FedAvg):
         models = self._models(context)
         clients = list(cohort)
         distances = torch.cat([models.distances(batch) for batch in models.batches(clients)])
-        weights, told = self.attention(distances, clients)
+        weights, metrics = self.attention(distances, clients)
         models.save_mixed("cloud", clients, weights)
-        return told
+        return metrics
 
     def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models: the mixture for one to whom all are equally far.
@@ -85,8 +85,8 @@ class FedAMP(FedAvg):
         self, sent: int, server: Mapping[str, Tensor], shared: Collection[str], trained: Collection[str]
     ) -> tuple[int, int]:
         """The client's whole model, and u_i of the same size, which here is made from the states of all clients."""
-        whole = sum(server[name].nbytes for name in trained)
-        return whole, whole
+        n_bytes = sum(server[name].nbytes for name in trained)
+        return n_bytes, n_bytes
 
     def attention(self, distances: Tensor, clients: Sequence[int]) -> tuple[Tensor, dict[str, float]]:
         """The weights xi (B, N) of B clients, from their models' squared distances to all N (B, N), and metrics."""

@@ -59,8 +59,8 @@ class FedAvg(Configured):
     @classmethod
     def versions(cls) -> dict[str, int]:
         """The versions of the method and of those that it is built on, by the names of the classes."""
-        built_on = [each for each in reversed(cls.mro()) if issubclass(each, FedAvg)]
-        return {each.__name__: vars(each).get("version", 1) for each in built_on}
+        built_on = [base for base in reversed(cls.mro()) if issubclass(base, FedAvg)]
+        return {base.__name__: vars(base).get("version", 1) for base in built_on}
 
     def overrides(self, hook: str) -> bool:
         """Whether the method has a hook of this name of its own, instead of FedAvg's."""

@@ -87,9 +87,9 @@ class FedDifRC(FedAvg):
 
     def reads(self) -> list[Path]:
         """The file that says how the teacher's vectors were made."""
-        from models.teacher.guidance import ABOUT
+        from models.teacher.guidance import RECORD
 
-        return [self.guidance_path / ABOUT] if self.tdcl_weight or self.ndcr_weight else []
+        return [self.guidance_path / RECORD] if self.tdcl_weight or self.ndcr_weight else []
 
     def check_table(self, table: Table, task: str, shortened: bool) -> None:
         """The teacher's vectors must be there, and of these images."""
@@ -112,7 +112,7 @@ class FedDifRC(FedAvg):
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """With `--condition round`, ask the teacher about the client's images as they are embedded now; then train."""
         if self._condition:
-            local.scratch["asked"] = self._condition.asked(local.model, local.start, local.client_round.images)
+            local.scratch["asked"] = self._condition.request(local.model, local.start, local.client_round.images)
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
@@ -122,8 +122,10 @@ class FedDifRC(FedAvg):
             z, own = self._guide.compared(self._z(local), self._guide.own(at))
             loss = loss + self.ndcr_weight * restriction(z, own)
         if self.tdcl_weight:
-            given = self._condition.answers(at, local.scratch["asked"]) if self._condition else self._guide.choices(at)
-            z, choices = self._guide.compared(self._z(local), given)
+            answers = (
+                self._condition.answers(at, local.scratch["asked"]) if self._condition else self._guide.choices(at)
+            )
+            z, choices = self._guide.compared(self._z(local), answers)
             loss = loss + self.tdcl_weight * contrast(z, choices, self._guide.right(at), self.contrast_temperature)
         return super().local_loss(loss, local)
 

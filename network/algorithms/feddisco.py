@@ -45,14 +45,14 @@ class FedDisco(ByKind):
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Measure each client's discrepancy."""
         super().prepare(data, groups, clients)
-        found = reweighting(self._kind_of, clients, data.test, self.discrepancy_target)
+        reweighted = reweighting(self._kind_of, clients, data.test, self.discrepancy_target)
         # The weights are p / q_k; the divergence sums q_k log(q_k / p).
-        shares = found.count / found.sizes[found.client]
-        self._discrepancy = np.bincount(found.client, -shares * np.log(found.weight), len(clients))
+        shares = reweighted.count / reweighted.sizes[reweighted.client]
+        self._discrepancy = np.bincount(reweighted.client, -shares * np.log(reweighted.weight), len(clients))
 
     def cohort(self, sampled: dict[int, ClientRound], clients: ClientImages) -> dict[int, ClientRound]:
         """The same clients, with other weights that have the same sum."""
-        weights = np.array([each.weight for each in sampled.values()], float)
+        weights = np.array([client_round.weight for client_round in sampled.values()], float)
         discrepancy = self._discrepancy[list(sampled)].clip(min=0.0)
         relative = discrepancy / max(discrepancy.sum(), np.finfo(float).tiny)
         counted = weights / weights.sum() - self.discrepancy_weight * relative + self.discrepancy_offset
@@ -60,6 +60,6 @@ class FedDisco(ByKind):
         if counted.sum() > 0:
             weights = counted / counted.sum() * weights.sum()
         return {
-            client: replace(each, weight=weight)
-            for (client, each), weight in zip(sampled.items(), weights.tolist(), strict=True)
+            client: replace(client_round, weight=weight)
+            for (client, client_round), weight in zip(sampled.items(), weights.tolist(), strict=True)
         }

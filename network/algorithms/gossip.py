@@ -107,8 +107,8 @@ class Gossip(WithoutServer, FedAvg):
     def _models(self, context: ServerContext) -> ClientModels:
         """All clients' models, in what they mix."""
         model = context.model
-        kept = batch_norm_tensors(model) if self._own_norm else frozenset()
-        mixed = [name for name in model.state_dict() if is_within(self._trained, name) and name not in kept]
+        own_tensors = batch_norm_tensors(model) if self._own_norm else frozenset()
+        mixed = [name for name in model.state_dict() if is_within(self._trained, name) and name not in own_tensors]
         parameters = [name for name, _ in model.named_parameters() if name in mixed]
         others = [name for name in mixed if name not in parameters]
         return ClientModels(context.server, context.states, parameters, others, context.total)

@@ -28,8 +28,8 @@ class Scaffold(FedAvg):
 
     Clients follow g_i(y) - c_i + c. Option I sets c_i to the gradient over all images of the client at the server's
     model, option II to c_i - c + (x - y_i) / (K eta_l): the mean gradient of the round. K eta_l is measured as the
-    reach of the local optimiser: the same for plain SGD, and also right under momentum and changing learning rates.
-    Adam's steps are not proportional to its gradients, so Adam allows option I only (UserError for II).
+    effective steps of the local optimiser: the same for plain SGD, and also right under momentum and changing
+    learning rates. Adam's steps are not proportional to its gradients, so Adam allows option I only (UserError for II).
 
     In the paper, all clients have the same weight. Here they are weighted by their numbers of images, both in x and in
     c = sum_i n_i/n c_i, so that the method aims at the same optimum as FedAvg; with clients of equal size, both are as
@@ -69,7 +69,7 @@ class Scaffold(FedAvg):
             local.load(local.start)  # the pass has moved batch norm's statistics
         yield Phase(local.client_round.n_steps)
         if self.scaffold_option == 2:
-            moved = {name: (local.start[name] - local.tensors[name]) / local.reach_of(name) for name in names}
+            moved = {name: (local.start[name] - local.tensors[name]) / local.effective_steps_of(name) for name in names}
             gradient = {name: moved[name] - correction[name] for name in names}
         local.scratch["change"] = {name: gradient[name] - own[name] for name in names}
         local.state |= add_prefix("control", {name: gradient[name] for name in names})
@@ -84,7 +84,9 @@ class Scaffold(FedAvg):
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
         """The model, and the client's part of the change of c."""
-        changes = {name: local.client_round.portion * change for name, change in local.scratch["change"].items()}
+        changes = {
+            name: local.client_round.client_fraction * change for name, change in local.scratch["change"].items()
+        }
         return super().upload(local) | add_prefix("control", changes)
 
     def received(self, server: Mapping[str, Tensor], shared: Collection[str]) -> Collection[str]:

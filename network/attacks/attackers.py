@@ -55,9 +55,9 @@ class AttackedUploads:
         self.clear()
 
     @property
-    def told(self) -> dict[str, str]:
+    def metrics(self) -> dict[str, str]:
         """As of what uploads are passed on to."""
-        return self._uploads.told
+        return self._uploads.metrics
 
     @property
     def state(self) -> dict[str, Tensor]:
@@ -70,8 +70,8 @@ class AttackedUploads:
         self._n_honest = self._weight = self._of_all = 0.0  # both weights: of the honest clients, and of all
         self._waiting: list[tuple[int, float]] = []  # clients, with their weights, by rows
         self._rows.clear()
-        for each in (self._uploads, self._honest, *self._reports):
-            each.clear(server, round)
+        for uploads in (self._uploads, self._honest, *self._reports):
+            uploads.clear(server, round)
 
     def add(self, upload: Mapping[str, Tensor], weight: float, client: int = 0) -> None:
         """Take a client's upload."""
@@ -95,7 +95,7 @@ class AttackedUploads:
         else:
             self._uploads.add(upload, weight, client)
 
-    def mean(self, whole: float) -> dict[str, Tensor]:
+    def mean(self, total_weight: float) -> dict[str, Tensor]:
         """What is made of the uploads that the server receives; every process must call it once per round."""
         device = self._within.accelerator.device
         counts = [self._n_honest, self._weight, self._of_all, len(self._waiting)]
@@ -107,9 +107,11 @@ class AttackedUploads:
                 self._pass_on(client, of_client, upload, honest)
             else:  # nobody to hide behind
                 self._uploads.add(upload, of_client, client)
-        # `whole` may differ from the weight of all: where sums are private, it is that of the clients expected.
-        reported = self._reports[0].mean(weight * (whole / of_all)) if weight else self._reports[1].mean(whole)
-        return self._uploads.mean(whole) | reported
+        # `total_weight` may differ from the weight of all: where sums are private, it is that of the clients expected.
+        reported = (
+            self._reports[0].mean(weight * (total_weight / of_all)) if weight else self._reports[1].mean(total_weight)
+        )
+        return self._uploads.mean(total_weight) | reported
 
     def _waited(self) -> Iterator[tuple[int, float, dict[str, Tensor]]]:
         """The attackers of this process that wait, with their weights and uploads, as these came."""
@@ -128,7 +130,7 @@ class AttackedUploads:
     def _changes(self, upload: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What training changed, of all that attackers may change."""
         left_alone = {*self._within.buffers, *self._within.reported, *self._within.left_alone}
-        return {name: each - self._start(name) for name, each in upload.items() if name not in left_alone}
+        return {name: tensor - self._start(name) for name, tensor in upload.items() if name not in left_alone}
 
     def _start(self, name: str) -> Tensor | float:
         """What a tensor of an upload has changed from: 0 where it is summed, or none of the server's."""

@@ -21,7 +21,9 @@ class Gaussian(SignFlip):
         """Noise in every number."""
         import torch
 
-        noise = {name: torch.from_numpy(rng.standard_normal(tuple(each.shape))).to(each) for name, each in own.items()}
-        lengths = [torch.stack(torch._foreach_norm(list(each.values()))).norm() for each in (own, noise)]
+        noise = {
+            name: torch.from_numpy(rng.standard_normal(tuple(tensor.shape))).to(tensor) for name, tensor in own.items()
+        }
+        lengths = [torch.stack(torch._foreach_norm(list(tensors.values()))).norm() for tensors in (own, noise)]
         factor = self.attack_scale * lengths[0] / lengths[1]
-        return {name: factor * each for name, each in noise.items()}
+        return {name: factor * tensor for name, tensor in noise.items()}

@@ -15,7 +15,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from models.networks.kept_outputs import whole
+from models.networks.kept_outputs import full_model
 from models.networks.lora import adapt
 from models.networks.parts import LORA, LORA_A, Adapters
 from models.networks.task_model import TaskModel
@@ -113,7 +113,7 @@ class Adaptation:
         data = FederatedData(simulation.data.images, of_clients, of_clients, simulation.data.groups)
         config.reweighting.prepare(data.images, of_clients)
         trainer = Trainer(self._model, data, config, states, ())
-        trainer.pace = simulation.trainer.pace
+        trainer.vectorisation = simulation.trainer.vectorisation
         return trainer
 
     def _train(self, trainer: Trainer, cohort: dict[int, ClientRound], server: dict[str, Tensor]) -> dict[int, int]:
@@ -128,11 +128,11 @@ class Adaptation:
         bad = self.simulation.agree(stopped, first_bad)
         if bad:
             names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
-            fault = f"the loss is not finite in the adaptation of unseen clients: {names}"
+            message = f"the loss is not finite in the adaptation of unseen clients: {names}"
             if self.simulation.config.settings.on_nan == "stop":
-                raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
+                raise UserError(f"{message}; lower --init_lr, or leave such clients out with --on_nan skip_client")
             if self.accelerator.is_main_process:
-                progress.say(f"{fault}; left out of the means")
+                progress.say(f"{message}; left out of the means")
         return bad
 
     def _kept(self) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ def _with_adapters(model: nn.Module, settings: AdaptSettings, seed: int) -> nn.M
             raise UserError("--adapt_rank: the model was trained with adapters, which go on; omit it")
         return model
     device = next(model.parameters()).device
-    adapted = cast(TaskModel, copy.deepcopy(whole(model)).cpu())
+    adapted = cast(TaskModel, copy.deepcopy(full_model(model)).cpu())
     adapters = Adapters() if settings.adapt_rank is None else Adapters(lora_rank=settings.adapt_rank)
     try:
         adapt(adapted.encoder, adapted.config, adapters, seed)

@@ -41,9 +41,9 @@ class States(Protocol):
 class ClientTrainer(Protocol):
     """What trains the clients of a round: see `Trainer`."""
 
-    pace: dict[str, Any]
+    vectorisation: dict[str, Any]
 
-    def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
+    def choose_vectorisation(self, most: Callable[[], int]) -> dict[str, Any]:
         """How many clients train at once, and on how many threads."""
 
     def train(

@@ -42,8 +42,8 @@ def with_group_norm(model: TaskModel, train: str = "all") -> TaskModel:
 
     if model.config.norm == "group":
         return model
-    kept = None if train == "all" else model.config.norm
-    new = TaskModel(replace(model.config, norm="group", encoder_norm=kept))
+    encoder_norm = None if train == "all" else model.config.norm
+    new = TaskModel(replace(model.config, norm="group", encoder_norm=encoder_norm))
     weights = model.state_dict()
     new.load_state_dict({name: weights[name] for name in new.state_dict()})
     return new

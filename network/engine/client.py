@@ -27,13 +27,13 @@ class ClientRound:
     """A client's part in a round.
 
     It trains on `images`, positions in the data, for `n_steps` steps. `weight` is its weight in the server's mean,
-    `portion` its share of all clients' images.
+    `client_fraction` its share of all clients' images.
     """
 
     images: np.ndarray
     n_steps: int
     weight: float
-    portion: float
+    client_fraction: float
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class StepView:
         """The images' embedding (B, …), the input of the model's last layer."""
         return self._of_client(self.all_outputs.embedding)
 
-    def representation(self, said: str) -> Tensor:
+    def representation(self, name: str) -> Tensor:
         """The images' part of `Outputs.representation`."""
-        return self._of_client(self.all_outputs.representation(said))
+        return self._of_client(self.all_outputs.representation(name))
 
     @property
     def labels(self) -> Tensor:
@@ -115,10 +115,10 @@ class ClientContext:
     `batch` is what the client sees in the current step;
     `gradient()` returns the gradient of its loss over all its images. `losses` has the minimised loss of every step.
 
-    `reach` is how far the phase's optimiser moves under a constant gradient of -1 (`reach_gradient`), which is the
-    summed weight of the phase's gradients in the change of the client's model: the |a_i|_1 of FedNova
-    (arXiv 2007.07481). For plain SGD it is the number of steps times the learning rate; momentum and schedules change
-    it.
+    `effective_steps` is how far the phase's optimiser moves under a constant gradient of -1
+    (`effective_steps_gradient`), which is the summed weight of the phase's gradients in the change of the client's
+    model: the |a_i|_1 of FedNova (arXiv 2007.07481). For plain SGD it is the number of steps times the learning rate;
+    momentum and schedules change it.
     """
 
     client: int
@@ -136,8 +136,8 @@ class ClientContext:
     scratch: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     losses: list[Tensor] = field(default_factory=list)
     parameters: dict[str, Tensor] = field(init=False)
-    reach: Tensor = field(init=False)
-    reach_gradient: Tensor = field(init=False)
+    effective_steps: Tensor = field(init=False)
+    effective_steps_gradient: Tensor = field(init=False)
     batch: StepView = field(init=False)
     gradient: Callable[[], dict[str, Tensor]] = field(init=False)
 
@@ -158,9 +158,9 @@ class ClientContext:
         """The names of the parameters, without buffers, that travel."""
         return [name for name, _ in self.model.named_parameters() if name in self.shared]
 
-    def reach_of(self, name: str) -> Tensor:
-        """The reach of a parameter: `reach`, scaled for an encoder with a learning rate of its own."""
-        return self.reach * lr_factor(name, self.settings.encoder_lr_factor)
+    def effective_steps_of(self, name: str) -> Tensor:
+        """`effective_steps` for a parameter: scaled for an encoder with a learning rate of its own."""
+        return self.effective_steps * lr_factor(name, self.settings.encoder_lr_factor)
 
     def mean(self, losses: Tensor) -> Tensor:
         """The mean of a step's losses per example (B,), in which FedIR weights images."""

@@ -156,9 +156,9 @@ def _of_gradients(partition: Partition, data: TaskData, early: Path, accelerator
     versions |= versions_of(made_as(early)[0])
     made_with = versions | {"model": file_digest(early), "clients": ids_digest(partition.client_of)}
     key = hashlib.sha256(json.dumps(made_with | {"device": data.device.type}).encode()).hexdigest()
-    kept = early.with_suffix("") / f"{key}.json"
-    if (found := from_main(accelerator, lambda: _kept(kept))) is not None:
-        return found
+    file = early.with_suffix("") / f"{key}.json"
+    if (stored := from_main(accelerator, lambda: _kept(file))) is not None:
+        return stored
     values = {}
     model = load_model(early, data.task.name, "train_centralized_task_model.py")
     if (model.config.image_size, model.task) == (data.image_size, data.task):
@@ -168,7 +168,7 @@ def _of_gradients(partition: Partition, data: TaskData, early: Path, accelerator
         values["gradient_dispersion"] = gradient_dispersion(model, data, partition.clients, accelerator)
     if accelerator.is_main_process:
         with suppress(OSError, UserError):  # models may lie where this account cannot write
-            write_json(kept, values)
+            write_json(file, values)
     return values
 
 

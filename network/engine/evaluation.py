@@ -59,7 +59,9 @@ class Evaluation:
             self.evaluated = np.sort(drawn)
             self.clients, self.held_out = (of_all.choose(self.evaluated) for of_all in (self.clients, self.held_out))
         self.left_out = left_out
-        self._found: dict[str, np.ndarray] = {}  # (clients, metrics) by split, of the models that were evaluated last
+        self._last_values: dict[
+            str, np.ndarray
+        ] = {}  # (clients, metrics) by split, of the models that were evaluated last
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:
         """The columns of the server's model: one pass over the assigned images and one over the held-out ones.
@@ -74,11 +76,11 @@ class Evaluation:
             train = evaluate(model, data, self.clients.images, self.accelerator)
             # data.test is in order
             in_test = ClientImages(np.searchsorted(data.test, self.held_out.images), self.held_out.bounds)
-            found = [
+            losses = [
                 list(summarise(data.task, statistics, images).values())
                 for statistics, images in ((train, self.clients.places), (test, in_test))
             ]
-            values = _without(np.array(found).T, self.evaluated, self.left_out)
+            values = _without(np.array(losses).T, self.evaluated, self.left_out)
         return self._columns(values) | {f"test_{name}": value for name, value in mean_values(data, test).items()}
 
     def of_clients(self, model: nn.Module, load: Callable[[int], None], own: Collection[int]) -> dict[str, float]:
@@ -130,7 +132,7 @@ class Evaluation:
 
     def _columns(self, values: np.ndarray, whose: str = "") -> dict[str, float]:
         """The participants' columns of values on their training and held-out images, (clients, metrics, 2)."""
-        self._found |= {f"{whose}train": values[:, :, 0], f"{whose}local_test": values[:, :, 1]}
+        self._last_values |= {f"{whose}train": values[:, :, 0], f"{whose}local_test": values[:, :, 1]}
         row = columns(self.images.task, values, [f"{whose}train", f"{whose}local_test"])
         gap = {f"{whose}out_of_sample_gap": out_of_sample_gap(*values[:, 0].T)} if self.data.unseen else {}
         return row | gap
@@ -147,15 +149,15 @@ class Evaluation:
         splits = dict(zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True))
         of_all = ClientImages.of([images for parts in splits.values() for images in parts])
         statistics = evaluate(model, self.images, of_all.images, self.accelerator)
-        found = np.array(list(summarise(self.images.task, statistics, of_all.places).values()))
-        values = np.stack(np.split(found, len(splits), axis=1), axis=-1).swapaxes(0, 1)  # (clients, metrics, splits)
-        self._found |= {split: values[:, :, number] for number, split in enumerate(splits)}
+        metrics = np.array(list(summarise(self.images.task, statistics, of_all.places).values()))
+        values = np.stack(np.split(metrics, len(splits), axis=1), axis=-1).swapaxes(0, 1)  # (clients, metrics, splits)
+        self._last_values |= {split: values[:, :, number] for number, split in enumerate(splits)}
         return columns(self.images.task, values, splits)
 
     @property
     def done(self) -> bool:
         """Whether any models have been evaluated; not, where a run is taken up again after its last round."""
-        return bool(self._found)
+        return bool(self._last_values)
 
     def by_client(self) -> dict[str, np.ndarray]:
         """Each client's values with the models that were evaluated last, as columns; some must have been (`done`).
@@ -169,7 +171,7 @@ class Evaluation:
         table: dict[str, np.ndarray] = {"client": np.append(self.evaluated, unseen)}
         for name, known in (("images", self.clients), ("held_out_images", self.held_out)):
             table[name] = np.append(known.sizes, [len(images) for images in further[name]]).astype(np.int64)
-        for split, values in self._found.items():
+        for split, values in self._last_values.items():
             around = (n, 0) if split in UNSEEN else (0, len(unseen))
             padded = np.pad(values, (around, (0, 0)), constant_values=np.nan)
             names = (f"{split}_{name}" for name in metric_names(self.images.task))
@@ -189,9 +191,9 @@ class Evaluation:
             splits |= zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True)
         measured = {split: [images for images in parts if len(images)] for split, parts in splits.items()}
         parts = [images for of_split in measured.values() for images in of_split]
-        found = iter(evaluate_trivial(self.data.known, *parts, self.images.test, accelerator=self.accelerator))
-        of_clients = {split: [next(found) for _ in of_split] for split, of_split in measured.items()}
-        test = next(found)
+        results = iter(evaluate_trivial(self.data.known, *parts, self.images.test, accelerator=self.accelerator))
+        of_clients = {split: [next(results) for _ in of_split] for split, of_split in measured.items()}
+        test = next(results)
         means = {
             split: {name: float(_counted(np.array([value[name] for value in values])).mean()) for name in test}
             for split, values in of_clients.items()

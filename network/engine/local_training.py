@@ -104,7 +104,7 @@ class LocalTraining:
         """What the method makes each client minimise, (n_clients,), of all losses per example."""
         rows = losses.chunk(len(clients)) if len(clients) > 1 else (losses,)  # a view costs time in backward
         counted = (row if size == len(row) else row[:size] for row, size in zip(rows, sizes, strict=True))
-        return torch.stack([self.algorithm.local_loss(*each) for each in zip(counted, clients, strict=True)])
+        return torch.stack([self.algorithm.local_loss(*arguments) for arguments in zip(counted, clients, strict=True)])
 
     def _plan(self, clients: Sequence[ClientContext], phase: Phase) -> tuple[list[int], list[np.ndarray]]:
         """The size of each client's batches, and for each step the positions of all clients' images."""
@@ -174,7 +174,8 @@ class LocalTraining:
 class _Optimizer:
     """The optimiser of a phase: it moves all clients' copies as one or, where their learning rates differ, one by one.
 
-    Besides its parameters, it moves each client's reach, a number that starts from 0 and has the gradient -1.
+    Besides its parameters, it moves each client's effective local steps: a number that starts from 0 and has the
+    gradient -1.
     """
 
     def __init__(
@@ -184,16 +185,16 @@ class _Optimizer:
         self._leaves: dict[str, Tensor] = {name: workspace.leaves[name] for name in trained}
         settings, device = clients[0].settings, next(iter(self._leaves.values())).device
         reaches = _set_reaches(clients, device)
-        self._reach_gradients = cast(Tensor, reaches.grad)
+        self._effective_steps_gradients = cast(Tensor, reaches.grad)
         self._one_by_one = settings.lr_schedule == "plateau"
         if self._one_by_one:
-            moved = [(local, local.parameters, local.reach) for local in clients]
+            moved = [(local, local.parameters, local.effective_steps) for local in clients]
         else:
             moved = [(clients[0], self._leaves, reaches)]  # whose schedule is all clients'
         self._schedules = [Schedule(local, n_steps, device) for local, _, _ in moved]
         groups = []
-        for (_, parameters, reach), schedule in zip(moved, self._schedules, strict=True):
-            by_factor: dict[float, list[Tensor]] = {1.0: [reach]}
+        for (_, parameters, effective_steps), schedule in zip(moved, self._schedules, strict=True):
+            by_factor: dict[float, list[Tensor]] = {1.0: [effective_steps]}
             for name, parameter in parameters.items():
                 by_factor.setdefault(lr_factor(name, settings.encoder_lr_factor), []).append(parameter)
             groups += [{"params": of_factor, "lr": schedule.rate(factor)} for factor, of_factor in by_factor.items()]
@@ -226,14 +227,14 @@ class _Optimizer:
             schedule.after(local.losses[-1])
         for leaf in self._leaves.values():
             leaf.grad = None
-        self._reach_gradients.fill_(-1.0)  # a method may have changed them
+        self._effective_steps_gradients.fill_(-1.0)  # a method may have changed them
 
 
 def _set_reaches(clients: Sequence[ClientContext], device: torch.device) -> Tensor:
     """All clients' reaches, (n_clients,) with a gradient; each client gets its own of both as a view."""
     reaches = torch.zeros(len(clients), device=device)
     reaches.grad = torch.full_like(reaches, -1.0)
-    for local, reach, gradient in zip(clients, reaches, reaches.grad, strict=True):
-        local.reach, local.reach_gradient = reach, gradient
-        local.reach.grad = gradient
+    for local, effective_steps, gradient in zip(clients, reaches, reaches.grad, strict=True):
+        local.effective_steps, local.effective_steps_gradient = effective_steps, gradient
+        local.effective_steps.grad = gradient
     return reaches

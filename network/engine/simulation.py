@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from models.networks.costs import model_costs, peak_memory
-from models.networks.kept_outputs import whole
+from models.networks.kept_outputs import full_model
 from models.networks.parts import TRAINABLE
 from network.aggregation.mean import Mean
 from network.aggregation.weighted_sum import Surroundings, Uploads, total
@@ -25,10 +25,10 @@ from network.engine.backend import Backend, ClientTrainer, States
 from network.engine.client import ClientRound, copy_into, longest_first
 from network.engine.evaluation import Evaluation, participation_gaps
 from network.engine.federated_data import FederatedData
-from network.engine.pace import print_pace
 from network.engine.server import ServerContext
 from network.engine.state import ClientStates, VersionLog, add_prefix, strip_prefix
 from network.engine.trainer import LOSS, Trainer, travelling
+from network.engine.vectorisation import print_vectorisation
 from network.privacy import privacy_of
 from utils import interrupt, progress
 from utils.errors import UserError
@@ -95,7 +95,7 @@ class Simulation:
         self.privacy = privacy_of(config, len(data.clients))
         self.n_rounds = self.privacy.affordable(config.local.n_rounds)
         self._working = self.model.state_dict()
-        self.server = {name: tensor.clone() for name, tensor in whole(self.model).state_dict().items()}
+        self.server = {name: tensor.clone() for name, tensor in full_model(self.model).state_dict().items()}
         self.algorithm.prepare(data.known, data.groups, data.clients)
         config.reweighting.prepare(data.known, data.clients)
         self.server |= self.algorithm.server_state(self.model)
@@ -118,7 +118,7 @@ class Simulation:
         )
         self.rows: list[dict[str, Any]] = []
         self._n_saved = 0  # of these rows
-        buffers = frozenset(name for name, _ in whole(self.model).named_buffers())
+        buffers = frozenset(name for name, _ in full_model(self.model).named_buffers())
         within = Surroundings(
             accelerator, self.algorithm.is_summed, buffers, self.algorithm.left_alone, (LOSS,),
             run.path / "checkpoint", settings.memory,
@@ -139,7 +139,7 @@ class Simulation:
         Ctrl-C or SIGTERM abort the round at the end of a step, save the last finished one and raise `Interrupted`.
         """
         with interrupt.deferred():
-            self.settle_pace()
+            self.resolve_vectorisation()
             if not self.rows:
                 self._finish_round(0, {LOSS: float("nan"), STEPS: 0, **dict.fromkeys(TRAFFIC, 0), "seconds": 0.0})
             with progress.bar(
@@ -169,19 +169,21 @@ class Simulation:
         self.rows = state["rows"]
         self.privacy.restore(state.get("privacy", {}))
         self._n_saved = len(self.rows)
-        self.trainer.pace = with_present_names(
+        self.trainer.vectorisation = with_present_names(
             state["pace"]
         )  # another number of clients or threads would round differently
 
-    def settle_pace(self) -> None:
+    def resolve_vectorisation(self) -> None:
         """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""
-        if "threads" not in self.trainer.pace:
-            mine = self.trainer.choose_pace(self._most_at_once)  # every process tries, so that none is faster alone
-            self.trainer.pace = from_main(self.accelerator, lambda: mine)
+        if "threads" not in self.trainer.vectorisation:
+            mine = self.trainer.choose_vectorisation(
+                self._most_at_once
+            )  # every process tries, so that none is faster alone
+            self.trainer.vectorisation = from_main(self.accelerator, lambda: mine)
             if self.accelerator.is_main_process:
-                write_json(self.run.path / "pace.json", self.trainer.pace)
-                print_pace(self.trainer.pace)
-        torch.set_num_threads(self.trainer.pace["threads"])
+                write_json(self.run.path / "pace.json", self.trainer.vectorisation)
+                print_vectorisation(self.trainer.vectorisation)
+        torch.set_num_threads(self.trainer.vectorisation["threads"])
 
     def _most_at_once(self) -> int:
         """How many clients a process trains per round, where they are spread evenly."""
@@ -199,7 +201,7 @@ class Simulation:
         Returns the clients' weighted mean loss, the largest number of steps, the traffic, and the method's own metrics.
         """
         cohort = self.cohort(round)
-        told = self.algorithm.start_round(cohort, self._context())
+        metrics = self.algorithm.start_round(cohort, self._context())
         self._uploads.clear(self.server, round)
         first_bad: dict[int, Tensor] = {}
         stopped = False
@@ -216,14 +218,17 @@ class Simulation:
             raise
         bad = self.agree(stopped, first_bad)
         self._judge(bad, round, cohort)
-        sound = {client: each for client, each in cohort.items() if client not in bad}
-        counted = sum(each.weight for each in sound.values())
+        sound = {client: client_round for client, client_round in cohort.items() if client not in bad}
+        counted = sum(client_round.weight for client_round in sound.values())
         if not counted:  # Poisson sampling drew nobody, and the client that was trained in place of one keeps nothing
             self.states.roll_back()
         mean = self._uploads.mean(self.privacy.divisor(counted))
         mean, limits = self.privacy.released(mean, self.server, counted, round)
-        row: dict[str, Any] = {LOSS: float(mean.pop(LOSS)), STEPS: max(each.n_steps for each in cohort.values())}
-        row |= told | self._uploads.told | limits
+        row: dict[str, Any] = {
+            LOSS: float(mean.pop(LOSS)),
+            STEPS: max(client_round.n_steps for client_round in cohort.values()),
+        }
+        row |= metrics | self._uploads.metrics | limits
         uploaded = sum(value.numel() * _width(self.server.get(name)) for name, value in mean.items())
         traffic = self.algorithm.traffic(uploaded, self.server, self.shared, self._trained)
         row |= zip(TRAFFIC, traffic, strict=True)
@@ -271,12 +276,12 @@ class Simulation:
         if not bad:
             return
         names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
-        fault = f"the loss is not finite in round {round + 1}: {names}"
+        message = f"the loss is not finite in round {round + 1}: {names}"
         if self.config.settings.on_nan == "stop" or len(bad) == len(cohort):
             self._give_up_round()
-            raise UserError(f"{fault}; lower --init_lr, or leave such clients out with --on_nan skip_client")
+            raise UserError(f"{message}; lower --init_lr, or leave such clients out with --on_nan skip_client")
         if self.accelerator.is_main_process:
-            progress.say(f"{fault}; left out of this round")
+            progress.say(f"{message}; left out of this round")
         self.states.roll_back([client for client in bad if client in self.states.own])
 
     def _give_up_round(self) -> None:
@@ -356,8 +361,8 @@ class Simulation:
             parts = gather_object(parts)
         if self.accelerator.is_main_process:
             versions = {client: version for of_process in parts for client, version in of_process.items()}
-            state = {"rows": self.rows, "clients": self._versions.add(versions), "pace": self.trainer.pace}
-            state |= {"privacy": kept} if (kept := self.privacy.state()) else {}
+            state = {"rows": self.rows, "clients": self._versions.add(versions), "pace": self.trainer.vectorisation}
+            state |= {"privacy": privacy} if (privacy := self.privacy.state()) else {}
             save_checkpoint(self.run.checkpoint, add_prefix("server", self.server), state)
         self.accelerator.wait_for_everyone()
         self.states.forget_old()

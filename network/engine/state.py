@@ -94,27 +94,27 @@ class VersionLog:
         self._n, self._unwritten = self._n + len(notes), {}
         return self._n
 
-    def read(self, said: int | Mapping[str, int]) -> dict[int, int]:
+    def read(self, record: int | Mapping[str, int]) -> dict[int, int]:
         """The clients' versions, by what a checkpoint says: the number of notes or, once, the versions themselves.
 
         UserError where the file is missing or too short.
         """
-        if not isinstance(said, int):
-            return {int(client): version for client, version in said.items()}
+        if not isinstance(record, int):
+            return {int(client): version for client, version in record.items()}
         try:
-            notes = np.fromfile(self._path, "<i8", 2 * said) if said else np.zeros(0, np.int64)
+            notes = np.fromfile(self._path, "<i8", 2 * record) if record else np.zeros(0, np.int64)
         except OSError as error:
             raise UserError(f"{self._path}: cannot be read ({error}); {_START}") from error
-        if len(notes) < 2 * said:
+        if len(notes) < 2 * record:
             raise UserError(f"{self._path}: is too short for the checkpoint beside it; {_START}")
         return dict(notes.reshape(-1, 2).tolist())
 
-    def go_on(self, said: int | Mapping[str, int]) -> None:
+    def go_on(self, record: int | Mapping[str, int]) -> None:
         """Write the next notes behind those that a checkpoint names."""
-        if isinstance(said, int):
-            self._n, self._unwritten = said, {}
+        if isinstance(record, int):
+            self._n, self._unwritten = record, {}
         else:
-            self._n, self._unwritten = 0, self.read(said)
+            self._n, self._unwritten = 0, self.read(record)
 
 
 class ClientStates:
@@ -246,7 +246,7 @@ class ClientStates:
 
     def _version_of(self, client: int, layer: int = _NOW) -> int | None:
         """A client's version, now or in an older layer; None without a state."""
-        return next((each[client] for each in self._layers[layer::-1] if client in each), None)
+        return next((layer[client] for layer in self._layers[layer::-1] if client in layer), None)
 
     def _hold(self, key: _Key, state: dict[str, Tensor]) -> None:
         """Keep a state in memory; if that is too much, move the least recently used ones to disk."""
@@ -264,15 +264,15 @@ class ClientStates:
 
     def _forget_replaced(self) -> None:
         """Remove replaced states that neither the present, nor the last finished round, nor a checkpoint refers to."""
-        kept = []
+        remaining = []
         for key in self._replaced:
             if any(self._version_of(key[0], layer) == key[1] for layer in range(len(self._layers))):
-                kept.append(key)
+                remaining.append(key)
             else:
                 self._release(key)
                 self._on_disk.discard(key)
                 self._path(key).unlink(missing_ok=True)
-        self._replaced = kept
+        self._replaced = remaining
 
     def _write(self, key: _Key) -> None:
         with write_atomically(self._path(key)) as temporary:

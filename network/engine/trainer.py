@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.networks.kept_outputs import whole
+from models.networks.kept_outputs import full_model
 from models.networks.parts import TRAINABLE, is_within
 from models.networks.threads import threads_for
 from network.engine.batch_norm import batch_norm_tensors
 from network.engine.client import ClientContext, ClientRound, copy_into
 from network.engine.federated_data import FederatedData
 from network.engine.local_training import LocalTraining
-from network.engine.pace import measure
 from network.engine.state import ClientStates, add_prefix
+from network.engine.vectorisation import measure
 from network.engine.workspace import NOT_SIDE_BY_SIDE, Workspaces
 from utils.errors import UserError
 
@@ -35,9 +35,9 @@ def travelling(model: nn.Module, config: FederationConfig) -> tuple[list[str], f
 
     UserError for clients' own batch norm where there is none.
     """
-    kept = batch_norm_tensors(whole(model)) if config.settings.batch_norm == "local" else ()
+    own_tensors = batch_norm_tensors(full_model(model)) if config.settings.batch_norm == "local" else ()
     trained = [name for name in model.state_dict() if is_within(TRAINABLE[config.local.train], name)]
-    return trained, frozenset(name for name in trained if config.algorithm.is_shared(name) and name not in kept)
+    return trained, frozenset(name for name in trained if config.algorithm.is_shared(name) and name not in own_tensors)
 
 
 class Trainer:
@@ -65,7 +65,7 @@ class Trainer:
         self.reweighting = config.reweighting
         self.groups = torch.from_numpy(data.groups).to(data.images.device)
         at_once = settings.vectorised_clients
-        self.pace: dict[str, Any] = {"vectorised_clients": at_once} if at_once else {}
+        self.vectorisation: dict[str, Any] = {"vectorised_clients": at_once} if at_once else {}
         self._names = list(model.state_dict())
         part = TRAINABLE[config.local.train]
         self._kept = [name for name in self._names if name not in self.shared and is_within(part, name)]
@@ -75,33 +75,33 @@ class Trainer:
         self._workspace = lru_cache(maxsize=2)(self._build)
         self._has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
 
-    def choose_pace(self, most: Callable[[], int]) -> dict[str, Any]:
+    def choose_vectorisation(self, most: Callable[[], int]) -> dict[str, Any]:
         """How many clients train at once, measured up to `most()` if it was not given, and on how many threads.
 
         UserError where a number was given and the network does not allow more than one.
         """
-        given = self.pace.get("vectorised_clients")
-        alone = given == 1 if given else most() == 1
+        requested = self.vectorisation.get("vectorised_clients")
+        alone = requested == 1 if requested else most() == 1
         together = alone or self._build.side_by_side
-        if given and not together and most() > 1:
-            raise UserError(f"--vectorised_clients {given}: {NOT_SIDE_BY_SIDE}; give --vectorised_clients 1")
-        pace = self.pace or measure(
+        if requested and not together and most() > 1:
+            raise UserError(f"--vectorised_clients {requested}: {NOT_SIDE_BY_SIDE}; give --vectorised_clients 1")
+        vectorisation = self.vectorisation or measure(
             most() if together else 1, self._build, self.model, self.images, self.local_settings, self.groups
         )
-        pace |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
-        n_images = min(pace["vectorised_clients"], len(self.states.own)) * self.local_settings.batch_size
-        return pace | {"threads": threads_for(self.model, self.images, n_images)}
+        vectorisation |= {} if together else {"one_by_one": NOT_SIDE_BY_SIDE}
+        n_images = min(vectorisation["vectorised_clients"], len(self.states.own)) * self.local_settings.batch_size
+        return vectorisation | {"threads": threads_for(self.model, self.images, n_images)}
 
     def client_batches(self, cohort: Mapping[int, ClientRound]) -> Iterator[list[int]]:
         """This process's clients of a round, in batches of clients that can train at once."""
-        most, alike = self.pace["vectorised_clients"], defaultdict(list)
+        most, alike = self.vectorisation["vectorised_clients"], defaultdict(list)
         if most > 1 and len(cohort) > 1 and not self._build.side_by_side:
             most = 1  # unseen clients with adapters, or a run of before this was looked at
-        for client, each in cohort.items():
+        for client, client_round in cohort.items():
             if client in self.states.own:
                 # Batch norm must not see the images that pad a smaller batch.
-                batch = min(self.local_settings.batch_size, len(each.images)) if self._has_batch_norm else 0
-                alike[each.n_steps, batch].append(client)
+                batch = min(self.local_settings.batch_size, len(client_round.images)) if self._has_batch_norm else 0
+                alike[client_round.n_steps, batch].append(client)
         for clients in alike.values():
             yield from (client_batch.tolist() for client_batch in np.array_split(clients, -(-len(clients) // most)))
 

@@ -109,8 +109,8 @@ class StackedCopies(Workspace):
         """Its rows."""
         return tensor.unbind()
 
-    def _apart(self, each: Tensor) -> Tensor:
-        return each.unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1)
+    def _apart(self, tensor: Tensor) -> Tensor:
+        return tensor.unflatten(1, (self.n, -1)).transpose(0, 1).flatten(0, 1)
 
 
 class VmappedCopies(Workspace):
@@ -129,7 +129,7 @@ class VmappedCopies(Workspace):
         with sdpa_kernel(SDPBackend.MATH):  # vmap has no rule for the fused kernels and would go through them in a loop
             of_copies = torch.func.vmap(self._one, randomness="different")
             outputs = of_copies(self._values, images.unflatten(0, (self.n, -1)))
-        return Outputs(*(each.flatten(0, 1) for each in outputs))
+        return Outputs(*(output.flatten(0, 1) for output in outputs))
 
     def parts(self, tensor: Tensor) -> Sequence[Tensor]:
         """Its rows."""
@@ -190,13 +190,13 @@ class Workspaces:
         for way in (StackedCopies, VmappedCopies):
             try:
                 # Of another copy: some modules keep what vmap made, which nothing outside it can read.
-                found = _steps(way(copy.deepcopy(trial), _COPIES, part=self._part), images, range(_COPIES))
+                outcomes = _steps(way(copy.deepcopy(trial), _COPIES, part=self._part), images, range(_COPIES))
             except torch.OutOfMemoryError:
                 raise
             except Exception:  # whatever a network raises whose shapes do not fit, or vmap
                 continue
             alone = (_steps(OneCopy(copy.deepcopy(trial), part=self._part), images[[i]], [i]) for i in range(_COPIES))
-            if all(_agree(mine, *one) for mine, one in zip(found, alone, strict=True)):
+            if all(_agree(mine, *one) for mine, one in zip(outcomes, alone, strict=True)):
                 return way
         return None
 
@@ -227,16 +227,16 @@ def _steps(copies: Workspace, images: Tensor, numbers: Sequence[int]) -> list[li
     with torch.enable_grad():
         for leaf in copies.leaves.values():
             leaf.requires_grad_(True)
-        outputs = [each.unflatten(0, (copies.n, -1)) for each in copies.compute(images.flatten(0, 1))]
+        outputs = [output.unflatten(0, (copies.n, -1)) for output in copies.compute(images.flatten(0, 1))]
         loss = sum(
             (of_copy * torch.randn(of_copy.shape, generator=generator).to(of_copy)).sum()
-            for each in outputs
-            for of_copy, generator in zip(each, generators, strict=True)
+            for output in outputs
+            for of_copy, generator in zip(output, generators, strict=True)
         )
         gradients = torch.autograd.grad(loss, list(copies.leaves.values()), materialize_grads=True)
     rows = zip(*(copies.parts(gradient) for gradient in gradients), strict=True)
     moved = [[tensor for name, tensor in tensors.items() if name not in weights] for tensors in copies.tensors]
-    return [[[each[i].detach() for each in outputs], list(row), moved[i]] for i, row in enumerate(rows)]
+    return [[[output[i].detach() for output in outputs], list(row), moved[i]] for i, row in enumerate(rows)]
 
 
 def _perturb(weight: Tensor, generator: torch.Generator) -> None:
@@ -262,4 +262,4 @@ def _agree(some: Sequence[Sequence[Tensor]], others: Sequence[Sequence[Tensor]])
 
 
 def _batch_norms(module: nn.Module) -> Iterator[nn.Module]:
-    yield from (each for each in module.modules() if isinstance(each, _BatchNorm | StackedBatchNorm))
+    yield from (layer for layer in module.modules() if isinstance(layer, _BatchNorm | StackedBatchNorm))

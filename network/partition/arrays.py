@@ -37,7 +37,7 @@ class Arrays:
     """
 
     groups: np.ndarray
-    whole: bool
+    groups_are_clients: bool
     labels: np.ndarray | None
     projection: np.ndarray | None
     described: np.ndarray
@@ -69,13 +69,13 @@ def read_arrays(config: Mapping[str, Any]) -> Arrays:
     UserError if there is nothing to assign, if there are several things to assign, or if the files are of different
     images.
     """
-    given = [name for name in _FILES if config[name] is not None]
-    if not given:
+    provided = [name for name in _FILES if config[name] is not None]
+    if not provided:
         raise UserError("nothing to assign; give --embeddings, --labels, --users or --lat_lng")
-    if len(others := [name for name in given if name != "labels"]) > 1:
+    if len(others := [name for name in provided if name != "labels"]) > 1:
         raise UserError(f"--{' and --'.join(others)} cannot both be assigned; omit one")
-    if config["within"] is not None and given[0] in _WHOLE:
-        raise UserError(f"--within is not for --{given[0]}, each of which becomes a client whole; omit one")
+    if config["within"] is not None and provided[0] in _WHOLE:
+        raise UserError(f"--within is not for --{provided[0]}, each of which becomes a client whole; omit one")
     natural = None if config["within"] is None else read_natural(config["within"])
     labels = None if config["labels"] is None else read_labels(config["labels"])
     origin: dict[str, Any] = {}
@@ -85,14 +85,14 @@ def read_arrays(config: Mapping[str, Any]) -> Arrays:
         )
         labels, origin["part"] = labels[train], "train"
     projection, shown = None, {} if labels is None else {"label": labels}
-    if given[0] == "embeddings":
+    if provided[0] == "embeddings":
         projection, groups = _clusters(config, labels, natural)
         shown["cluster"] = groups
-    elif given[0] == "lat_lng":
+    elif provided[0] == "lat_lng":
         cells = adaptive_cells(*read_places(config["lat_lng"]), config["max_cell"], config["min_cell"])
         print(cells)
         groups, origin["cells"] = cells.cell, cells.tokens
-    elif given[0] == "users":
+    elif provided[0] == "users":
         groups, origin["client_names"] = read_names(config["users"], "users")
     else:
         assert labels is not None
@@ -100,17 +100,17 @@ def read_arrays(config: Mapping[str, Any]) -> Arrays:
         if natural is not None:
             _check_lengths(len(labels), "labels", natural.numbers, _OF_WITHIN)
             groups = joined(natural, labels)
-    _check_lengths(len(groups), given[0], labels)
-    whole = given[0] in _WHOLE
-    assigned_as = described_as = _CALLED[given[0]]
+    _check_lengths(len(groups), provided[0], labels)
+    groups_are_clients = provided[0] in _WHOLE
+    assigned_as = described_as = _CALLED[provided[0]]
     described = groups
-    if labels is not None and (whole or given[0] == "labels"):
+    if labels is not None and (groups_are_clients or provided[0] == "labels"):
         described, described_as = labels, _CALLED["labels"]
-    origin |= {f"{name}_sha256": file_digest(config[name]) for name in given}  # last: they can be read
+    origin |= {f"{name}_sha256": file_digest(config[name]) for name in provided}  # last: they can be read
     origin |= {} if natural is None else {"within_sha256": file_digest(config["within"])}
     n_clusters = config["n_clusters"] if projection is not None else None
     names = described_as, assigned_as
-    return Arrays(groups, whole, labels, projection, described, names, shown, origin, natural, n_clusters)
+    return Arrays(groups, groups_are_clients, labels, projection, described, names, shown, origin, natural, n_clusters)
 
 
 def _clusters(
@@ -160,10 +160,10 @@ def numbered(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Whole numbers or texts (N,) as numbers from 0 in sorted order, (N,) int64, and their names; negative are -1."""
     left_out = labels < 0 if labels.dtype.kind == "i" else np.zeros(len(labels), bool)
     ids = np.full(len(labels), -1, np.int64)
-    kept = labels[~left_out]
+    used = labels[~left_out]
     # Numbers are in order as they are; a million of them are slow to sort as text.
-    different, ids[~left_out] = in_order(kept) if kept.dtype.kind == "U" else np.unique(kept, return_inverse=True)
-    return ids, [str(each) for each in different.tolist()]
+    different, ids[~left_out] = in_order(used) if used.dtype.kind == "U" else np.unique(used, return_inverse=True)
+    return ids, [str(value) for value in different.tolist()]
 
 
 def read_natural(path: Path) -> Natural:
@@ -178,16 +178,16 @@ def trained_on(path: Path, n: int) -> np.ndarray | None:
 
     What is held out has no client. UserError where the table of these images is missing, or is another by now.
     """
-    about = path.with_suffix(".json")
-    said = read_json(about, "extract_embeddings.py") if about.is_file() else None
-    if not isinstance(said, dict) or not {TABLE_FILE, "data_path"} <= said.keys():
+    record_path = path.with_suffix(".json")
+    record = read_json(record_path, "extract_embeddings.py") if record_path.is_file() else None
+    if not isinstance(record, dict) or not {TABLE_FILE, "data_path"} <= record.keys():
         return None
-    folder = Path(str(said["data_path"]))
+    folder = Path(str(record["data_path"]))
     remedy = "; so what is held out is unknown; give labels of training images alone"
     if not (folder / TABLE_FILE).is_file():
         raise UserError(f"{path} has clusters of the images in {folder}, whose {TABLE_FILE} is not there{remedy}")
     table = read_table(folder)
-    if table.fingerprint != said[TABLE_FILE] or len(table) != n:
+    if table.fingerprint != record[TABLE_FILE] or len(table) != n:
         raise UserError(f"{path} has clusters of another table of images than that in {folder}{remedy}")
     return table.train
 

@@ -136,32 +136,32 @@ def assign(
     return Partition(client_of, groups.astype(np.int64), n_clients, origin)
 
 
-def assign_as_asked(asked: AssignSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
+def assign_by_settings(settings: AssignSettings, groups: np.ndarray, natural: Natural | None = None) -> Partition:
     """`assign` by these settings, or with `natural` groups `_assign_within` each of these; `n_images` of them, if
     given.
 
     UserError where the number of clients is left to a rule that cannot tell it, where more images have no client than
     the settings allow and the user has chosen, and as for `thinned`.
     """
-    if asked.n_clients is None and not PARTITIONERS[asked.partition].client_per_group:
-        raise UserError(f"--n_clients auto is for --partition natural, not {asked.partition}; give a number")
-    partition = _assign_all(asked, groups) if natural is None else _assign_within(asked, groups, natural)
-    if not PARTITIONERS[asked.partition].by_choice:
-        check_unassigned(asked, partition.client_of, groups)
-    if asked.n_images is None:
+    if settings.n_clients is None and not PARTITIONERS[settings.partition].client_per_group:
+        raise UserError(f"--n_clients auto is for --partition natural, not {settings.partition}; give a number")
+    partition = _assign_all(settings, groups) if natural is None else _assign_within(settings, groups, natural)
+    if not PARTITIONERS[settings.partition].by_choice:
+        check_unassigned(settings, partition.client_of, groups)
+    if settings.n_images is None:
         return partition
-    client_of = thinned(partition.client_of, asked.n_images, generator("assigned", asked.rand_seed))
-    checked(client_of, partition.n_clients, asked.min_client_ds_len)
-    return replace(partition, client_of=client_of, origin={**partition.origin, **asked.thinning})
+    client_of = thinned(partition.client_of, settings.n_images, generator("assigned", settings.rand_seed))
+    checked(client_of, partition.n_clients, settings.min_client_ds_len)
+    return replace(partition, client_of=client_of, origin={**partition.origin, **settings.thinning})
 
 
-def _assign_all(asked: AssignSettings, groups: np.ndarray) -> Partition:
-    n_clients = asked.n_clients or len(np.unique(groups[groups >= 0]))
-    given = asked.alpha, asked.rand_seed, asked.min_client_ds_len
-    return assign(asked.partition, groups, n_clients, *given, **asked.options)
+def _assign_all(settings: AssignSettings, groups: np.ndarray) -> Partition:
+    n_clients = settings.n_clients or len(np.unique(groups[groups >= 0]))
+    arguments = settings.alpha, settings.rand_seed, settings.min_client_ds_len
+    return assign(settings.partition, groups, n_clients, *arguments, **settings.options)
 
 
-def _assign_within(asked: AssignSettings, groups: np.ndarray, natural: Natural) -> Partition:
+def _assign_within(settings: AssignSettings, groups: np.ndarray, natural: Natural) -> Partition:
     """Assign each natural group's images by the rule, to clients of its own, numbered in the order of the groups.
 
     The draws depend on the natural group's name and not on the others. UserError where there are fewer clients than
@@ -169,26 +169,26 @@ def _assign_within(asked: AssignSettings, groups: np.ndarray, natural: Natural) 
     """
     members = list(natural.members(groups >= 0))
     sizes = np.array([len(images) for _, images in members])
-    if asked.n_clients is None:
+    if settings.n_clients is None:
         shares = np.array([len(np.unique(groups[images])) for _, images in members])
-    elif not len(members) <= asked.n_clients <= sizes.sum():
+    elif not len(members) <= settings.n_clients <= sizes.sum():
         raise UserError(
             f"--within {natural.column}: {len(members)} groups of {sizes.sum()} images cannot be assigned to "
-            f"{asked.n_clients} clients, each of one group; give --n_clients {len(members)} to {sizes.sum()}"
+            f"{settings.n_clients} clients, each of one group; give --n_clients {len(members)} to {sizes.sum()}"
         )
     else:
-        shares = clients_of_groups(sizes, asked.n_clients)
+        shares = clients_of_groups(sizes, settings.n_clients)
     client_of = np.full(len(groups), -1, np.int32)
     for (name, images), n, first in zip(members, shares, np.cumsum(shares) - shares, strict=True):
-        rng = generator("partition", asked.rand_seed, name)
-        rule = partial(PARTITIONERS[asked.partition], groups[images], int(n), asked.alpha, rng)
+        rng = generator("partition", settings.rand_seed, name)
+        rule = partial(PARTITIONERS[settings.partition], groups[images], int(n), settings.alpha, rng)
         try:
-            own = rule(asked.min_client_ds_len, **asked.options)
+            own = rule(settings.min_client_ds_len, **settings.options)
         except UserError as error:
             raise UserError(f"--within {natural.column}, {name}: {error}") from error
         client_of[images] = np.where(own >= 0, own + first, -1)
-    origin = {"rule": asked.partition, "alpha": asked.alpha, "min_client_ds_len": asked.min_client_ds_len}
-    origin |= {"rand_seed": asked.rand_seed, "within": natural.column, **asked.options}
+    origin = {"rule": settings.partition, "alpha": settings.alpha, "min_client_ds_len": settings.min_client_ds_len}
+    origin |= {"rand_seed": settings.rand_seed, "within": natural.column, **settings.options}
     return Partition(client_of, groups.astype(np.int64), int(shares.sum()), origin)
 
 

@@ -85,25 +85,25 @@ def read_assignments(
         raise UserError(f"{path}: cannot be read ({error}); run {made_by} again") from error
     if origin.get(TABLE_FILE) != table.fingerprint:
         raise UserError(f"{path} was made from another table of images; run {made_by} again")
-    found = origin.get("n_clusters")
-    if not isinstance(found, int) or assignments.dtype.kind != "i":
+    recorded = origin.get("n_clusters")
+    if not isinstance(recorded, int) or assignments.dtype.kind != "i":
         raise UserError(f"{path} and the .json beside it are not assignments; run {made_by} again")
     if origin.get("assignments_sha256", ids_digest(assignments)) != ids_digest(assignments):
         raise UserError(f"{path} and the .json beside it do not belong together; run {made_by} again")
     if origin.get("test_mode") and not for_test:
         raise UserError(f"{path} was made with --test_mode True from a few images; run {made_by} again without")
-    if n_clusters is not None and found != n_clusters:
+    if n_clusters is not None and recorded != n_clusters:
         raise UserError(
-            f"{path} has {found} clusters, not {n_clusters}; "
-            f"give --n_clusters {found}, or run {made_by} --n_clusters {n_clusters}"
+            f"{path} has {recorded} clusters, not {n_clusters}; "
+            f"give --n_clusters {recorded}, or run {made_by} --n_clusters {n_clusters}"
         )
     if features is not None and origin.get("features", "model") != features:
         raise UserError(
             f"{path} has clusters of the features {origin.get('features', 'model')}, not {features}; "
             f"run {made_by} --features {features}"
         )
-    if assignments.shape != (len(table),) or not np.isin(assignments, np.arange(-1, found)).all():
-        raise UserError(f"{path}: needs {len(table)} ids in -1..{found - 1}; run {made_by} again")
+    if assignments.shape != (len(table),) or not np.isin(assignments, np.arange(-1, recorded)).all():
+        raise UserError(f"{path}: needs {len(table)} ids in -1..{recorded - 1}; run {made_by} again")
     return assignments.astype(np.int64)
 
 

@@ -38,7 +38,7 @@ def assigned_names(partition: Partition, split: str, table: Table) -> Sequence[s
     if natural := within_of(partition.origin, table):
         return names_within(natural, partition.groups)
     column = assigned_as(split, table)
-    if split == OBJECTS and BOXES in table.about.classes:
+    if split == OBJECTS and BOXES in table.info.classes:
         return names_of_groups(table, partition.groups)
     if column == CLASS:
         return table.class_names
@@ -62,6 +62,6 @@ def client_names(partition: Partition, split: str, table: Table) -> Sequence[str
 def shown_by(partition: Partition, split: str, table: Table) -> tuple[np.ndarray, str, Sequence[str]]:
     """The same for a figure of what clients have, which shows objects where objects are assigned, and not the
     classes."""
-    if split == OBJECTS and BOXES in table.about.classes and not partition.origin.get("within"):
+    if split == OBJECTS and BOXES in table.info.classes and not partition.origin.get("within"):
         return partition.groups, "images with", assigned_names(partition, split, table)
     return described_by(partition, split, table)

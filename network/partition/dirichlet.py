@@ -99,7 +99,7 @@ def dirichlet_hsu(
     >>> np.bincount(client_of).tolist(), len(set(np.bincount(client_of[:60]).tolist())) > 1
     ([10, 10, 10, 10, 10, 10, 10, 10, 10, 10], True)
     """
-    shares = partial(fill, whole=rng.multinomial)
+    shares = partial(fill, rounding=rng.multinomial)
     return _of_equal_size(groups, n_clients, alpha or _NEXT_TO_ZERO, rng, min_size, shares)
 
 

@@ -89,11 +89,11 @@ def bootstrap(counts: Counts, estimate: Estimate, seed: int, draws: int = 200) -
     """
     likelihood = Likelihood(counts)
     rng, n = np.random.default_rng(seed), likelihood.n_clients
-    found: list[float] = []
-    while len(found) < draws:
+    estimates: list[float] = []
+    while len(estimates) < draws:
         if likelihood.of(np.bincount(rng.integers(0, n, n), minlength=n)).tells:
-            found.append(_near(likelihood, estimate))
-    low, high = np.quantile(found, (0.025, 0.975), method="inverted_cdf")
+            estimates.append(_near(likelihood, estimate))
+    low, high = np.quantile(estimates, (0.025, 0.975), method="inverted_cdf")
     return float(low), float(high)
 
 

@@ -88,8 +88,8 @@ def target_explained(data: TaskData, clusters: np.ndarray, n_clusters: int, seed
 
     images = evenly(data.train, _MOST)
     targets = shrunk_targets(data, images)
-    found = {CLUSTERS: share_explained(targets, clusters[images])}
+    shares = {CLUSTERS: share_explained(targets, clusters[images])}
     labels = data.table.labels[images]
     if (labels >= 0).any():
-        found[CLASSES] = share_explained(targets, labels)
-    return found | {CEILING: share_explained(targets, fit_kmeans(targets, n_clusters, seed).labels_)}
+        shares[CLASSES] = share_explained(targets, labels)
+    return shares | {CEILING: share_explained(targets, fit_kmeans(targets, n_clusters, seed).labels_)}

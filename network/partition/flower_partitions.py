@@ -45,14 +45,16 @@ def read_flower(folder: Path, columns: Iterable[tuple[str, str]]) -> tuple[np.nd
     read = [_of_client(path) for _, path in clients]
     labels = {name: name for classes, _ in read for name in classes}
     tables = [table for _, parts in read for table in parts]
-    wanted = labels | dict(columns)
-    for table, column in product(tables, wanted.values()):
+    columns_by_name = labels | dict(columns)
+    for table, column in product(tables, columns_by_name.values()):
         if column not in table.column_names:
             raise UserError(f"{folder} has no column {column}, but {', '.join(table.column_names)}")
     if not tables:
         raise UserError(f"{folder}: no client has an image")
-    joined = pa.concat_tables([table.select([*{*wanted.values()}]) for table in tables], promote_options="default")
-    groups = {name: _numbers(joined[column], column) for name, column in wanted.items()}
+    joined = pa.concat_tables(
+        [table.select([*{*columns_by_name.values()}]) for table in tables], promote_options="default"
+    )
+    groups = {name: _numbers(joined[column], column) for name, column in columns_by_name.items()}
     sizes = [sum(table.num_rows for table in parts) for _, parts in read]
     return np.repeat([client for client, _ in clients], sizes), groups
 
@@ -62,10 +64,10 @@ def _of_client(path: Path) -> tuple[list[str], list[Any]]:
     import pyarrow as pa
 
     folder = path if (path / "state.json").is_file() else path / _TRAIN
-    state, about = (read_json(folder / name, _MADE_BY) for name in ("state.json", "dataset_info.json"))
+    state, info = (read_json(folder / name, _MADE_BY) for name in ("state.json", "dataset_info.json"))
     try:
-        classes = [name for name, feature in about["features"].items() if feature.get("_type") == "ClassLabel"]
-        files = [folder / each["filename"] for each in state["_data_files"]]
+        classes = [name for name, feature in info["features"].items() if feature.get("_type") == "ClassLabel"]
+        files = [folder / record["filename"] for record in state["_data_files"]]
         return classes, [pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files]
     except (OSError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise UserError(f"{folder}: not a readable data set ({error}); make it again with {_MADE_BY}") from error

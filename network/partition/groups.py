@@ -108,14 +108,14 @@ def groups_of(
         groups = np.where(table.labels < 0, len(table.class_names), table.labels)
     elif split == CLASSES and table.class_names:
         groups = table.labels
-    elif split == OBJECTS and BOXES in table.about.classes:
+    elif split == OBJECTS and BOXES in table.info.classes:
         groups = commonest_objects(table, data.train)
     elif (column := split.removesuffix(_BASED)) in table.groups:
         names = table.groups[column]
         groups = np.where(names == "", -1, in_order(names)[1])
     else:
         columns = [*([CLASS] if table.class_names else []), *table.groups]
-        objects = [OBJECTS] if BOXES in table.about.classes else []
+        objects = [OBJECTS] if BOXES in table.info.classes else []
         known = ", ".join([EMBEDDING, *(f"{name}{_BASED}" for name in columns), *objects, RANDOM])
         raise UserError(f"{table.data_path / TABLE_FILE} has no groups for --type {split}; give one of {known}")
     return np.where(data.readable, groups, -1)

@@ -141,14 +141,14 @@ def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_c
         n_clusters: of each group as asked for, None where something else than clusters is assigned.
     """
     clients = [len(np.unique(client_of[images])) for _, images in natural.members(client_of >= 0)]
-    each = f"{min(clients)} to {max(clients)}" if min(clients) < max(clients) else f"{min(clients)}"
-    yield f"within {natural.column}: {counted(len(clients), 'group')} with {each} clients each"
+    n_clients = f"{min(clients)} to {max(clients)}" if min(clients) < max(clients) else f"{min(clients)}"
+    yield f"within {natural.column}: {counted(len(clients), 'group')} with {n_clients} clients each"
     if without := int((natural.numbers < 0).sum()):
         yield f"{counted(without, 'image')} of no {natural.column}: not assigned"
     if n_clusters is not None:
-        found = [len(np.unique(pairs[images])) for _, images in natural.members(pairs >= 0)]  # assigned or not
-        if few := sum(number < n_clusters for number in found):
-            yield f"fewer than {n_clusters} clusters in {counted(few, 'group')}, {min(found)} at least: too few images"
+        n_used = [len(np.unique(pairs[images])) for _, images in natural.members(pairs >= 0)]  # assigned or not
+        if few := sum(number < n_clusters for number in n_used):
+            yield f"fewer than {n_clusters} clusters in {counted(few, 'group')}, {min(n_used)} at least: too few images"
 
 
 def within_of(origin: Mapping[str, Any], table: Table) -> Natural | None:

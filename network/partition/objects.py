@@ -46,7 +46,7 @@ def claim_by_category(shows: np.ndarray, counted: np.ndarray) -> np.ndarray:
 
 def names_of_groups(table: Table, groups: np.ndarray) -> list[str]:
     """The category of each of `commonest_objects` (N,) by number, and "nothing" of the images without objects."""
-    names = [*table.about.classes[BOXES].names, "nothing"]
+    names = [*table.info.classes[BOXES].names, "nothing"]
     return [names[category] for category in claimed(box_counts(table) > 0, groups)]
 
 
@@ -59,17 +59,17 @@ def claimed(shows: np.ndarray, groups: np.ndarray) -> list[int]:
     >>> claimed(shows, np.array([0, 1, 0, 0, 1, 2]))
     [0, 2, -1]
     """
-    found = []
+    examples = []
     for group in range(groups.max() + 1):
         candidates = np.flatnonzero(shows[groups == group].all(axis=0) & ~shows[groups > group].any(axis=0))
-        found.append(int(candidates[0]) if len(candidates) and (groups == group).any() else -1)
-    return found
+        examples.append(int(candidates[0]) if len(candidates) and (groups == group).any() else -1)
+    return examples
 
 
 def box_counts(table: Table) -> np.ndarray:
     """The number of boxes of each category in each image, (N, C) int64; UserError where the table has no boxes."""
     boxes = read_boxes(table)
-    counts = np.zeros((len(table), len(table.about.classes[BOXES].names)), np.int64)
+    counts = np.zeros((len(table), len(table.info.classes[BOXES].names)), np.int64)
     np.add.at(counts, (_rows(table, boxes["image"]), boxes[CLASS].to_numpy(np.int64)), 1)
     return counts
 

@@ -131,26 +131,26 @@ def _rise(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of ln(1 + j / a)."""
     from scipy.special import gammaln
 
-    each = a[of]
-    exact = gammaln(each + n) - gammaln(a)[of] - n * np.log(each)
-    return _or_series(exact, each, n, lambda a, j, jj, jjj: j / a - jj / (2 * a**2) + jjj / (3 * a**3))
+    a_of = a[of]
+    exact = gammaln(a_of + n) - gammaln(a)[of] - n * np.log(a_of)
+    return _or_series(exact, a_of, n, lambda a, j, jj, jjj: j / a - jj / (2 * a**2) + jjj / (3 * a**3))
 
 
 def _slope(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of a / (a + j)."""
     from scipy.special import digamma
 
-    each = a[of]
-    exact = each * (digamma(each + n) - digamma(a)[of])
-    return _or_series(exact, each, n, lambda a, j, jj, jjj: n - j / a + jj / a**2 - jjj / a**3)
+    a_of = a[of]
+    exact = a_of * (digamma(a_of + n) - digamma(a)[of])
+    return _or_series(exact, a_of, n, lambda a, j, jj, jjj: n - j / a + jj / a**2 - jjj / a**3)
 
 
 def _curvature(a: np.ndarray, of: np.ndarray, n: np.ndarray) -> np.ndarray:
     """The sums of a² / (a + j)²."""
-    each = a[of]
-    values = _trigamma(np.concatenate([np.where(a > 0, a, 1), each + n]))
-    exact = each * each * (values[of] - values[len(a) :])
-    return _or_series(exact, each, n, lambda a, j, jj, jjj: n - 2 * j / a + 3 * jj / a**2 - 4 * jjj / a**3)
+    a_of = a[of]
+    values = _trigamma(np.concatenate([np.where(a > 0, a, 1), a_of + n]))
+    exact = a_of * a_of * (values[of] - values[len(a) :])
+    return _or_series(exact, a_of, n, lambda a, j, jj, jjj: n - 2 * j / a + 3 * jj / a**2 - 4 * jjj / a**3)
 
 
 def _trigamma(x: np.ndarray) -> np.ndarray:
@@ -164,13 +164,13 @@ def _trigamma(x: np.ndarray) -> np.ndarray:
     return series + (1 / np.square(np.add.outer(np.arange(8), x))).sum(axis=0)
 
 
-def _or_series(exact: np.ndarray, each: np.ndarray, n: np.ndarray, series: Callable[..., np.ndarray]) -> np.ndarray:
+def _or_series(exact: np.ndarray, a: np.ndarray, n: np.ndarray, series: Callable[..., np.ndarray]) -> np.ndarray:
     """The exact sums or, where these cancel, series from a and the sums over j < n of j, j² and j³."""
-    cancel = n < _SERIES * each
+    cancel = n < _SERIES * a
     if not cancel.any():
         return exact
     first = n * (n - 1.0) / 2
-    return np.where(cancel, series(each, first, first * (2 * n - 1) / 3, first**2), exact)
+    return np.where(cancel, series(a, first, first * (2 * n - 1) / 3, first**2), exact)
 
 
 class Curve:

@@ -64,7 +64,7 @@ class Rule:
 
 def counts(text: str) -> list[int]:
     """An argparse type: integers separated by commas."""
-    return [number(int, least=0)(each) for each in text.split(",")]
+    return [number(int, least=0)(word) for word in text.split(",")]
 
 
 PARTITIONERS: dict[str, Rule] = {

@@ -68,7 +68,7 @@ class AssignSettings:
         rule = PARTITIONERS[config["partition"]]
         return cls(**settings_of(cls, config), options=recorded(arguments_of(rule, config), rule.arguments))
 
-    def said(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed and for what is allowed, by name."""
         names = ("partition", "alpha", "n_clients", "min_client_ds_len")
         return {name: getattr(self, name) for name in names} | self.thinning | dict(self.options)
@@ -101,9 +101,11 @@ class AssignSettings:
         """Alpha, under this name, where the rule uses it, the number of images, and unusual arguments of the rule."""
         rule = PARTITIONERS[self.partition]
         of_alpha = {name: f"{self.alpha:g}"} if rule.uses_alpha else {}
-        given = {each: value for each, value in self.options.items() if value != rule.arguments[each].default}
-        given |= self.thinning
-        return of_alpha | {each: "-".join(map(str, v)) if isinstance(v, list) else f"{v}" for each, v in given.items()}
+        changed = {option: value for option, value in self.options.items() if value != rule.arguments[option].default}
+        changed |= self.thinning
+        return of_alpha | {
+            option: "-".join(map(str, v)) if isinstance(v, list) else f"{v}" for option, v in changed.items()
+        }
 
 
 def _short(value: str) -> str:
@@ -153,20 +155,20 @@ class SplitSettings:
         rule = rule_of(self.type, self.assign.partition)
         return self.assign if rule == self.assign.partition else replace(self.assign, partition=rule, options={})
 
-    def said(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The arguments that say the same, but for the seed and for files, by name."""
         within = {"within": self.within} if self.within else {}
-        said = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
-        return said | {"unseen_clients": self.unseen_clients} | self.assign.said()
+        record = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
+        return record | {"unseen_clients": self.unseen_clients} | self.assign.record()
 
-    def instead_of(self, asked: SplitSettings) -> list[str]:
+    def instead_of(self, requested: SplitSettings) -> list[str]:
         """A line where these, which are a saved partition's, are others than those that were asked for."""
-        others = asked.said()
-        own = {name: value for name, value in self.said().items() if others.get(name) not in (None, value)}
-        if asked.partition_file is None or not own:
+        others = requested.record()
+        own = {name: value for name, value in self.record().items() if others.get(name) not in (None, value)}
+        if requested.partition_file is None or not own:
             return []
         words = ", ".join(f"--{name} {value}" for name, value in own.items())
-        return [f"{asked.partition_file} was assigned with {words}: these are taken, whatever the arguments are"]
+        return [f"{requested.partition_file} was assigned with {words}: these are taken, whatever the arguments are"]
 
     @property
     def title(self) -> str:

@@ -69,14 +69,14 @@ def solve_sizes(shares: np.ndarray, capacity: np.ndarray, min_size: int) -> np.n
     sizes = np.maximum(shares @ solved.x, least)
     # The solver stops within a tolerance: shrink the sizes above the least one until no group is overdrawn.
     spare = capacity - least * unit * shares.sum(axis=0)
-    wanted = shares.T @ (sizes - least) * unit
+    demand = shares.T @ (sizes - least) * unit
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        fits = np.nanmin(np.where(wanted > spare, spare / wanted, 1.0))
+        fits = np.nanmin(np.where(demand > spare, spare / demand, 1.0))
     return (least + (sizes - least) * fits) * unit
 
 
 def fill(
-    log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, whole: Callable[[int, np.ndarray], np.ndarray]
+    log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rounding: Callable[[int, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Integer counts (clients, groups) with the row sums `sizes` and no column sum above `capacity`.
 
@@ -86,7 +86,7 @@ def fill(
     counts = np.zeros(log_shares.shape, np.int64)
     left = capacity.copy()
     for client, need in enumerate(sizes):
-        counts[client] = _split(need, log_shares[client], left, whole)
+        counts[client] = _split(need, log_shares[client], left, rounding)
         left -= counts[client]
     return counts
 
@@ -114,8 +114,8 @@ def fit(log_shares: np.ndarray, sizes: np.ndarray, capacity: np.ndarray, rng: np
     for i in range(len(order) - 1, 0, -1):
         who = np.flatnonzero(lacking)
         log_odds = of_group[i, who] - so_far[i - 1, who]
-        wanted = _with_sum(capacity[order[i]], log_odds, lacking[who])
-        taken = _split(capacity[order[i]], wanted, lacking[who], partial(rounded, rng=rng))
+        log_wanted = _with_sum(capacity[order[i]], log_odds, lacking[who])
+        taken = _split(capacity[order[i]], log_wanted, lacking[who], partial(rounded, rng=rng))
         counts[who, order[i]] = taken
         lacking[who] -= taken
     counts[:, order[0]] = lacking
@@ -143,12 +143,12 @@ def _with_sum(n: int, log_odds: np.ndarray, lacking: np.ndarray) -> np.ndarray:
 
 
 def _split(
-    n: int, log_shares: np.ndarray, left: np.ndarray, whole: Callable[[int, np.ndarray], np.ndarray]
+    n: int, log_shares: np.ndarray, left: np.ndarray, rounding: Callable[[int, np.ndarray], np.ndarray]
 ) -> np.ndarray:
     """Integers with the sum n, none above `left`; any excess is split among the others in their shares."""
     counts = np.zeros(len(left), np.int64)
     while n > 0:
-        step = np.minimum(whole(n, renormalised(log_shares, left > counts)), left - counts)
+        step = np.minimum(rounding(n, renormalised(log_shares, left > counts)), left - counts)
         counts += step
         n -= step.sum()
     return counts

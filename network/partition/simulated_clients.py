@@ -47,8 +47,8 @@ class Simulated:
     def row(self) -> dict[str, Any]:
         """The numbers by name, for a table."""
         drawn = {f"{name}_simulated": value for name, value in self.drawn.items()}
-        about = {"grouping": self.grouping, "rule": self.rule, "alpha": self.alpha, "arguments": self.arguments}
-        return {**about, **self.own, **drawn}
+        record = {"grouping": self.grouping, "rule": self.rule, "alpha": self.alpha, "arguments": self.arguments}
+        return {**record, **self.own, **drawn}
 
     def sentence(self) -> str:
         """The way back in words."""
@@ -88,8 +88,8 @@ def simulate(clients: OwnClients, measured: Measured, seed: int, shares: Shares)
         except UserError as error:
             reason = str(error)
             continue
-        each = [_measures(one, groups, n_clients, shares) for one in assigned]
-        drawn = {name: float(np.mean([values[name] for values in each])) for name in own}
+        measures = [_measures(one, groups, n_clients, shares) for one in assigned]
+        drawn = {name: float(np.mean([values[name] for values in measures])) for name in own}
         split = _split(measured) if measured.name in clients.of_table else ""
         arguments = split + _arguments(rule, alpha, n_clients)
         simulated.append(Simulated(measured.name, rule, alpha, arguments, own, drawn))

@@ -89,7 +89,7 @@ def thinned(client_of: np.ndarray, n_images: int, rng: np.random.Generator) -> n
     sizes = rounded(n_images, clients.sizes / len(clients.images), rng)
     if not sizes.all():
         raise UserError(f"--n_images {n_images:,} leaves a client without images; raise it, or lower --n_clients")
-    kept = np.full_like(client_of, -1)
+    thinned = np.full_like(client_of, -1)
     for client, (images, size) in enumerate(zip(clients, sizes, strict=True)):
-        kept[rng.permutation(images)[:size]] = client
-    return kept
+        thinned[rng.permutation(images)[:size]] = client
+    return thinned

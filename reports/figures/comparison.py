@@ -49,7 +49,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     for row, task in enumerate(tasks):
         for axis, images in zip(axes[row], parts, strict=True):
             shown = table[(table["task"] == task) & (table["images"] == images)].to_dict("records")
-            _panel(axis, [(places[each["setting"], each["split"]], each) for each in shown], colours)
+            _panel(axis, [(places[entry["setting"], entry["split"]], entry) for entry in shown], colours)
             axis.set_yticks([*ticks.values()], [*ticks])
             axis.set(ylim=(max(places.values()) + 0.5, -0.5), title=fill(IMAGES[images], 20) if row == 0 else "")
             axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
@@ -64,9 +64,11 @@ def _setting_names(table: pd.DataFrame) -> list[str]:
     """The method, alpha and what else differs of each row, in lines that leave room for the bars."""
     alpha = table["alpha"].map(lambda value: "" if np.isnan(value) else value)
     others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
-    said = table[["task", "method", "split"]].assign(alpha=alpha).join(others)
-    shown = [name for name in telling(said, list(said)) if name not in {"task", "method", "split"}]
-    settings = [in_words({name: record[name] for name in shown}) for record in said.to_dict("records")]
+    settings_of_rows = table[["task", "method", "split"]].assign(alpha=alpha).join(others)
+    shown = [
+        name for name in telling(settings_of_rows, list(settings_of_rows)) if name not in {"task", "method", "split"}
+    ]
+    settings = [in_words({name: record[name] for name in shown}) for record in settings_of_rows.to_dict("records")]
     methods = map(method_label, table["method"])
     return [fill(", ".join(filter(None, named)), 30) for named in zip(methods, settings, strict=True)]
 

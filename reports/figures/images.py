@@ -107,7 +107,7 @@ def detections(
     task: Task,
     images: np.ndarray,
     targets: Sequence[np.ndarray],
-    found: Sequence[np.ndarray],
+    predictions: Sequence[np.ndarray],
     title: str,
     path: Path,
     least_score: float = 0.3,
@@ -131,7 +131,7 @@ def detections(
     figure.suptitle(f"{title}: boxes from a score of {least_score:g} on over the true ones (dotted)")
     axes = figure.subplots(2, len(images), squeeze=False)
     shown: set[int] = set()
-    for column, (image, there, seen) in enumerate(zip(images, targets, found, strict=True)):
+    for column, (image, there, seen) in enumerate(zip(images, targets, predictions, strict=True)):
         for axis in axes[:, column]:
             axis.imshow(image.transpose(1, 2, 0))
             axis.set(xticks=[], yticks=[])
@@ -170,7 +170,7 @@ def objects(
     images: np.ndarray,
     targets: Sequence[tuple[np.ndarray, np.ndarray]],
     valid: np.ndarray,
-    found: Sequence[tuple[np.ndarray, np.ndarray]],
+    predictions: Sequence[tuple[np.ndarray, np.ndarray]],
     title: str,
     path: Path,
 ) -> Path:
@@ -192,7 +192,7 @@ def objects(
         picture = image.transpose(1, 2, 0)
         axes[0, column].imshow(picture)
         _draw_objects(axes[1, column], task, np.where(counts[..., None], picture, _NO_VALUE[:3]), *targets[column])
-        _draw_objects(axes[2, column], task, picture, *found[column])
+        _draw_objects(axes[2, column], task, picture, *predictions[column])
     for row, label in enumerate(("input", "target", "prediction")):
         axes[row, 0].set_ylabel(label)
         for axis in axes[row]:
@@ -203,13 +203,13 @@ def objects(
 def _draw_objects(axes: Any, task: Task, picture: np.ndarray, numbers: np.ndarray, classes: np.ndarray) -> None:
     """Objects in colours over a picture (S, S, 3), the largest with the names of their classes."""
     n = len(classes)
-    colours = np.array([each[:3] for each in palette(max(n, 1))])
+    colours = np.array([colour[:3] for colour in palette(max(n, 1))])
     shown = np.where((numbers > 0)[..., None], 0.35 * picture + 0.65 * colours[numbers - 1], picture)
     axes.imshow(shown)
     areas = np.bincount(numbers.ravel(), minlength=n + 1)[1:]
     for k in np.argsort(-areas, kind="stable")[:_LABELLED]:
         if areas[k]:
-            y, x = (np.median(each) for each in np.nonzero(numbers == k + 1))
+            y, x = (np.median(positions) for positions in np.nonzero(numbers == k + 1))
             axes.text(x, y, _classes_of(task).names[classes[k]], fontsize=6, ha="center", va="center", clip_on=True)
 
 

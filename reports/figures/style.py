@@ -29,17 +29,17 @@ def save(figure: Figure, path: Path) -> Path:
     """
     if title := figure.get_suptitle():
         figure.suptitle(title, fontsize=figure._suptitle.get_fontsize(), wrap=True)  # type: ignore[attr-defined]
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", _NO_GLYPH.pattern)
         for ending, metadata in (("png", None), ("pdf", {"CreationDate": None})):  # the same figure is the same file
             with write_atomically(path.with_suffix(f".{ending}")) as temporary:
                 figure.savefig(temporary, dpi=150, format=ending, metadata=metadata)
     lacking: dict[str, None] = {}
-    for each in said:
-        if match := _NO_GLYPH.match(str(each.message)):
+    for warning in caught:
+        if match := _NO_GLYPH.match(str(warning.message)):
             lacking[match[1]] = None
         else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if lacking:
         letters = "".join(chr(int(number)) for number in lacking)
         print(f"{path}: the font has no {letters}; boxes stand in their place")

@@ -169,21 +169,21 @@ def _panels(
     tasks = in_order(table["task"])
     alone = len(tasks) == 1
     n_columns = min(len(rows), _ABREAST) if alone else len(tasks)
-    wanted = [*product(rows, tasks)]
+    row_tasks = [*product(rows, tasks)]
     figure, axes = _grid(
-        -(-len(wanted) // n_columns), n_columns, title, _legend(table), "all" if alone else "col", n_values
+        -(-len(row_tasks) // n_columns), n_columns, title, _legend(table), "all" if alone else "col", n_values
     )
     panels = []
-    for place, (axis, (row, task)) in enumerate(zip(axes.flat, wanted, strict=False)):
-        said = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in row.items()]
-        titles = [task_label(task), ", ".join(said)]
+    for place, (axis, (row, task)) in enumerate(zip(axes.flat, row_tasks, strict=False)):
+        labels = [f"α = {value:g}" if name == "alpha" else method_label(value) for name, value in row.items()]
+        titles = [task_label(task), ", ".join(labels)]
         above, beside = reversed(titles) if alone else titles
         measure = table.loc[table["task"] == task, "measure"].iloc[0]
         axis.set(title=above if alone or place < n_columns else "")
         axis.set_ylabel(f"{beside}\n{measure}" if place % n_columns == 0 else "" if alone else measure)
-        axis.set_xlabel(xlabel if place + n_columns >= len(wanted) else "")
+        axis.set_xlabel(xlabel if place + n_columns >= len(row_tasks) else "")
         panels.append((axis, row, task))
-    for axis in axes.flat[len(wanted) :]:
+    for axis in axes.flat[len(row_tasks) :]:
         axis.remove()
     return figure, panels
 
@@ -255,8 +255,8 @@ def distributions(assigned: Assigned, task: str, path: Path) -> Path:
             if alpha in assigned[split]:
                 counts, share = assigned[split][alpha]
                 stack(axis, counts)
-                about = "" if alpha is None else f"α = {alpha:g}, "
-                axis.set_title(f"{about}target share {share:.2f}", fontsize="medium")
+                prefix = "" if alpha is None else f"α = {alpha:g}, "
+                axis.set_title(f"{prefix}target share {share:.2f}", fontsize="medium")
             axis.set(xticks=[], xlabel=f"{len(counts)} clients" if row == len(splits) - 1 else "")
         axes[row, 0].set_ylabel(f"{split_label(split)}\nimages")
         if (n_groups := counts.shape[1]) <= _MOST_IN_LEGEND:

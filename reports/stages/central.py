@@ -44,14 +44,20 @@ def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     title = f"{data.task.label}, held-out images"
     if data.task.boxes:
         batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
-        boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
-        found = [each.rows.cpu().numpy() for each in detect(model(batch.images).output)]
-        detections(data.task, batch.images.cpu().numpy(), boxes, found, title, folder / "predictions.png")
+        boxes = [target[there].cpu().numpy() for target, there in zip(batch.target, batch.valid, strict=True)]
+        detected = [image.rows.cpu().numpy() for image in detect(model(batch.images).output)]
+        detections(data.task, batch.images.cpu().numpy(), boxes, detected, title, folder / "predictions.png")
         return
     if data.task.instances:
         batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
-        seen = [(each.numbers.cpu().numpy(), each.classes.cpu().numpy()) for each in group(model(batch.images).output)]
-        there = [(each.numbers.cpu().numpy(), each.classes.cpu().numpy()) for each in map(true_objects, batch.target)]
+        seen = [
+            (objects.numbers.cpu().numpy(), objects.classes.cpu().numpy())
+            for objects in group(model(batch.images).output)
+        ]
+        there = [
+            (objects.numbers.cpu().numpy(), objects.classes.cpu().numpy())
+            for objects in map(true_objects, batch.target)
+        ]
         images, valid = batch.images.cpu().numpy(), batch.valid[:, 0].cpu().numpy()
         objects(data.task, images, there, valid, seen, title, folder / "predictions.png")
         return

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from accelerate import Accelerator
 
 from datasets.task_data import TaskData, evenly
 from datasets.tasks import RGB
-from models.embedding.embeddings import tsne
-from network.partition.explained import CEILING, CLASSES, CLUSTERS
+from models.central.evaluation import held_out_values
+from models.embedding.embeddings import compare_n_clusters, tsne
+from models.networks.task_model import TaskModel
+from network.partition.explained import CEILING, CLASSES, CLUSTERS, target_explained
 from reports.console import wrapped
 from reports.figures import charts
 from reports.figures.images import cluster_samples
 from reports.figures.partitions import cluster_numbers
 from reports.learnt import beats_trivial
+from reports.stages.central import report_held_out
+from utils.runs import Run
 
 # Clusters that explain less than this share of the ceiling say little about the task.
 ENOUGH = 0.5
 _OF_A_CLUSTER = 12  # images in a figure
 _POINTS = 5000  # of t-SNE, which takes many minutes for tens of thousands
+
+
+def report(
+    args: Namespace,
+    run: Run,
+    model: TaskModel,
+    data: TaskData,
+    accelerator: Accelerator,
+    reduced: np.ndarray,
+    assignments: np.ndarray,
+) -> dict[str, float]:
+    """Print and draw what the clusters are; returns the share of the target's variance that groups explain, by name.
+
+    `reduced` (N, D) are the embeddings that were clustered, `assignments` (N,) the images' clusters.
+    """
+    held_out = cache(partial(held_out_values, model, data, accelerator))  # for two reports, or none
+    if args.features == "model":
+        report_central(args.task, *(of["loss"] for of in held_out()))
+    explained = target_explained(data, assignments, args.n_clusters, args.rand_seed)
+    report_explained(data, explained, run.figures)
+    if args.compare_n_clusters:
+        rows = compare_n_clusters(reduced[data.train], sorted(set(args.compare_n_clusters)), args.rand_seed)
+        report_n_clusters(rows, f"{data.task.label}: numbers of clusters", run.path)
+    draw_clusters(data, reduced, assignments, args.rand_seed, run.figures)
+    if args.observe_performance:
+        report_held_out(model, data, *held_out(), run.figures)
+    return explained
 
 
 def draw_clusters(data: TaskData, reduced: np.ndarray, assignments: np.ndarray, seed: int, folder: Path) -> None:
@@ -55,14 +89,16 @@ def report_n_clusters(rows: Sequence[Mapping[str, float]], title: str, folder: P
     cluster_numbers(rows, title, folder / "figures" / "n_clusters.png")
 
 
-def report_clusters(title: str, embeddings: np.ndarray, reduced: np.ndarray, kept: float, found: np.ndarray) -> None:
+def report_clusters(
+    title: str, embeddings: np.ndarray, reduced: np.ndarray, explained: float, assignments: np.ndarray
+) -> None:
     """Print how many numbers embeddings (N, D) have, the share `kept` of their variance, and the clusters' sizes.
 
     `found` are the clusters of the training images, -1 for none.
     """
-    components = f"{reduced.shape[1]} components keep {kept:.1%} of their variance"
+    components = f"{reduced.shape[1]} components keep {explained:.1%} of their variance"
     print(f"{title}: {embeddings.shape[1]} numbers per image; {components}")
-    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(found[found >= 0])))}"))
+    print(wrapped(f"images per cluster: {' '.join(map(str, np.bincount(assignments[assignments >= 0])))}"))
 
 
 def report_central(task: str, loss: float, trivial: float) -> None:
@@ -77,10 +113,10 @@ def report_central(task: str, loss: float, trivial: float) -> None:
         )
 
 
-def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> None:
+def report_explained(data: TaskData, explained: dict[str, float], folder: Path) -> None:
     """Print and draw the shares of `target_explained`, and warn where the clusters explain little of the target."""
-    clusters, ceiling = found[CLUSTERS], found[CEILING]
-    beside = f", classes {found[CLASSES]:.2f}" if CLASSES in found else ""
+    clusters, ceiling = explained[CLUSTERS], explained[CEILING]
+    beside = f", classes {explained[CLASSES]:.2f}" if CLASSES in explained else ""
     print(
         f"share of the target's variance explained: clusters {clusters:.2f}{beside}, K-means on the target itself "
         f"{ceiling:.2f}"
@@ -91,5 +127,5 @@ def report_explained(data: TaskData, found: dict[str, float], folder: Path) -> N
             "Train the central model longer, or cluster --features target."
         )
     charts.shares(
-        found, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
+        explained, f"{data.task.label}: the target's variance that groups explain", folder / "target_explained.png"
     )

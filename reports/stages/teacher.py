@@ -58,5 +58,5 @@ def _draw_components(basis: Basis, teacher: Teacher, photographs: Photographs, p
     maps = [torch.cat(layer) for layer in zip(*batches, strict=True)]
     if maps[0].dim() == 2 or min(basis.sizes) < 3:
         return
-    colours = [basis.project(layer, each)[:, :3].cpu().numpy() for layer, each in enumerate(maps)]
+    colours = [basis.project(layer, feature_map)[:, :3].cpu().numpy() for layer, feature_map in enumerate(maps)]
     coloured_maps(images.cpu().numpy(), dict(zip(teacher.layers, colours, strict=True)), path)

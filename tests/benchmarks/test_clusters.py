@@ -20,8 +20,10 @@ def test_tables_have_a_row_a_size(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 def test_shares_are_those_of_exact_pca() -> None:
     points = clusters.slowly_decaying(300, 200)
     exact = PCA(clusters.PCA_COMPONENTS).fit(points)
-    assert clusters.most_kept(points) == pytest.approx(exact.explained_variance_ratio_.sum(), abs=1e-5)
-    assert clusters.kept_share(points, exact.transform(points)) == pytest.approx(clusters.most_kept(points), abs=1e-5)
+    assert clusters.most_explained(points) == pytest.approx(exact.explained_variance_ratio_.sum(), abs=1e-5)
+    assert clusters.explained_share(points, exact.transform(points)) == pytest.approx(
+        clusters.most_explained(points), abs=1e-5
+    )
 
 
 def test_other_clusters_are_found() -> None:

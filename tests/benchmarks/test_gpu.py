@@ -18,7 +18,7 @@ from benchmarks import gpu
 from benchmarks.gpu import PIECES, Piece, measures, run
 from benchmarks.on_gpu import against_cpu, programs
 from benchmarks.on_gpu.against_cpu import SMALL, Ends, losses_off, waits_for
-from benchmarks.on_gpu.measures import Found, Measure, NotHere, Results, Setup
+from benchmarks.on_gpu.measures import Measure, NotHere, Result, Results, Setup
 from benchmarks.on_gpu.waiting import nothing_waits
 from benchmarks.processes import end, forked
 from losses import LOSSES
@@ -37,7 +37,7 @@ def test_the_trial_of_the_command_passes_and_goes_on(tmp_path: Path, monkeypatch
     monkeypatch.setattr("sys.argv", f"gpu --minutes 60 --device cpu --small --output_path {tmp_path}".split())
     gpu.main()
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
-    tried = [name for name, piece in PIECES.items() if not piece.whole]
+    tried = [name for name, piece in PIECES.items() if not piece.is_large]
     assert [line["piece"] for line in lines if line.get("outcome") == "done"] == tried
     assert lines[0]["machine"]["torch"] == torch.__version__
     found = {line["measure"]: line["value"] for line in lines if "measure" in line}
@@ -61,11 +61,11 @@ def test_the_page_has_a_row_for_each_measurement() -> None:
     ]
 
 
-def found_then(end: Callable[[], None]) -> Callable[[Setup], Iterator[Found]]:
+def found_then(end: Callable[[], None]) -> Callable[[Setup], Iterator[Result]]:
     """A piece that measures something, and then does that."""
 
-    def piece(_: Setup) -> Iterator[Found]:
-        yield Found("speed", 2.0)
+    def piece(_: Setup) -> Iterator[Result]:
+        yield Result("speed", 2.0)
         end()
 
     return piece
@@ -139,7 +139,7 @@ def test_where_there_is_no_gpu_the_command_says_so(tmp_path: Path, monkeypatch: 
 
 def test_a_line_that_a_kill_has_cut_off_does_not_count(tmp_path: Path) -> None:
     results = Results(tmp_path, [Measure("speed", ".1f")])
-    results.add("first", Found("speed", 2.0))
+    results.add("first", Result("speed", 2.0))
     with (tmp_path / "results.jsonl").open("a") as file:
         file.write('{"piece": "second", "meas')
     assert [line["value"] for line in results.lines()] == [2.0]

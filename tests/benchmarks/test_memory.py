@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import memory
-from benchmarks.memory import federation_of, kept_state, measure
+from benchmarks.memory import federation_of, measure, server_state_kept
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedamp"])
@@ -29,7 +29,7 @@ def test_what_is_held_does_not_change_the_result() -> None:
 
 
 def test_fedavg_keeps_nothing() -> None:
-    assert kept_state("fedavg", {}) == {}
+    assert server_state_kept("fedavg", {}) == {}
 
 
 def test_table_compares_with_the_fewest_clients(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 from datasets.classes import ClassSet
 from datasets.sources import select_images
 from datasets.sources.taskonomy import SEGMENTED, SEGMENTS, View
-from datasets.table import About, Table, read_table
+from datasets.table import DatasetInfo, Table, read_table
 from datasets.tasks import CLASS, MASK, Task, get_task
 
 CLASS_NAMES = Path(__file__).parents[2] / "datasets" / "places_class_names.txt"
@@ -49,11 +49,11 @@ def rows_with(**columns: object) -> pd.DataFrame:
 def table_of(data_path: Path, n: int = 4, domains: Sequence[str] = ("rgb",), **about: object) -> Table:
     """A table of `n` views of one building, whose files need not be there; the last one is held out.
 
-    `about` are entries of `About` that are not Taskonomy's.
+    `about` are entries of `DatasetInfo` that are not Taskonomy's.
     """
     views = [View("hanson", point, 0) for point in range(n)]
     classes = {CLASS: SCENES, SEGMENTED: SEGMENTS, MASK: SEGMENTS}
-    said = About("taskonomy", tuple(domains), ("building", "point"), classes, "point")
+    said = DatasetInfo("taskonomy", tuple(domains), ("building", "point"), classes, "point")
     return Table(
         data_path, replace(said, **about), {name: tuple(v.path(name).as_posix() for v in views) for name in domains},
         np.zeros(n, np.int64),

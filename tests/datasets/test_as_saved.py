@@ -127,5 +127,5 @@ def test_masks_with_loss_are_named_of_ids_of_colours_and_of_objects(tmp_path: Pa
         {"mask_folder": "colours", "mask_classes": "colours.txt"},
         {"mask_folder": "label", "mask_classes": "names.txt", "instance_folder": "things"},
     ):
-        [fault] = find("masks", tmp_path, image_folder="rgb", **more).faults
+        [fault] = find("masks", tmp_path, image_folder="rgb", **more).errors
         assert "/3.png: saved with loss" in fault

@@ -10,17 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.held_out import make_table
-from datasets.table import About, Found
+from datasets.table import DatasetInfo, Listing
 from tests.datasets.tables import rows_with
 from utils.errors import UserError
 
 
-def found_with(about: About | None = None, **columns: object) -> Found:
+def found_with(about: DatasetInfo | None = None, **columns: object) -> Listing:
     groups = tuple(name for name in columns if name not in ("rgb", "part"))
-    return Found(rows_with(**columns), about or About("csv", ("rgb",), groups, together=groups[0] if groups else None))
+    return Listing(
+        rows_with(**columns), about or DatasetInfo("csv", ("rgb",), groups, together=groups[0] if groups else None)
+    )
 
 
-def parts_of(found: Found, test_fraction: float = 0.5, seed: int = 0) -> list[str]:
+def parts_of(found: Listing, test_fraction: float = 0.5, seed: int = 0) -> list[str]:
     return make_table(found, test_fraction, seed)["part"].tolist()
 
 
@@ -57,7 +59,7 @@ def test_images_that_belong_together_are_held_out_together(units: list[int], fra
 
 
 def test_without_units_single_images_are_held_out() -> None:
-    found = Found(rows_with(rgb=[f"{i}.png" for i in range(1000)]), About("folder", ("rgb",)))
+    found = Listing(rows_with(rgb=[f"{i}.png" for i in range(1000)]), DatasetInfo("folder", ("rgb",)))
     assert parts_of(found, 0.237).count("test") == 237
 
 
@@ -88,7 +90,7 @@ def test_empty_parts_are_refused(columns: dict[str, list[str]], text: str) -> No
 
 
 def test_too_few_images_name_what_was_left_out() -> None:
-    few = replace(found_with(rgb=["a.png"]), faults=["b.png: too short"])
+    few = replace(found_with(rgb=["a.png"]), errors=["b.png: too short"])
     with pytest.raises(UserError, match=r"another --test_fraction; the commonest fault, 1 of 1: b\.png: too short"):
         parts_of(few)
 
@@ -99,7 +101,7 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
     with pytest.raises(UserError, match=r"^no image is left$"):
         parts_of(nothing)
     with pytest.raises(UserError, match=r"no image is left; the commonest fault, 1 of 2: b\.png: too short"):
-        parts_of(replace(nothing, faults=["b.png: too short", "c.png"]))
+        parts_of(replace(nothing, errors=["b.png: too short", "c.png"]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from datasets.augmentation import augmented
 from datasets.cameras import Camera
 from datasets.maps import read_map
 from datasets.packed import load_packed
-from datasets.table import About, Table
+from datasets.table import DatasetInfo, Table
 from datasets.task_data import TaskData
 from datasets.tasks import MAPS, NOTHING, Scale, get_task
 from utils.errors import UserError
@@ -42,7 +42,7 @@ def data_of(folder: Path, name: str, maps: Sequence[np.ndarray], scale: Scale, f
     photographs = [each.domain for each in get_task(name).photographs]
     files = {domain: tuple(f"rgb/{i}.png" for i in range(len(maps))) for domain in photographs}
     files[name] = tuple(f"{name}/{i}.npy" for i in range(len(maps)))
-    about = About("maps", (*photographs, name), scales={name: scale}, fit=fit)
+    about = DatasetInfo("maps", (*photographs, name), scales={name: scale}, fit=fit)
     places = np.arange(len(maps))
     table = Table(folder, about, files, np.full(len(maps), -1), {}, places[:-1], places[:0], places[-1:], "")
     return TaskData(table, get_task(name, *variant), SIZE, torch.device("cpu"))

@@ -118,11 +118,11 @@ def test_targets_of_several_images_are_left_out_and_named(tmp_path: Path) -> Non
     ):
         found = find(source, tmp_path, **more)
         assert len(found.rows) == 3
-        [fault] = found.faults
+        [fault] = found.errors
         assert "3.tif: 2 images in one file" in fault
     for number in range(4):
         save_image(tmp_path / "depth" / f"{number}.tif", np.full((8, 8), 1500, np.uint16))
-    [fault] = find("maps", tmp_path, **maps, valid_folder=["counts"]).faults
+    [fault] = find("maps", tmp_path, **maps, valid_folder=["counts"]).errors
     assert "its mask counts/3.tif: 2 images in one file" in fault
 
 

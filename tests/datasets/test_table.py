@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from datasets.cameras import Camera
 from datasets.classes import ClassSet
-from datasets.table import ABOUT_FILE, LEFT_OUT_FILE, TABLE_FILE, About, Found, read_table, write_table
+from datasets.table import INFO_FILE, LEFT_OUT_FILE, TABLE_FILE, DatasetInfo, Listing, read_table, write_table
 from datasets.tasks import CLASS, MASK, TASKS, Scale, get_task
 from tests.datasets.tables import rows_with
 from utils.errors import UserError
 from utils.files import write_atomically
 
 AGAIN = r"run extract_datapoints_for_experiments\.py again"
-ABOUT = About(
+ABOUT = DatasetInfo(
     "csv", ("rgb", MASK), ("user", "place"), {CLASS: ClassSet(("cat", "dog")), MASK: ClassSet(("sky",), (4,), (255,))},
     "place", "pad", {MASK: 200.0}, "python stage.py --colour red",
 )  # fmt: skip
@@ -39,7 +39,7 @@ ROWS = pd.DataFrame(
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """A data folder with the table of `ROWS`."""
-    write_table(tmp_path, Found(ROWS, ABOUT))
+    write_table(tmp_path, Listing(ROWS, ABOUT))
     return tmp_path
 
 
@@ -48,7 +48,7 @@ def written(tmp_path: Path) -> Path:
 
 def test_table_reads_as_it_was_written(written: Path) -> None:
     table = read_table(written)
-    assert len(table) == 4 and table.about == ABOUT and table.data_path == written
+    assert len(table) == 4 and table.info == ABOUT and table.data_path == written
     assert table.image_ids == table.cells("rgb") == tuple(ROWS["rgb"])
     assert table.cells(MASK) == tuple(ROWS[MASK])
     assert table.labels.tolist() == [1, -1, 0, 1] and table.labels.dtype == np.int64
@@ -77,15 +77,15 @@ def test_a_table_serves_the_tasks_whose_files_and_classes_it_has(written: Path) 
 
 
 def test_without_groups_and_classes_each_image_is_a_unit(tmp_path: Path) -> None:
-    write_table(tmp_path, Found(rows_with(part=["train", "test"]), About("folder", ("rgb",))))
+    write_table(tmp_path, Listing(rows_with(part=["train", "test"]), DatasetInfo("folder", ("rgb",))))
     table = read_table(tmp_path)
     assert table.units.tolist() == [0, 1] and table.class_names == () and not table.groups
 
 
 def test_list_of_what_was_left_out_goes_with_the_last_of_it(tmp_path: Path) -> None:
-    write_table(tmp_path, Found(ROWS, ABOUT, ["b.png: not a readable image", "d.png"]))
+    write_table(tmp_path, Listing(ROWS, ABOUT, ["b.png: not a readable image", "d.png"]))
     assert (tmp_path / LEFT_OUT_FILE).read_text() == "b.png: not a readable image\nd.png\n"
-    write_table(tmp_path, Found(ROWS, ABOUT))
+    write_table(tmp_path, Listing(ROWS, ABOUT))
     assert not (tmp_path / LEFT_OUT_FILE).exists()
 
 
@@ -109,10 +109,10 @@ def test_the_same_table_written_again_can_be_read_meanwhile_and_another_is_never
         look()
 
     monkeypatch.setattr("datasets.table.write_atomically", watched)
-    write_table(written, Found(ROWS, ABOUT))
+    write_table(written, Listing(ROWS, ABOUT))
     assert seen == {4}
     seen.clear()
-    write_table(written, Found(ROWS[:3], ABOUT))
+    write_table(written, Listing(ROWS[:3], ABOUT))
     assert seen == {None} and len(read_table(written)) == 3
 
 
@@ -127,39 +127,39 @@ def test_the_same_table_written_again_can_be_read_meanwhile_and_another_is_never
     ],
     ids=["fit", "limits", "together", "resize", "classes", "source", "scales", "levels"],
 )  # fmt: skip
-def test_fingerprint_is_of_all_that_bears_on_the_images(written: Path, about: About) -> None:
+def test_fingerprint_is_of_all_that_bears_on_the_images(written: Path, about: DatasetInfo) -> None:
     before = read_table(written).fingerprint
-    write_table(written, Found(ROWS, replace(ABOUT, made_by="another command")))
+    write_table(written, Listing(ROWS, replace(ABOUT, made_by="another command")))
     assert read_table(written).fingerprint == before
-    write_table(written, Found(ROWS, about))
+    write_table(written, Listing(ROWS, about))
     assert read_table(written).fingerprint != before
-    write_table(written, Found(ROWS.iloc[[1, 0, 2, 3]], ABOUT))
+    write_table(written, Listing(ROWS.iloc[[1, 0, 2, 3]], ABOUT))
     assert read_table(written).fingerprint != before
 
 
 def test_what_maps_mean_is_read_as_it_was_written_and_older_tables_say_nothing_of_it(written: Path) -> None:
-    before, file = read_table(written), written / ABOUT_FILE
+    before, file = read_table(written), written / INFO_FILE
     said = json.loads(file.read_text())
     del said["scales"]
     file.write_text(json.dumps(said))
     older = read_table(written)
-    assert (older.about, older.fingerprint) == (before.about, before.fingerprint)
+    assert (older.info, older.fingerprint) == (before.info, before.fingerprint)
     assert {"levels"} <= said.keys()
     del said["levels"]
     file.write_text(json.dumps(said))
     assert read_table(written).fingerprint == before.fingerprint
     scales = {MASK: Scale(0.001, (0.0, 65535.0), rotated=True, world=True)}
-    write_table(written, Found(ROWS, replace(ABOUT, scales=scales)))
-    assert read_table(written).about.scales == scales
+    write_table(written, Listing(ROWS, replace(ABOUT, scales=scales)))
+    assert read_table(written).info.scales == scales
     first = read_table(written).fingerprint
-    write_table(written, Found(ROWS, replace(ABOUT, scales={MASK: Scale(0.001, (0.0, 65535.0))})))
+    write_table(written, Listing(ROWS, replace(ABOUT, scales={MASK: Scale(0.001, (0.0, 65535.0))})))
     plain = read_table(written).fingerprint
     assert plain != first
     file.write_text(json.dumps(said | {"scales": {MASK: {"unit": 0.001, "invalid": [0, 65535]}}}))
     assert read_table(written).fingerprint == plain  # of a table that says nothing of bits, axes and cameras
     scales = {MASK: Scale(0.5, offset=-1.0, camera=Camera("disparity", (1.0, 2.0, 3.0, 4.0), 0.2), valid_from=2.0)}
-    write_table(written, Found(ROWS, replace(ABOUT, scales=scales)))
-    assert read_table(written).about.scales == scales and read_table(written).fingerprint not in (first, plain)
+    write_table(written, Listing(ROWS, replace(ABOUT, scales=scales)))
+    assert read_table(written).info.scales == scales and read_table(written).fingerprint not in (first, plain)
     for broken in (
         {MASK: {"unit": 0, "invalid": []}},
         {MASK: {"unit": 1}},
@@ -183,12 +183,12 @@ def test_missing_table_names_the_stage(tmp_path: Path) -> None:
 
 def test_selection_of_an_earlier_version_names_the_command(tmp_path: Path) -> None:
     (tmp_path / TABLE_FILE).write_text("filepath,building,class_idx,label,split\n")
-    with pytest.raises(UserError, match=f"{ABOUT_FILE} is missing: the selection is of an earlier version; {AGAIN}"):
+    with pytest.raises(UserError, match=f"{INFO_FILE} is missing: the selection is of an earlier version; {AGAIN}"):
         read_table(tmp_path)
 
 
 def test_another_version_names_the_command_that_made_it(written: Path) -> None:
-    change(written / ABOUT_FILE, version=99)
+    change(written / INFO_FILE, version=99)
     with pytest.raises(UserError, match=r"is of version 99, and this is 1; run again: python stage\.py --colour red$"):
         read_table(written)
 
@@ -216,14 +216,14 @@ def change(path: Path, **entries: object) -> None:
     ids=str,
 )  # fmt: skip
 def test_description_that_is_none_names_the_stage(written: Path, entries: dict[str, object]) -> None:
-    change(written / ABOUT_FILE, **entries)
-    with pytest.raises(UserError, match=f"{ABOUT_FILE}: not a table's description .*; {AGAIN}"):
+    change(written / INFO_FILE, **entries)
+    with pytest.raises(UserError, match=f"{INFO_FILE}: not a table's description .*; {AGAIN}"):
         read_table(written)
 
 
 @pytest.mark.parametrize("missing", ["version", "source", "domains", "groups", "classes", "made_by"])
 def test_description_that_lacks_an_entry_names_the_stage(written: Path, missing: str) -> None:
-    path = written / ABOUT_FILE
+    path = written / INFO_FILE
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != missing}))
     with pytest.raises(UserError, match=f"not a table's description .*; {AGAIN}"):
         read_table(written)
@@ -231,8 +231,8 @@ def test_description_that_lacks_an_entry_names_the_stage(written: Path, missing:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"null", b"\xff\xfe", b'{"version": 1'])
 def test_broken_description_names_the_stage(written: Path, content: bytes) -> None:
-    (written / ABOUT_FILE).write_bytes(content)
-    with pytest.raises(UserError, match=f"{ABOUT_FILE}: not a table's description .*; {AGAIN}"):
+    (written / INFO_FILE).write_bytes(content)
+    with pytest.raises(UserError, match=f"{INFO_FILE}: not a table's description .*; {AGAIN}"):
         read_table(written)
 
 
@@ -290,7 +290,7 @@ def test_lines_may_end_in_any_way_and_the_last_in_none(written: Path) -> None:
     for other in (content.replace(b"\n", b"\r\n"), content.rstrip(b"\n")):
         path.write_bytes(other)
         table = read_table(written)
-        assert (table.files, table.about) == (expected.files, expected.about)
+        assert (table.files, table.info) == (expected.files, expected.info)
 
 
 @pytest.mark.parametrize("make", [lambda n: ",".join(f"c{i}" for i in range(n)), lambda n: '"' * n, lambda n: "a" * n])
@@ -307,13 +307,13 @@ def test_a_million_columns_are_refused_by_their_header_alone(
 @settings(deadline=None, max_examples=150)
 @given(
     at=st.integers(0, 10**4), byte=st.sampled_from([0, 9, 10, 13, 34, 44, 47, 92, 255, 48]), cut=st.integers(0, 2),
-    name=st.sampled_from([TABLE_FILE, ABOUT_FILE]),
+    name=st.sampled_from([TABLE_FILE, INFO_FILE]),
 )  # fmt: skip
 def test_a_changed_byte_ends_in_a_table_or_a_line(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, cut: int, name: str
 ) -> None:
     folder = tmp_path_factory.mktemp("changed")
-    write_table(folder, Found(ROWS, ABOUT))
+    write_table(folder, Listing(ROWS, ABOUT))
     content = bytearray((folder / name).read_bytes())
     content[at % len(content)] = byte
     (folder / name).write_bytes(content[: len(content) // (cut or 1)])
@@ -340,7 +340,7 @@ def test_any_text_is_written_and_read_back(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     rows = rows_with(**{column: users}).assign(part=["train", "test", *["train"] * (len(users) - 2)])
-    found = Found(rows, About("csv", ("rgb",), (column,)))
+    found = Listing(rows, DatasetInfo("csv", ("rgb",), (column,)))
     write_table(folder, found)
     assert read_table(folder).groups[column].tolist() == users
 
@@ -369,7 +369,7 @@ def test_classes_go_to_json_and_back() -> None:
 def test_images_may_have_thousands_of_classes_but_masks_may_not(tmp_path: Path) -> None:
     many = ClassSet(tuple(map(str, range(2028))))
     rows = rows_with(part=["train", "test"]).assign(**{CLASS: [2027, 300]})
-    write_table(tmp_path, Found(rows, About("landmarks", ("rgb",), classes={CLASS: many})))
+    write_table(tmp_path, Listing(rows, DatasetInfo("landmarks", ("rgb",), classes={CLASS: many})))
     assert read_table(tmp_path).labels.tolist() == [2027, 300]
     with pytest.raises(ValueError, match="mask"):
-        About("masks", ("rgb", MASK), classes={MASK: many})
+        DatasetInfo("masks", ("rgb", MASK), classes={MASK: many})

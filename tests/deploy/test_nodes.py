@@ -194,7 +194,7 @@ def test_a_message_that_is_lost_without_a_word_is_asked_again(monkeypatch: pytes
         return RecordDict() if kind == "query.sign" else next(answers[kind])
 
     grid = FakeGrid({5: "now"}, answer)
-    monkeypatch.setattr(module, "_DOUBT", 0.0)
+    monkeypatch.setattr(module, "_PING_AFTER", 0.0)
     nodes = nodes_of(grid, 1, timeout=10.0)
     nodes.gather()
     [answered] = nodes.ask("train", {0: write({})}, "1").values()
@@ -217,7 +217,7 @@ def test_a_client_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPa
     nodes = nodes_of(grid, 1)
     nodes.gather()
     late: dict[str, Message] = {}
-    monkeypatch.setattr(module, "_DOUBT", 0.0)
+    monkeypatch.setattr(module, "_PING_AFTER", 0.0)
     push = grid.push_messages
 
     def keep(messages: Iterable[Message]) -> list[str]:

@@ -24,7 +24,7 @@ from datasets.tasks import get_task
 from deploy.messages import read, write
 from deploy.participant import RUNS, STAGE, Participant, join, participant
 from deploy.server import RemoteClients, _check_values, plan_of
-from deploy.settings import check_told_apart, parse
+from deploy.settings import check_no_clusters, parse
 from models.networks.task_model import TaskModel
 from network.config import FederationConfig
 from network.engine.simulation import Simulation
@@ -75,10 +75,10 @@ def deployment(
 ) -> Simulation:
     config = parse(shlex.split(f"{WORDS} {more}"))
     model, federation, name = shares.model(), FederationConfig.from_config(config), name or uuid4().hex
-    check_told_apart(federation)
-    config |= federation.record() | model.config.said()
+    check_no_clusters(federation)
+    config |= federation.record() | model.config.record()
     nodes = Here(shares, name, tamper)
-    greeting = write(plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict())
+    greeting = write(plan_of(config, model.config.record(), code_version(STAGE, config), name), model.state_dict())
     nodes.greet(greeting)
     server = server_data(shares, model)
     clients = RemoteClients(server, federation, nodes, name, config["on_missing"])
@@ -330,7 +330,7 @@ def test_uploads_lie_on_the_servers_device_when_they_are_put_together(
 ) -> None:
     """Messages are read on the CPU; the sum of uploads lies on the server's GPU, for which PyTorch's meta stands."""
     run = deployment(shares, tmp_path / "run", accelerator)
-    run.settle_pace()
+    run.resolve_vectorisation()
     monkeypatch.setattr(run, "accelerator", SimpleNamespace(device=torch.device("meta"), num_processes=1))
     cohort = run.cohort(0)
     uploads = [upload for _, upload, _ in run.trainer.train(cohort, run.server, 0)]
@@ -348,7 +348,7 @@ def test_a_client_is_sent_the_class_counts_of_the_other_clients_and_not_its_own(
 
     for more, knows in (("--importance_reweighting class", True), ("", False)):
         run = deployment(shares, tmp_path / str(knows), accelerator, more)
-        run.settle_pace()
+        run.resolve_vectorisation()
         remote(run).nodes.ask = hear  # type: ignore[method-assign]
         remote(run).ask("train", {client: {} for client in range(3)}, 0)
         for client in range(3):
@@ -379,7 +379,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
     folder, model, name = tmp_path / "client", shares.model(), uuid4().hex
     shutil.copytree(shares.folder / "client_0", folder, ignore=shutil.ignore_patterns(RUNS))
     config = parse(shlex.split(WORDS))
-    plan = plan_of(config, model.config.said(), code_version(STAGE, config), name), model.state_dict()
+    plan = plan_of(config, model.config.record(), code_version(STAGE, config), name), model.state_dict()
     first, again = (join(folder, False, *plan) for _ in range(2))
     packed = folder / "packed" / "32" / f"{domain}.npy"
     array, status = np.load(packed), packed.stat()
@@ -418,4 +418,4 @@ def test_what_cannot_be_deployed_is_refused_in_a_line(words: str, line: str) -> 
 def test_clusters_are_refused(words: str) -> None:
     config = parse(shlex.split(f"{WORDS} {words}"))
     with pytest.raises(UserError, match="which no machine has"):
-        check_told_apart(FederationConfig.from_config(config))
+        check_no_clusters(FederationConfig.from_config(config))

@@ -33,7 +33,7 @@ CITYSCAPES = (
 def boxes(table: Table, within: float = 1e-3) -> None:
     """All boxes, with their classes, and no other."""
     found = read_boxes(table)
-    names = table.about.classes["boxes"].names
+    names = table.info.classes["boxes"].names
     for cell in table.image_ids:
         of_image = found[found["image"] == cell]
         sides = of_image.iloc[:, 2:].to_numpy(float) * [WIDTH, HEIGHT, WIDTH, HEIGHT]
@@ -46,7 +46,7 @@ def boxes(table: Table, within: float = 1e-3) -> None:
 def objects(table: Table) -> None:
     """The boxes, and every pixel of every object."""
     boxes(table)
-    names = table.about.classes["boxes"].names
+    names = table.info.classes["boxes"].names
     for cell, of_objects in zip(table.image_ids, table.cells("instances"), strict=True):
         picture = np.asarray(Image.open(table.data_path / of_objects))
         photograph, seen = _photograph(cell), np.zeros((HEIGHT, WIDTH), bool)
@@ -61,7 +61,7 @@ def objects(table: Table) -> None:
 
 def masks(table: Table) -> None:
     """Every pixel's class."""
-    classes = table.about.classes["mask"]
+    classes = table.info.classes["mask"]
     ids = classes.ids or range(len(classes.names))
     names = dict(zip(ids, classes.names, strict=True))
     known = ("background", *CLASSES)
@@ -131,7 +131,7 @@ ROUND_TRIPS: dict[str, tuple[str, Callable[[Table], None]]] = {
 def _without_background(table: Table) -> None:
     """`objects`, of a tool that calls the background an object, which lies below the others."""
     found = read_boxes(table)
-    kept = found[found["class"] != table.about.classes["boxes"].names.index("background")]
+    kept = found[found["class"] != table.info.classes["boxes"].names.index("background")]
     assert len(kept) == sum(len(each.things) for each in PHOTOGRAPHS)
     for cell in table.image_ids:
         sides = kept[kept["image"] == cell].iloc[:, 2:].to_numpy(float) * [WIDTH, HEIGHT, WIDTH, HEIGHT]

@@ -192,9 +192,9 @@ def test_as_many_rounds_as_epsilon_allows() -> None:
 
 
 def test_the_sentence_says_what_is_compared() -> None:
-    assert "Poisson sampling of 10 of 100 clients, one added or left out" in POISSON.said(3)
-    assert "10 of 100 clients without replacement, one replaced by another" in FIXED.said(3)
-    assert "at δ = 1e-05 after 3 rounds (all clients in each round, one left out)" in ALL.said(3)
+    assert "Poisson sampling of 10 of 100 clients, one added or left out" in POISSON.sentence(3)
+    assert "10 of 100 clients without replacement, one replaced by another" in FIXED.sentence(3)
+    assert "at δ = 1e-05 after 3 rounds (all clients in each round, one left out)" in ALL.sentence(3)
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def peak_of(n_users: int, folder: Path) -> int:
     settings = replace(SETTINGS, n_rounds=3, batch_size=8), SimulationSettings(0)
     config = FederationConfig(method("fedavgm"), *settings, sampling, reweighting)
     run = Simulation(Quadratic(), federated, config, Accelerator(cpu=True), Run(folder))
-    run.settle_pace()
+    run.resolve_vectorisation()
     for round in range(3):
         row = run._train_round(round)
         assert row["local_steps"] == 2 and np.isfinite(row["local_loss"])

@@ -315,7 +315,7 @@ def test_weights_and_portions_tell_nothing_of_sizes() -> None:
     made, images = mechanism(), np.arange(3)
     cohort = {0: ClientRound(images, 2, 30.0, 0.3), 2: ClientRound(images, 2, 0.0, 0.6)}
     counted = made.cohort(cohort)
-    assert [(each.weight, each.portion) for each in counted.values()] == [(1.0, 0.25), (0.0, 0.0)]
+    assert [(each.weight, each.client_fraction) for each in counted.values()] == [(1.0, 0.25), (0.0, 0.0)]
 
 
 def test_types_stay_what_they_are() -> None:

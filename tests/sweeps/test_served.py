@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from datasets.classes import ClassSet
-from datasets.table import About, Found, Table, read_table, write_table
+from datasets.table import DatasetInfo, Listing, Table, read_table, write_table
 from datasets.tasks import CLASS, MASK
 from sweeps.served import served
 from utils.errors import UserError
@@ -20,7 +20,7 @@ def table_of(folder: Path, *domains: str, **classes: ClassSet) -> Table:
     """Two images with further files, and classes by column."""
     rows = pd.DataFrame({name: ["1.png", "2.png"] for name in ("rgb", *domains)})
     rows = rows.assign(**{CLASS: 0 if classes else -1, "part": ["train", "test"]})
-    write_table(folder, Found(rows, About("csv", ("rgb", *domains), classes=classes)))
+    write_table(folder, Listing(rows, DatasetInfo("csv", ("rgb", *domains), classes=classes)))
     return read_table(folder)
 
 

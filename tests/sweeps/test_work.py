@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from datasets.table import About
+from datasets.table import DatasetInfo
 from network.provenance import provenance
 from sweeps import work
 from sweeps.grid import Job
@@ -50,7 +50,7 @@ def test_tables_that_this_list_has_not_made_stay(
     if listed:
         (tmp_path / "rooms.csv").write_text("aspen\n")
     kept: list[Namespace] = []
-    found = SimpleNamespace(about=About("taskonomy", ("rgb",)))
+    found = SimpleNamespace(info=DatasetInfo("taskonomy", ("rgb",)))
     stage = SimpleNamespace(parse_args=Namespace, find=lambda args: found, keep=lambda args, found: kept.append(args))
     monkeypatch.setitem(MODULES, "extract_datapoints_for_experiments.py", stage)
     work.select(("extract_datapoints_for_experiments.py",), tmp_path / "rooms.csv", [])

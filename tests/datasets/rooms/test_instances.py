@@ -97,7 +97,7 @@ def test_parts_of_a_piece_are_the_things_that_one_would_count() -> None:
 
 def test_rooms_have_boxes_in_the_table(rendered: Path, table: Table) -> None:
     boxes = read_boxes(table)
-    assert table.about.classes["boxes"] == THINGS and len(boxes) > 30
+    assert table.info.classes["boxes"] == THINGS and len(boxes) > 30
     for building in ("aspen", "birch"):
         for view in list_views(rendered, INSTANCES, building):
             assert np.asarray(Image.open(rendered / view.path(INSTANCES))).dtype == np.uint16

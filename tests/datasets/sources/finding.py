@@ -10,7 +10,7 @@ from PIL import Image
 
 from datasets.packed import load_packed
 from datasets.sources import SOURCES, select_images
-from datasets.table import Found, Table, read_table
+from datasets.table import Listing, Table, read_table
 from datasets.tasks import RGB
 
 
@@ -20,7 +20,7 @@ def arguments(source: str, data_path: Path, **more: object) -> dict[str, object]
     return {"source": source, "data_path": data_path, **common, **more}
 
 
-def find(source: str, data_path: Path, **more: object) -> Found:
+def find(source: str, data_path: Path, **more: object) -> Listing:
     """What a source finds."""
     return SOURCES[source](arguments(source, data_path, **more)).find()
 
@@ -55,8 +55,8 @@ def noise(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def rows_of(found: Found, *columns: str) -> set[tuple]:
+def rows_of(found: Listing, *columns: str) -> set[tuple]:
     """The rows, with the name of the class in place of its number."""
-    names: Mapping[int, str] = dict(enumerate(found.about.classes["class"].names))
+    names: Mapping[int, str] = dict(enumerate(found.info.classes["class"].names))
     rows = found.rows.assign(**{"class": found.rows["class"].map(names)})
     return set(rows[["rgb", "class", *columns]].itertuples(index=False, name=None))

@@ -45,7 +45,7 @@ def test_names_of_arrays_and_files(tmp_path: Path, files: dict[str, tuple[str, .
         kinds = ("x", "y") * (len(names) // 2)
         np.savez(tmp_path / f"{file}.npz", **{name: arrays[kind] for name, kind in zip(names, kinds, strict=True)})
     found = find("arrays", tmp_path)
-    assert found.about.classes["class"].names == ("3", "7", "9") and found.faults == []
+    assert found.info.classes["class"].names == ("3", "7", "9") and found.errors == []
     for part in ("train", "test"):
         assert found.rows["class"][found.rows["part"] == part].tolist() == [1, 0, 0, 1, 2]
 
@@ -64,14 +64,14 @@ def test_arrays_of_the_same_length_are_natural_groups(tmp_path: Path) -> None:
             weight=np.array([1.5, 2, np.nan, 4])[:n], other=np.zeros(9), secret=np.array([None] * n, object),
         )  # fmt: skip
     found = find("arrays", tmp_path)
-    assert found.about.groups == ("user_id", "weight", "site")
+    assert found.info.groups == ("user_id", "weight", "site")
     assert {row[0]: row[2:] for row in rows_of(found, "user_id", "weight", "site")} == {
         "train.npz#x/0": ("0", "1.5", "rom"), "train.npz#x/1": ("0", "2", "oslo"), "train.npz#x/2": ("1", "", "�"),
         "train.npz#x/3": ("1", "4", ""), "test.npz#x/0": ("0", "1.5", ""), "test.npz#x/1": ("0", "2", ""),
         "test.npz#x/2": ("1", "", ""),
     }  # fmt: skip
-    assert len(found.faults) == 4 and "test.npz: other has no value for each image" in found.faults
-    assert any("secret" in fault and "nothing is unpickled" in fault for fault in found.faults)
+    assert len(found.errors) == 4 and "test.npz: other has no value for each image" in found.errors
+    assert any("secret" in fault and "nothing is unpickled" in fault for fault in found.errors)
 
 
 def test_words_before_the_images_are_their_domain(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_words_before_the_images_are_their_domain(tmp_path: Path) -> None:
               for part in ("train", "test")}  # fmt: skip
     np.savez(tmp_path / "d.npz", **arrays, **{name[:-1] + "y": np.arange(2) for name in arrays})
     found = find("arrays", tmp_path)
-    assert found.about.groups == ("domain",)
+    assert found.info.groups == ("domain",)
     assert {(row[0], row[2]) for row in rows_of(found, "domain")} == {
         (f"d.npz#{name}/{i}", name.rsplit("_", 2)[0]) for name in arrays for i in range(2)
     }

@@ -52,8 +52,8 @@ def test_boxes_of_instances_files(coco: Path) -> None:
         f"images/{p}2017/{n:012}.jpg" for p, n in [("train", 1), ("train", 2), ("train", 3), ("val", 7)]
     )
     assert (table.train.tolist(), table.test.tolist()) == ([0, 1, 2], [3])
-    assert table.about.classes["boxes"].names == ("person", "stop sign", "toothbrush")
-    assert table.about.classes["boxes"].ids == (1, 13, 90)
+    assert table.info.classes["boxes"].names == ("person", "stop sign", "toothbrush")
+    assert table.info.classes["boxes"].ids == (1, 13, 90)
     boxes = read_boxes(table)
     assert boxes["image"].tolist() == [table.image_ids[i] for i in (0, 0, 0, 1, 3)]  # no crowds
     assert boxes["class"].tolist() == [1, 0, 0, 2, 1]
@@ -266,7 +266,7 @@ def test_more_classes_of_outlines_than_a_map_has_are_refused(coco: Path) -> None
         content = json.loads(path.read_text())
         content["categories"] += [{"id": 100 + k, "name": f"class {k}"} for k in range(252)]
         path.write_text(json.dumps(content))
-    assert len(select("coco", coco).about.classes["boxes"].names) == 255
+    assert len(select("coco", coco).info.classes["boxes"].names) == 255
     with pytest.raises(UserError, match="255 classes of objects, and a map of objects has at most 254"):
         select("coco", coco, objects="outlines")
 
@@ -504,7 +504,7 @@ def test_masks_beside_boxes(yolo: Path) -> None:
         "coco", yolo, categories="names.yaml", mask_folder="masks/{part}", mask_classes="stuff.txt", void_ids=[0]
     )
     assert table.image_ids == ("images/train/a.jpg", "images/val/c.jpg")
-    assert table.about.classes["mask"].names == ("grass",) and table.about.classes["mask"].void == (0,)
+    assert table.info.classes["mask"].names == ("grass",) and table.info.classes["mask"].void == (0,)
     assert "masks/train/b.png: there is no such mask" in (yolo / "missing_files.txt").read_text()
 
 

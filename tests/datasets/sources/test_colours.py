@@ -102,9 +102,9 @@ def test_colours_without_a_name_are_void_and_counted(tmp_path: Path, capsys: pyt
     data_set(tmp_path, *[Image.fromarray(values)] * 3, Image.fromarray(np.full((8, 8, 3), (1, 2, 3), np.uint8)))
     found = find("masks", tmp_path, **FOLDERS)
     assert "1 colour without a name, 0.125 of all pixels, count nowhere: #e0e0c0" in capsys.readouterr().out
-    assert found.faults == ["masks/3.png: no pixel has a colour of the table; it has #010203"] and len(found.rows) == 3
+    assert found.errors == ["masks/3.png: no pixel has a colour of the table; it has #010203"] and len(found.rows) == 3
     ids = np.asarray(Image.open(tmp_path / found.rows["mask"][0]))
-    assert (ids[0] == 255).all() and (ids[1:] == 1).all() and 255 in found.about.classes["mask"].void
+    assert (ids[0] == 255).all() and (ids[1:] == 1).all() and 255 in found.info.classes["mask"].void
 
 
 def test_grey_masks_of_a_table_of_greys(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_columns_are_classes_parts_and_natural_groups(tmp_path: Path) -> None:
         "a/2.jpg",
     )
     found = find("csv", tmp_path)
-    assert found.about.groups == ("user_id", "lat", "lon") and found.about.classes["class"].names == ("cat", "dog")
+    assert found.info.groups == ("user_id", "lat", "lon") and found.info.classes["class"].names == ("cat", "dog")
     assert rows_of(found, "user_id", "lat", "lon", "part") == {
         ("0.jpg", "dog", "ann", "1.50", "-7", "train"),
         ("1.jpg", "cat", "bob", "", "", "val"),
@@ -64,7 +64,7 @@ def test_classes_are_names_or_numbers(
 ) -> None:
     write(tmp_path, "image,class\n" + "".join(f"{i}.jpg,{cell}\n" for i, cell in enumerate(cells)), *FOUR)
     found = find("csv", tmp_path)
-    assert found.about.classes["class"].names == names and found.rows["class"].tolist() == labels
+    assert found.info.classes["class"].names == names and found.rows["class"].tolist() == labels
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -87,7 +87,7 @@ def test_it_reads_what_pandas_writes(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "images.csv")  # with its index, a column without a name, and classes as 1.0 and 2.0
     found = find("csv", tmp_path)
     assert rows_of(found, "note") == {("0.jpg", "1", 'a "b", c'), ("1.jpg", "2", ""), ("3.jpg", "1", "e")}
-    assert found.faults == ["images.csv, line 4: no class"]
+    assert found.errors == ["images.csv, line 4: no class"]
 
 
 def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
     (tmp_path / "empty.jpg").touch()
     found = find("csv", tmp_path)
     assert rows_of(found) == {("0.jpg", "a"), ("3.jpg", "a")}
-    assert [fault.removeprefix("images.csv, line ") for fault in found.faults] == [
+    assert [fault.removeprefix("images.csv, line ") for fault in found.errors] == [
         "8: not a cell for each of the 3 columns", "10: not a cell for each of the 3 columns",
         "3: gone.jpg: no such file", "4: no class", "5: no split", "6: no image",
         "7: the image stands there twice", "12: empty.jpg: an empty file", "13: folder: no file",
@@ -129,7 +129,7 @@ def test_letters_that_are_guessed_are_said(tmp_path: Path, capsys: pytest.Captur
 
 def test_numbers_that_are_written_in_two_ways_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "image,class\n0.jpg,01\n1.jpg,1\n2.jpg,10\n3.jpg,2\n", *FOUR)
-    assert find("csv", tmp_path).about.classes["class"].names == ("01", "1", "2", "10")
+    assert find("csv", tmp_path).info.classes["class"].names == ("01", "1", "2", "10")
     assert "'01' and '1' are taken for different classes" in capsys.readouterr().out
 
 
@@ -137,7 +137,7 @@ def test_nan_is_an_empty_cell(tmp_path: Path) -> None:
     write(tmp_path, "image,class,site\n0.jpg,1.0,nan\n1.jpg,nan,x\n2.jpg,NaN,x\n3.jpg,0.0,<NA>\n", *FOUR)
     found = find("csv", tmp_path)
     assert rows_of(found, "site") == {("0.jpg", "1", ""), ("3.jpg", "0", "")}
-    assert found.faults == ["images.csv, line 3: no class", "images.csv, line 4: no class"]
+    assert found.errors == ["images.csv, line 3: no class", "images.csv, line 4: no class"]
 
 
 @pytest.mark.parametrize("cell", ["../0.jpg", "/etc/passwd", "a/../../0.jpg", "a\\0.jpg", "C:\\0.jpg"])
@@ -198,7 +198,7 @@ def test_masks_and_depth_reach_the_packed_arrays(tmp_path: Path) -> None:
     rows = [f"{i}.jpg,mask{i}.png,{'ab'[i % 2]},depth{i}.png,{'' if i else 'x'}\n" for i in range(4)]
     (tmp_path / "images.csv").write_text("image,mask,place,depth_euclidean,class\n" + "".join(rows))
     table = select("csv", tmp_path, mask_classes="names.txt", void_ids=[255, 1], test_fraction=0.4)
-    assert table.about.domains == ("rgb", "mask", "depth_euclidean") and table.about.groups == ("place",)
+    assert table.info.domains == ("rgb", "mask", "depth_euclidean") and table.info.groups == ("place",)
     assert table.class_set(get_task("segmentation")).names == ("road", "car")
     assert table.labels.tolist() == [0, -1, -1] and table.class_names == ("x",)
     masks, _ = load_packed(table, get_task("segmentation").encoding, 2)
@@ -213,11 +213,11 @@ def test_places_become_cells(tmp_path: Path, names: str, capsys: pytest.CaptureF
     places = ["46.5,6.6", "46.6,6.6", ",", "-33,151"]
     rows = [f"{i}.jpg,{i % 2},{place},{'test' if i == 1 else 'train'}\n" for i, place in enumerate(places)]
     write(tmp_path, f"image,class,{names},split\n" + "".join(rows), *FOUR)
-    assert find("csv", tmp_path).about.groups == tuple(names.split(","))
+    assert find("csv", tmp_path).info.groups == tuple(names.split(","))
     said = f"{names.replace(',', ' and ')} are natural groups like others; --max_cell makes cells of places"
     assert said in capsys.readouterr().out
     found = find("csv", tmp_path, max_cell=[1, 100])
-    assert found.about.groups == ("cell_1", "cell_100")
+    assert found.info.groups == ("cell_1", "cell_100")
     cells = found.rows["cell_1"].tolist()
     assert cells[1] == cells[2] == ""  # held out, and without a place
     for cell, place in ((cells[0], (46.5, 6.6)), (cells[3], (-33, 151))):
@@ -264,7 +264,7 @@ def test_depth_in_another_encoding_is_refused(tmp_path: Path, stored: int | list
     if fault is not None:
         assert fault in (tmp_path / "packed/4/unreadable_depth_euclidean.txt").read_text()
     table = select("csv", tmp_path, max_median_depth=30.0)
-    assert table.about.limits == {"depth_euclidean": 30 * 512}
+    assert table.info.limits == {"depth_euclidean": 30 * 512}
 
 
 def test_ids_of_masks_without_a_name_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

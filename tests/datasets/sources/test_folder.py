@@ -26,14 +26,14 @@ def touch(data_path: Path, *names: str) -> None:
 def test_classes_are_folders_in_the_order_of_their_names(tmp_path: Path) -> None:
     touch(tmp_path, "zebra/1.jpg", "ant/2.PNG", "ant/1.jpeg", "cat/notes.txt", "cat/x.webp")
     found = find("folder", tmp_path)
-    assert found.about.classes["class"].names == ("ant", "cat", "zebra")
+    assert found.info.classes["class"].names == ("ant", "cat", "zebra")
     assert found.rows.values.tolist() == [["ant/1.jpeg", 0], ["ant/2.PNG", 0], ["cat/x.webp", 1], ["zebra/1.jpg", 2]]
-    assert (found.about.domains, found.about.groups, found.faults) == (("rgb",), (), [])
+    assert (found.info.domains, found.info.groups, found.errors) == (("rgb",), (), [])
 
 
 def test_classes_called_by_numbers_are_in_their_order(tmp_path: Path) -> None:
     touch(tmp_path, *(f"{number}/a.png" for number in (10, 9, 0, 100)))
-    assert find("folder", tmp_path).about.classes["class"].names == ("0", "9", "10", "100")
+    assert find("folder", tmp_path).info.classes["class"].names == ("0", "9", "10", "100")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_classes_that_look_alike_are_said(
     tmp_path: Path, names: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     touch(tmp_path, *(f"{name}/1.jpg" for name in names))
-    assert len(find("folder", tmp_path).about.classes["class"].names) == len(names)
+    assert len(find("folder", tmp_path).info.classes["class"].names) == len(names)
     printed = capsys.readouterr().out
     assert said in printed and bool(said) == bool(printed)
 
@@ -79,7 +79,7 @@ def test_every_level_is_told_apart(
         expected.add((cell, folders["class"], *(said[level] for level in ("domain", "part") if level in order)))
     found = find("folder", data_path)
     assert rows_of(found, *(level for level in ("domain", "part") if level in order)) == expected
-    assert found.about.groups == (("domain",) if "domain" in order else ())
+    assert found.info.groups == (("domain",) if "domain" in order else ())
     assert ("part" in found.rows) == ("part" in order)
 
 
@@ -90,7 +90,7 @@ def test_hidden_and_empty_files_and_images_of_no_class(tmp_path: Path) -> None:
     (tmp_path / "b/gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
     found = find("folder", tmp_path)
     assert rows_of(found) == {("a/1.jpg", "a"), ("b/1.jpg", "b")}
-    assert found.faults == [
+    assert found.errors == [
         "'a/empty.jpg': an empty file",
         "'b/gone.jpg': no such file",
         "'preview.png': lies in no folder of a class",
@@ -101,7 +101,7 @@ def test_an_image_beside_the_classes_of_a_part_is_of_no_class(tmp_path: Path) ->
     touch(tmp_path, "train/a/1.jpg", "train/2.jpg", "test/a/3.jpg")
     found = find("folder", tmp_path)
     assert rows_of(found, "part") == {("train/a/1.jpg", "a", "train"), ("test/a/3.jpg", "a", "test")}
-    assert found.faults == ["'train/2.jpg': lies in no folder of a class"]
+    assert found.errors == ["'train/2.jpg': lies in no folder of a class"]
 
 
 def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_linked_folder_is_no_second_class(tmp_path: Path) -> None:
     (tmp_path / "dog/2.jpg").symlink_to(tmp_path / "dog/1.jpg")
     found = find("folder", tmp_path)
     assert rows_of(found) == {("dog/1.jpg", "dog"), ("zebra/1.jpg", "zebra"), ("zebra/2.jpg", "zebra")}
-    assert found.faults == [
+    assert found.errors == [
         "'cat/1.jpg': by a link the same file as 'zebra/1.jpg'",
         "'cat/2.jpg': by a link the same file as 'zebra/2.jpg'",
         "'dog/2.jpg': by a link the same file as 'dog/1.jpg'",
@@ -194,4 +194,4 @@ def test_pictures_whose_endings_are_not_read_are_named(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     found = find("folder", tmp_path)
-    assert len(found.rows) == 3 and found.faults == ["'b/2.HEIC': a picture whose ending is not read"]
+    assert len(found.rows) == 3 and found.errors == ["'b/2.HEIC': a picture whose ending is not read"]

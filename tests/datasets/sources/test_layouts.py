@@ -167,7 +167,7 @@ def masks(ids: np.ndarray, names: tuple[str, ...], void: int) -> Check:
     """That packed masks are these ids, which are the numbers of these classes."""
 
     def check(table: Table) -> None:
-        assert table.about.classes["mask"].names == names
+        assert table.info.classes["mask"].names == names
         packed, unreadable = load_packed(table, TASKS["segmentation"].encoding, SIZE)
         assert not unreadable
         np.testing.assert_array_equal(packed[0, 0], np.where(ids == void, 255, ids))
@@ -205,7 +205,7 @@ def boxes(n: int, names: tuple[str, ...], *first: float) -> Check:
 
     def check(table: Table) -> None:
         found = read_boxes(table)
-        assert len(found) == n and table.about.classes["boxes"].names == names
+        assert len(found) == n and table.info.classes["boxes"].names == names
         np.testing.assert_allclose(found.iloc[0, 2:].to_numpy(float) * SIZE, first)
         assert len(table) == n and len(table.test) in (1, 2)
 

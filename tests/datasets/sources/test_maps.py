@@ -56,7 +56,7 @@ def test_scannet(scannet: Path) -> None:
     table = select("maps", scannet, image_folder="{scene}/color", **DEPTH | {"target_folder": ["{scene}/depth"]})
     assert table.files["depth"][4] == "scene0000_01/depth/0.png" and len(table) == 10
     assert table.groups["scene"].tolist() == ["scene0000_00"] * 4 + ["scene0000_01"] * 3 + ["scene0001_00"] * 3
-    assert table.about.scales == {"depth": Scale(0.001, (0.0,))} and table.class_names == ()
+    assert table.info.scales == {"depth": Scale(0.001, (0.0,))} and table.class_names == ()
     batch = TaskData(table, get_task("depth", "metric"), 16, CPU).batch(torch.arange(10))
     assert batch.target[batch.valid].min() >= 0.5 and batch.target.max() <= 3
 
@@ -87,8 +87,8 @@ def test_parts_and_several_targets(tmp_path: Path) -> None:
             save_image(tmp_path / part / "normals" / f"{number}.png", normals)
     both = {"target": ["depth", "normals"], "target_folder": ["{part}/depth", "{part}/normals"], "unit": [0.001, 1.0]}
     table = select("maps", tmp_path, image_folder="{part}/rgb", invalid=[0.0], **both)
-    assert (len(table.train), len(table.test)) == (3, 2) and table.about.domains == ("rgb", "depth", "normals")
-    assert table.about.scales == {"depth": Scale(0.001, (0.0,)), "normals": Scale(1.0, (0.0,))}
+    assert (len(table.train), len(table.test)) == (3, 2) and table.info.domains == ("rgb", "depth", "normals")
+    assert table.info.scales == {"depth": Scale(0.001, (0.0,)), "normals": Scale(1.0, (0.0,))}
     batch = TaskData(table, get_task("normals"), 12, CPU).batch(torch.arange(2))
     assert not batch.valid[:, 0, 0].any() and batch.valid[:, 0, 1:].all()
     torch.testing.assert_close(batch.target[:, 2, 1:], torch.ones(2, 11, 12), atol=1e-4, rtol=0)
@@ -105,7 +105,7 @@ def test_one_target_may_have_several_values_for_what_was_not_measured(tmp_path: 
         values[:2], values[-3:] = 0, 65535
         save_image(tmp_path / "depth" / f"{number}.png", values)
     table = select("maps", tmp_path, **DEPTH | {"invalid": [0.0, 65535.0]})
-    assert table.about.scales == {"depth": Scale(0.001, (0.0, 65535.0))}
+    assert table.info.scales == {"depth": Scale(0.001, (0.0, 65535.0))}
     batch = TaskData(table, get_task("depth", "metric"), 12, CPU).batch(torch.arange(2))
     assert batch.valid[:, 0, :, 0].tolist() == [[False] * 2 + [True] * 7 + [False] * 3] * 2
 
@@ -153,7 +153,7 @@ def test_what_does_not_count_by_its_mask(tmp_path: Path) -> None:
     save_image(tmp_path / "ok" / "5.png", np.ones((8, 16), np.uint8))
     masks = DEPTH | {"valid_folder": ["ok"], "valid_from": 2.0}
     table = select("maps", tmp_path, fit="stretch", test_fraction=0.4, **masks)
-    assert table.about.domains == ("rgb", "depth", "depth_valid") and table.about.scales["depth"].valid_from == 2
+    assert table.info.domains == ("rgb", "depth", "depth_valid") and table.info.scales["depth"].valid_from == 2
     assert (tmp_path / "missing_files.txt").read_text().splitlines() == [
         "depth/3.png: its mask ok/3.png has 1 channels of 8 x 8 pixels, and it 16 x 8",
         "ok/4.png: there is no such mask of what counts; see --valid_folder and --valid_suffix",
@@ -195,7 +195,7 @@ def test_a_camera_is_of_depth_of_one_size(tmp_path: Path) -> None:
         find("maps", tmp_path, **DEPTH, distance="disparity")
     (tmp_path / "depth" / "0.png").unlink()
     table = select("maps", tmp_path, test_fraction=0.4, **along)
-    assert table.about.scales["depth"].camera == Camera("ray", (20.0, 20.0, 8.0, 6.0))
+    assert table.info.scales["depth"].camera == Camera("ray", (20.0, 20.0, 8.0, 6.0))
     in_z = select("maps", tmp_path, test_fraction=0.4, **DEPTH)
     assert in_z.fingerprint != table.fingerprint
     first, second = (load_packed(each, MAPS["depth"], 12)[0].copy() for each in (table, in_z))

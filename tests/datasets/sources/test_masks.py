@@ -58,7 +58,7 @@ def test_without_names_classes_are_the_ids_that_occur(camvid: Path) -> None:
     table = select("masks", camvid)
     assert table.class_names == ("class 0", "class 1", "class 11")
     table = select("masks", camvid, void_ids=[11])
-    assert table.class_names == ("class 0", "class 1") and table.about.classes["mask"].void == (11,)
+    assert table.class_names == ("class 0", "class 1") and table.info.classes["mask"].void == (11,)
 
 
 def test_photographs_without_a_mask_and_broken_masks_are_named(camvid: Path) -> None:
@@ -266,7 +266,7 @@ def test_masks_in_colours_without_a_table_are_left_out(tmp_path: Path) -> None:
     folders = {"image_folder": "images", "mask_folder": "masks"}
     found = find("masks", tmp_path, **folders)
     assert list(found.rows["mask"]) == ["masks/0.png"]
-    assert sorted(found.faults) == [f"masks/{n}.png: a colour picture where mask has one channel" for n in (1, 2, 3)]
+    assert sorted(found.errors) == [f"masks/{n}.png: a colour picture where mask has one channel" for n in (1, 2, 3)]
     (tmp_path / "masks" / "0.png").unlink()
     with pytest.raises(UserError, match=r"none of 3 masks can be read; .* --mask_classes takes a table of colours"):
         find("masks", tmp_path, **folders)

@@ -58,7 +58,7 @@ def test_sintel_leaves_out_the_last_frame_of_each_video(tmp_path: Path) -> None:
                 write_flo(tmp_path / "flow" / sequence / f"frame_{number:04}.flo", flow_of(number, H, W))
     told = {"image_folder": "clean/{sequence}", "target_folder": ["flow/{sequence}"], "together": "sequence"}
     found = find("maps", tmp_path, **FLOW, **told)
-    assert found.faults == [
+    assert found.errors == [
         "clean/alley_1/frame_0005.png: there is no such second frame",
         "clean/ambush_2/frame_0004.png: there is no such second frame",
     ]
@@ -205,9 +205,9 @@ def test_frames_without_depth_or_pose_are_named(seven_scenes: Path) -> None:
     found = find("motion", seven_scenes, **SEVEN_SCENES)
     assert len(found.rows) == 0 + 4 + 5
     where = "chess/seq-01/frame-00000"
-    assert found.faults[0].startswith(f"{where}4.depth.png: there is no such map")
+    assert found.errors[0].startswith(f"{where}4.depth.png: there is no such map")
     for fault, part in zip(
-        sorted(found.faults[1:]),
+        sorted(found.errors[1:]),
         (f"{where}0.color.png: its pose {where}0.pose.txt is not", f"{where}1.color.png: its pose cannot be read",
          f"{where}2.color.png: its pose cannot be read", f"{where}3.color.png: its second frame {where}4.color.png has",
          "chess/seq-02/frame-000000.color.png: its pose chess/seq-02/frame-000000.pose.txt has no rotation"),

@@ -185,7 +185,7 @@ def test_cityscapes_folders_are_read_as_they_are(cityscapes: Path) -> None:
     for path in (cityscapes / "gtFine").rglob("m_*"):
         path.rename(path.with_name(path.name.removeprefix("m_")))
     with_objects = select("masks", cityscapes, **CITYSCAPES, instance_folder="objects/{part}/{city}")
-    assert len(with_objects) == 7 and "instances" in with_objects.about.domains
+    assert len(with_objects) == 7 and "instances" in with_objects.info.domains
     assert with_objects.groups["city"].tolist() == table.groups["city"].tolist()
 
 

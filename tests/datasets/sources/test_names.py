@@ -123,7 +123,7 @@ def test_every_source_of_masks_reads_them(tmp_path: Path, source: str) -> None:
         "coco": {"image_folder": "images", "mask_folder": "masks", "label_folder": "labels", "categories": "a.yaml"},
     }[source]  # fmt: skip
     table = select(source, tmp_path, mask_classes="a.yaml", **more)
-    classes = table.about.classes["mask"]
+    classes = table.info.classes["mask"]
     assert (classes.names, classes.ids) == (("road", "sidewalk", "car"), (7, 8, 26))
     if source != "csv":
         assert {table.class_names[label] for label in table.labels} == {"sidewalk"}

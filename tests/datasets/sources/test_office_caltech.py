@@ -23,7 +23,7 @@ def test_four_domains_share_ten_classes_however_they_are_spelled(tmp_path: Path)
         for name in CLASSES:
             write_image(tmp_path / folder / spelled[name][i % 2] / "frame_0001.jpg")
     table = select("office_caltech", tmp_path)
-    assert table.class_names == CLASSES and table.about.groups == ("domain",)
+    assert table.class_names == CLASSES and table.info.groups == ("domain",)
     seen = zip(table.groups["domain"], np.array(CLASSES)[table.labels], strict=True)
     assert sorted(seen) == sorted((d, name) for d in ("Caltech", "Amazon", "Webcam", "DSLR") for name in CLASSES)
 
@@ -34,7 +34,7 @@ def test_other_classes_and_domains_are_left_out_by_folder(tmp_path: Path) -> Non
     (tmp_path / "amazon/mug/2.jpg").touch()
     found = find("office_caltech", tmp_path)
     assert rows_of(found, "domain") == {("amazon/mug/1.jpg", "mug", "Amazon")}
-    assert found.faults == [
+    assert found.errors == [
         "'amazon/mug/2.jpg': an empty file",
         "amazon/bottle/: 2 images of another class or domain",
         "clipart/mug/: 1 images of another class or domain",

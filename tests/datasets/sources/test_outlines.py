@@ -192,7 +192,7 @@ def test_annotations_become_maps(tmp_path: Path) -> None:
         {"category_id": 5, "bbox": [8, 0, 2, 8]},
     ])  # fmt: skip
     table = select("coco", tmp_path, fit="stretch", objects="outlines")
-    assert table.about.domains == ("rgb", "instances") and table.about.classes["boxes"].names == ("cat", "dog")
+    assert table.info.domains == ("rgb", "instances") and table.info.classes["boxes"].names == ("cat", "dog")
     batch = batch_of(table)
     classes, numbers = batch.target[0, 0], batch.target[0, 1]  # twice as high as the photograph
     assert (classes[4:12, 2:6] == 2).all() and (classes[:, 10:12] == 1).all() and (classes > 0).sum() == 32 + 32
@@ -308,8 +308,8 @@ ASKED = {"mask_classes": "classes.txt", "void_ids": [255], "instance_folder": "{
 
 def test_folders_of_maps(folders: Path) -> None:
     table = select("masks", folders, **ASKED)
-    assert table.about.domains == ("rgb", "mask", "instances")
-    assert (table.about.classes["boxes"].names, table.about.classes["boxes"].ids) == (("cat",), (1,))
+    assert table.info.domains == ("rgb", "mask", "instances")
+    assert (table.info.classes["boxes"].names, table.info.classes["boxes"].ids) == (("cat",), (1,))
     batch = batch_of(table)
     for target, valid in zip(batch.target, batch.valid[:, 0], strict=True):
         assert [(target[1] == number).sum() for number in (1, 2)] == [72, 72] and (target[0] > 0).sum() == 144

@@ -55,7 +55,7 @@ def test_photographs_without_their_files_are_named(tmp_path: Path, content: dict
     (tmp_path / "segments" / "1.png").unlink()
     save_image(tmp_path / "segments" / "2.png", np.zeros((16, 8, 3), np.uint8))
     write(tmp_path, content)
-    assert find("panoptic", tmp_path, **ARGUMENTS).faults == [
+    assert find("panoptic", tmp_path, **ARGUMENTS).errors == [
         "photos/0.jpg: there is no such file", "segments/1.png: there is no such file",
         "segments/2.png: 8 x 16 pixels, another shape than its photograph's 16 x 8",
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def test_things_that_no_file_marks_are_named(tmp_path: Path, content: dict[str, 
     write(tmp_path, content | {"categories": [each | {"isthing": 0} for each in content["categories"]]})
     (tmp_path / "things.txt").write_text("car\n")
     table = select("panoptic", tmp_path, **ARGUMENTS, instance_classes="things.txt")
-    assert table.about.classes["boxes"].names == ("car",) and len(read_boxes(table)) == 4
+    assert table.info.classes["boxes"].names == ("car",) and len(read_boxes(table)) == 4
     (tmp_path / "things.txt").write_text("lorry\n")
     with pytest.raises(UserError, match=r"things\.txt: 'lorry' is no category of panoptic\.json"):
         find("panoptic", tmp_path, **ARGUMENTS, instance_classes="things.txt")

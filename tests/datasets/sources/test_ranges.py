@@ -66,7 +66,7 @@ def test_rotated_bits_are_doubted_and_read(tmp_path: Path, capsys: pytest.Captur
     table = select("maps", folder, bits="rotated", **DEPTH)
     said = capsys.readouterr().out
     assert "depth: median 1.6 m" in said and "multiples of 8" not in said
-    assert table.about.scales["depth"] == Scale(0.001, (0.0,), rotated=True)
+    assert table.info.scales["depth"] == Scale(0.001, (0.0,), rotated=True)
     # Few values are multiples of 8 by chance, and others are not.
     for values in (np.full((6, 8), 1600, np.uint16), millimetres):
         lines = list(lines_of(MAPS["depth"], Scale(), [sample_of(values[None] / 1, values > 0, 99, values[None])]))
@@ -136,7 +136,7 @@ def test_axes_of_the_world_and_channels_backwards_are_doubted(
     find("maps", folder, **NORMALS)
     assert "z points to both sides (50 % of the pixels to the rarer one)" in capsys.readouterr().out
     table = select("maps", folder, axes="world", **NORMALS)
-    assert table.about.scales["normals"].world and "both sides" not in capsys.readouterr().out
+    assert table.info.scales["normals"].world and "both sides" not in capsys.readouterr().out
     with pytest.raises(UserError, match="--axes world: only of --target normals"):
         find("maps", folder, axes="world", **DEPTH)
 
@@ -216,7 +216,7 @@ def test_levels_are_in_the_table(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         Image.fromarray(np.full((8, 8), 1000 * number, np.uint16)).save(path)
     table = select("folder", tmp_path, levels=[0.0, 4000.0])
-    assert table.about.levels == (0.0, 4000.0)
+    assert table.info.levels == (0.0, 4000.0)
     for levels in ([4000.0, 0.0], [5.0, 5.0]):
         with pytest.raises(UserError, match="white is to be above black"):
             select("folder", tmp_path, levels=levels)

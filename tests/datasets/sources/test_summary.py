@@ -11,7 +11,7 @@ import pytest
 
 from datasets.packed import load_packed
 from datasets.sources import find_images
-from datasets.sources.summary import lines_about
+from datasets.sources.summary import summary_lines
 from datasets.tasks import RGB
 from tests.datasets.sources.finding import arguments, find, save_image, select
 from tests.datasets.sources.test_voc import lists, write
@@ -19,7 +19,7 @@ from utils.errors import UserError
 
 
 def lines(source: str, data_path: Path, **more: object) -> list[str]:
-    return list(lines_about(data_path, find_images(arguments(source, data_path, **more))))
+    return list(summary_lines(data_path, find_images(arguments(source, data_path, **more))))
 
 
 def test_nobody_is_no_natural_group(tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_table_names_the_files_of_each_domain_building_and_point(tmp_path: Path)
     older = tmp_path / View("hanson", 3, 0).path("segment_semantic")
     older.rename(older.with_name("point_3_view_0_domain_segment_semantic.png"))
     table = select_views(tmp_path, ["hanson"], ["reshading", "segment_semantic"], 0.4, max_median_depth=30.0)
-    assert table.about.domains == ("rgb", "reshading", "depth_euclidean", "segment_semantic")
+    assert table.info.domains == ("rgb", "reshading", "depth_euclidean", "segment_semantic")
     views = [View("hanson", *key) for key in sorted(places)]
     for domain in domains:
         expected = [view.path(domain).as_posix() for view in views]
@@ -298,9 +298,9 @@ def test_table_names_the_files_of_each_domain_building_and_point(tmp_path: Path)
         assert list(table.cells(domain)) == expected
     assert table.groups["building"].tolist() == ["hanson"] * 4
     assert table.groups["point"].tolist() == [f"hanson/{point}" for point in (3, 12, 12, 40)]
-    assert table.about.limits == {"depth_euclidean": 30 * 512}
-    assert table.about.classes.keys() == {"class", "segment_semantic"}
-    assert table.about.classes["segment_semantic"].void == (0,)
+    assert table.info.limits == {"depth_euclidean": 30 * 512}
+    assert table.info.classes.keys() == {"class", "segment_semantic"}
+    assert table.info.classes["segment_semantic"].void == (0,)
 
 
 def test_list_of_classes_goes_before_the_logits(tmp_path: Path) -> None:
@@ -447,8 +447,8 @@ def test_missing_file_leaves_its_image_out_and_is_listed(tmp_path: Path) -> None
 
 def test_all_tasks_that_are_there_are_taken_unless_some_are_named(tmp_path: Path) -> None:
     make_building(tmp_path, "hanson", {(point, 0): 1 for point in range(5)}, ["rgb", "normal", "edge_texture"])
-    assert select_views(tmp_path, ["hanson"], None, 0.3).about.domains == ("rgb", "normal", "edge_texture")
-    assert select_views(tmp_path, ["hanson"], ["edge_texture"], 0.3).about.domains == ("rgb", "edge_texture")
+    assert select_views(tmp_path, ["hanson"], None, 0.3).info.domains == ("rgb", "normal", "edge_texture")
+    assert select_views(tmp_path, ["hanson"], ["edge_texture"], 0.3).info.domains == ("rgb", "edge_texture")
 
 
 def test_no_complete_image_is_an_error(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def voc(tmp_path: Path) -> Path:
 
 def test_pixels_are_counted_from_1_and_the_last_belongs_to_the_box(voc: Path) -> None:
     table = select("voc", voc)
-    assert table.about.classes["boxes"].names == ("cat", "dog")
+    assert table.info.classes["boxes"].names == ("cat", "dog")
     boxes = read_boxes(table)
     assert [Path(cell).stem for cell in boxes["image"]] == ["a", "a", "a", "b", "d"]
     assert boxes["class"].tolist() == [1, 0, 0, 1, 0]
@@ -274,7 +274,7 @@ def test_bccd(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(BCCD / name)
     table = select("voc", tmp_path)
     lines = [line for path in (BCCD / "Annotations").iterdir() for line in path.read_text().splitlines()]
-    names = table.about.classes["boxes"].names
+    names = table.info.classes["boxes"].names
     boxes = read_boxes(table)
     assert {names[label]: n for label, n in Counter(boxes["class"].tolist()).items()} == {
         name: sum(f"<name>{name}</name>" in line for line in lines) for name in ("RBC", "WBC", "Platelets")

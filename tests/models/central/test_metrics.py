@@ -24,7 +24,7 @@ from models.central.metrics import METRICS, image_statistics, metric_names, summ
 N, S, CLASSES = 6, 16, 5
 ANGLES = ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30")
 SUMS = [
-    name for name, metric in METRICS.items() if not metric.kept
+    name for name, metric in METRICS.items() if not metric.is_kept
 ]  # the others: tests/models/detection/test_output.py
 Images = tuple[Tensor, Tensor, Tensor]
 

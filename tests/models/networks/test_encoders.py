@@ -12,14 +12,14 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.networks.backbones import LeNet, TinyEncoder
-from models.networks.encoders import Wanted, build_encoder
+from models.networks.encoders import EncoderRequest, build_encoder
 from models.networks.layers import n_groups, with_group_norms
 from tests.models.small_networks import n_parameters
 from utils.errors import UserError
 
 
-def wanted(size: int, norm: str = "batch", most_stride: int | None = None) -> Wanted:
-    return Wanted(size, False, norm, most_stride)
+def wanted(size: int, norm: str = "batch", most_stride: int | None = None) -> EncoderRequest:
+    return EncoderRequest(size, False, norm, most_stride)
 
 
 @pytest.mark.parametrize("norm", ["batch", "group"])
@@ -202,7 +202,7 @@ def test_groups_have_eight_channels_where_that_divides() -> None:
 @pytest.mark.parametrize("name", ["tiny", "lenet", "resnet10", "timm:coatnet_0_224"])
 def test_weights_that_do_not_exist_are_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"weights of --encoder {name} do not exist; give --pretrained False"):
-        build_encoder(name, Wanted(32, True, "batch"))
+        build_encoder(name, EncoderRequest(32, True, "batch"))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "vit_b16", "timm:test_vit"])
@@ -216,7 +216,7 @@ def test_weights_that_cannot_be_had_are_one_line(name: str, monkeypatch: pytest.
     with pytest.raises(
         UserError, match=rf"weights of {name} could not be downloaded \(no route to host\); .*--pretrained False"
     ):
-        build_encoder(name, Wanted(32, True, "batch"))
+        build_encoder(name, EncoderRequest(32, True, "batch"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 
 from models.networks.backbones import CENTRED, Encoder
 from models.networks.config import ModelConfig
-from models.networks.encoders import Wanted, build_encoder
+from models.networks.encoders import EncoderRequest, build_encoder
 from models.networks.frames import FramesApart, stack_frames
 from models.networks.task_model import TaskModel, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
@@ -21,7 +21,7 @@ from utils.errors import UserError
 
 def tiny() -> Encoder:
     torch.manual_seed(0)
-    return build_encoder("tiny", Wanted(32, False, "group"))
+    return build_encoder("tiny", EncoderRequest(32, False, "group"))
 
 
 def test_frames_apart_are_what_the_encoder_makes_of_each() -> None:
@@ -81,4 +81,4 @@ def test_networks_from_scratch_stack_and_those_with_weights_see_each_apart(tmp_p
 
 
 def test_models_of_one_photograph_say_what_they_did() -> None:
-    assert "frames_apart" not in ModelConfig("normal").said()
+    assert "frames_apart" not in ModelConfig("normal").record()

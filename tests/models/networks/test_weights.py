@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from models.embedding.features import image_features
 from models.networks.config import ModelConfig
-from models.networks.encoders import Wanted, _resized_clip, build_encoder, encoder_name
+from models.networks.encoders import EncoderRequest, _resized_clip, build_encoder, encoder_name
 from models.networks.task_model import TaskModel, fingerprint, load_model, make_initial_model, save_model
 from models.networks.weights import EncoderWeights
 from models.teacher.teachers import build_teacher
@@ -59,7 +59,7 @@ def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def encoder_of(name: str, path: Path, size: int = 64, most_stride: int | None = None, norm: str = "batch") -> nn.Module:
-    return build_encoder(name, Wanted(size, False, norm, most_stride, EncoderWeights(path))).eval()
+    return build_encoder(name, EncoderRequest(size, False, norm, most_stride, EncoderWeights(path))).eval()
 
 
 WRAPPERS: dict[str, Callable[[dict[str, Tensor]], Any]] = {
@@ -149,7 +149,7 @@ def test_what_was_read_stands_in_line_settings_and_environment(saved: Saved, tmp
     assert "(fc.weight, fc.bias)" in line and "(weights.pth)" in made
     about = {"file": "weights.pth", "bytes": path.stat().st_size, "sha256": file_digest(path)}
     assert loaded.config.weights == about
-    config = loaded.config.said() | {"result_path": tmp_path}
+    config = loaded.config.record() | {"result_path": tmp_path}
     assert json.loads(json.dumps(provenance(config)))["encoder_weights"] == about
 
 
@@ -162,7 +162,7 @@ def test_models_without_a_file_are_what_they_were(tmp_path: Path) -> None:
     }  # fmt: skip
     digest = hashlib.sha256((json.dumps(said) + tensors_digest(model.state_dict())).encode()).hexdigest()
     assert fingerprint(model) == digest
-    assert "encoder_weights" not in provenance(model.config.said() | {"result_path": tmp_path})
+    assert "encoder_weights" not in provenance(model.config.record() | {"result_path": tmp_path})
 
 
 def test_both_kinds_of_weights_are_refused(saved: Saved) -> None:
@@ -253,7 +253,7 @@ def test_a_folder_of_timm_is_an_encoder(tmp_path: Path, monkeypatch: pytest.Monk
     line = make_initial_model(tmp_path / "init.safetensors", ModelConfig("normal", name, 160), 0)
     assert "are from" in line
     loaded = load_model(tmp_path / "init.safetensors", "normal", "a stage")
-    assert loaded.config.weights == EncoderWeights(tmp_path / "own/model.safetensors").about
+    assert loaded.config.weights == EncoderWeights(tmp_path / "own/model.safetensors").record
     assert torch.equal(loaded.encoder.backbone.pos_embed, of_file.pos_embed)
     make_initial_model(tmp_path / "random.safetensors", ModelConfig("normal", name, 32), 0, False)
     assert load_model(tmp_path / "random.safetensors", "normal", "a stage").config.weights is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.teacher.guidance import ABOUT, FEATURES, POSITIVE
+from models.teacher.guidance import FEATURES, POSITIVE, RECORD
 from models.teacher.teachers import TeacherSettings
 from utils.files import write_array, write_json
 from utils.versions import file_digest
@@ -35,7 +35,7 @@ def save_guidance(
     write_array(folder / POSITIVE, chosen if positive is None else positive)
     about = {"settings": asdict(SETTINGS), "sizes": [size], "table": fingerprint, "inputs": "", "few": None}
     about["sha256"] = file_digest(folder / FEATURES)
-    write_json(folder / ABOUT, about)
+    write_json(folder / RECORD, about)
     return folder
 
 

@@ -149,7 +149,7 @@ def test_vectors_are_roots_of_mean_squares_of_the_components() -> None:
 def test_what_is_kept_is_what_one_image_alone_gives(made: Path, teacher: Teacher, photographs: Photographs) -> None:
     kept = read_guidance(made, photographs.table, shortened=True)
     assert kept.features.dtype == np.float16 and kept.features.shape == (72, 4, 56) and kept.n_texts == 3
-    basis = Basis.load(made / "basis.safetensors", kept.about["inputs"], CPU)
+    basis = Basis.load(made / "basis.safetensors", kept.record["inputs"], CPU)
     for row in photographs.rows[[0, 7, 15]]:
         at = np.array([row])
         alone = vectors_of(teacher, basis, photographs.batch(at), at, np.array([[3, 1, 0, 2]]))[0]
@@ -325,7 +325,7 @@ def test_neighbours_know_the_class_where_vectors_do(teacher: Teacher, table: Tab
 
 def test_the_report_draws_and_says(made: Path, teacher: Teacher, photographs: Photographs, tmp_path: Path) -> None:
     kept = read_guidance(made, photographs.table, shortened=True)
-    basis = Basis.load(made / "basis.safetensors", kept.about["inputs"], CPU)
+    basis = Basis.load(made / "basis.safetensors", kept.record["inputs"], CPU)
     values = report_guidance(kept.features, basis, teacher, photographs, tmp_path)
     assert {"layers", "cosines", "neighbours"} == {path.stem for path in tmp_path.iterdir()}
     assert -1 <= values["cosine of own and right text"] <= 1 and 0 <= values["knn own, all"] <= 1

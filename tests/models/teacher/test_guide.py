@@ -109,16 +109,16 @@ def test_a_condition_of_length_0_changes_nothing_and_others_follow_the_model(
     images = guide.data.train[[7, 3, 3, 12]]
     start = model.state_dict()
     monkeypatch.setattr(condition, "scale", 0.0)
-    said = condition.asked(model, start, images)
+    said = condition.request(model, start, images)
     assert said["images"].tolist() == sorted(set(images.tolist())) and model.training
     at = torch.from_numpy(images)
     torch.testing.assert_close(condition.answers(at, said), guide.choices(at), atol=2e-2, rtol=2e-2)
     monkeypatch.setattr(condition, "scale", 1.0)
-    first = condition.asked(model, start, images)
-    again = condition.asked(model, start, images)
+    first = condition.request(model, start, images)
+    again = condition.request(model, start, images)
     assert torch.equal(first["vectors"], again["vectors"]) and not torch.equal(first["vectors"], said["vectors"])
     start = {name: 1.5 * t if t.dtype.is_floating_point else t for name, t in start.items()}
-    assert not torch.equal(condition.asked(model, start, images)["vectors"], first["vectors"])
+    assert not torch.equal(condition.request(model, start, images)["vectors"], first["vectors"])
 
 
 def test_the_lift_keeps_angles_and_has_the_length_of_a_token(asked: tuple[Condition, Guide]) -> None:

@@ -63,7 +63,7 @@ def test_neutral_texts_know_no_class() -> None:
     assert all(text.startswith("a photo of a ") for text in texts) and len(set(texts)) == 7
     assert (of == np.arange(7)).all() and (positive == 0).all()
     assert prompts_of(replace(settings, rand_seed=1), table())[0][1:-1] != texts[1:-1]
-    unlabelled = replace(table(), about=replace(table().about, classes={}), labels=np.full(4, -1))
+    unlabelled = replace(table(), info=replace(table().info, classes={}), labels=np.full(4, -1))
     assert np.array_equal(prompts_of(settings, unlabelled)[1], of)
     with pytest.raises(UserError, match="have no classes; give --prompts neutral"):
         prompts_of(SETTINGS, unlabelled)

@@ -79,7 +79,7 @@ def test_krum_takes_the_lowest_score_and_says_whose_it_is(tmp_path: Path, assume
     uploads = kept("krum", tmp_path, assumed_attackers=assumed)
     best = int(scores(rows(), f).argmin())
     assert np.allclose(aggregate(uploads, rows()), rows()[best], atol=1e-6)
-    assert uploads.told == {"chosen": str(best)}
+    assert uploads.metrics == {"chosen": str(best)}
 
 
 def test_krums_score_by_hand(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_krums_score_by_hand(tmp_path: Path) -> None:
     line = np.zeros((5, 20), np.float32)
     line[:, 0] = 0.0, 1.0, 2.0, 2.9, 10.0  # with the three closest, the second would be best
     uploads = kept("krum", tmp_path, assumed_attackers=1.0)
-    assert aggregate(uploads, line)[0] == pytest.approx(2.0) and uploads.told == {"chosen": "2"}
+    assert aggregate(uploads, line)[0] == pytest.approx(2.0) and uploads.metrics == {"chosen": "2"}
 
 
 def test_of_equal_scores_krum_takes_those_of_the_lower_clients_whoever_comes_first(tmp_path: Path) -> None:
@@ -96,7 +96,8 @@ def test_of_equal_scores_krum_takes_those_of_the_lower_clients_whoever_comes_fir
     for name, asked, chosen in (("krum", {}, [0]), ("multi_krum", {"n_chosen": 3}, [0, 1, 2])):
         uploads = kept(name, tmp_path, assumed_attackers=0.0, **asked)
         found = aggregate(uploads, corners, order=[2, 0, 3, 1])
-        assert np.allclose(found, corners[chosen].mean(axis=0)) and uploads.told["chosen"] == " ".join(map(str, chosen))
+        assert np.allclose(found, corners[chosen].mean(axis=0))
+        assert uploads.metrics["chosen"] == " ".join(map(str, chosen))
 
 
 def test_multi_krum_averages_the_lowest_scores(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_multi_krum_averages_the_lowest_scores(tmp_path: Path) -> None:
     for given, n in ((None, 7), (3, 3)):
         uploads = kept("multi_krum", tmp_path, n_chosen=given)
         assert np.allclose(aggregate(uploads, rows()), rows()[order[:n]].astype(float).mean(axis=0), atol=1e-6)
-        assert uploads.told["chosen"] == " ".join(map(str, sorted(order[:n])))
+        assert uploads.metrics["chosen"] == " ".join(map(str, sorted(order[:n])))
 
 
 def test_krum_refuses_too_few_clients_in_a_line() -> None:
@@ -204,7 +205,8 @@ def test_buffers_count_in_no_distance_and_follow_the_weights(tmp_path: Path) -> 
         norm = {"norm.running_var": torch.full((2,), far), "norm.n": torch.tensor(7 + client)}
         uploads.add(norm | {"w": torch.full((5,), value), "loss": torch.tensor(0.0)}, 1.0, client)
     mean = uploads.mean(5.0)
-    assert uploads.told == {"chosen": "2"} and mean["norm.running_var"].tolist() == [1e6, 1e6] and mean["norm.n"] == 9
+    assert uploads.metrics == {"chosen": "2"}
+    assert mean["norm.running_var"].tolist() == [1e6, 1e6] and mean["norm.n"] == 9
 
 
 def test_centered_clipping_keeps_buffers_among_what_clients_have(tmp_path: Path) -> None:

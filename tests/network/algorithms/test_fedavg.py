@@ -96,7 +96,7 @@ def test_virtual_clients_are_subsets_or_draws_with_replacement_of_whole_batches(
         }
         assert all(np.isin(each.images, clients[i]).all() for i, each in cohort.items())
         assert cohort[0].weight == 71 / 3 * (3 if len(cohort) == 1 else 2)
-        assert cohort[0].portion == 60 / 71 and len(set(cohort[0].images)) == 8
+        assert cohort[0].client_fraction == 60 / 71 and len(set(cohort[0].images)) == 8
         drawn += cohort[0].images.tolist()
         if 2 in cohort:
             assert cohort[2].images.tolist() == clients[2].tolist()

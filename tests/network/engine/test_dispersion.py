@@ -24,9 +24,9 @@ from models.networks.task_model import ModelConfig, Outputs, TaskModel, save_mod
 from network.engine import dispersion
 from network.engine.dispersion import gradient_dispersion, measure, residual_share
 from network.importance import FedIR
-from network.partition.asked import partition_of
 from network.partition.assigning import assign
 from network.partition.explained import share_explained
+from network.partition.resolve import resolve_partition
 from network.partition.settings import AssignSettings, SplitSettings
 
 CPU = torch.device("cpu")
@@ -213,7 +213,7 @@ def test_models_that_cannot_be_written_beside_are_measured_all_the_same(table: T
 def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(table: Table, tmp_path: Path) -> None:
     data = open_data(table, "normal")
     asked = SplitSettings("building_based", AssignSettings(0, "natural", n_clients=None), 5, tmp_path)
-    partition, split = partition_of(asked, data)
+    partition, split = resolve_partition(asked, data)
     found = measure(partition, split, data, FedIR(), tmp_path / "none", Accelerator(cpu=True))
     shares = partition.sizes / partition.sizes.sum()  # a client has one building
     assert found["dealt_emd"] == pytest.approx(2 * (1 - (shares**2).sum()))

@@ -62,7 +62,7 @@ def test_reach_is_how_far_a_constant_gradient_of_minus_one_goes(momentum: float,
         rate = q.LR * (1 + np.cos(np.pi * step / 6 / settings.n_rounds)) / 2 if schedule == "cosine" else q.LR
         velocity = momentum * velocity - 1.0 + decay * at
         at -= rate * velocity
-    assert local.reach.item() == pytest.approx(at, rel=1e-5)
+    assert local.effective_steps.item() == pytest.approx(at, rel=1e-5)
 
 
 def test_phases_have_optimisers_and_random_choices_of_their_own() -> None:

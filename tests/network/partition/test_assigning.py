@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network.partition.assigning import Partition, assign, assign_as_asked, read_partition
+from network.partition.assigning import Partition, assign, assign_by_settings, read_partition
 from network.partition.saved_partition import client_column, clients
 from network.partition.settings import AssignSettings, add_partition, resolve_rule
 from utils.args import Parser
@@ -103,11 +103,11 @@ def test_arguments_reach_the_rule() -> None:
     parser = Parser("")
     add_partition(parser)
     args = parser.parse_args(["--partition", "shards", "--n_clients", "5", "--shards_per_client", "4"])
-    asked = assign_as_asked(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
+    asked = assign_by_settings(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
     assert (asked.client_of == assign("shards", GROUPS, 5, 0.1, 3, shards_per_client=4).client_of).all()
     args = parser.parse_args(["--partition", "equal_size", "--n_clients", "5", "--min_client_ds_len", "17"])
     with pytest.raises(UserError, match="fewer than 17"):
-        assign_as_asked(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
+        assign_by_settings(AssignSettings.from_config(vars(args) | {"rand_seed": 3}), GROUPS)
 
 
 def test_a_rules_defaults_are_among_the_arguments_and_those_of_others_are_refused() -> None:

@@ -15,7 +15,7 @@ from tests.network.partition.test_groups import on
 
 
 def test_a_random_split_without_classes_is_of_images(table: Table) -> None:
-    bare = replace(table, groups={}, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
+    bare = replace(table, groups={}, info=replace(table.info, classes={}), labels=np.full(len(table), -1))
     partition = assign("iid", np.zeros(len(table), int), 3, 1.0, 0)
     for kind, name in {"iid": "image", "building_based": "building"}.items():
         groups, found, _ = described_by(partition, kind, bare)
@@ -36,7 +36,7 @@ def test_a_split_is_described_by_what_says_something_of_its_images(table: Table)
 def test_classes_objects_and_natural_groups_have_names_and_clusters_have_none(table: Table) -> None:
     partition = assign("iid", np.arange(len(table)) % 4, 3, 1.0, 0)
     assert described_by(partition, "class_based", table)[2] == table.class_names
-    bare = replace(table, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
+    bare = replace(table, info=replace(table.info, classes={}), labels=np.full(len(table), -1))
     _, _, buildings = described_by(partition, "building_based", bare)
     numbers = groups_of("building_based", on(table), Path(), 5)
     assert [buildings[number] for number in numbers] == table.groups["building"].tolist()
@@ -70,7 +70,7 @@ def test_clients_that_are_natural_groups_have_their_names(table: Table) -> None:
 def test_columns_may_be_called_as_groups_are(table: Table) -> None:
     partition = assign("iid", np.arange(len(table)) % 4, 3, 1.0, 0)
     columns = dict.fromkeys(("cluster", "image", "object"), np.array(["ann"] * len(table)))
-    bare = replace(table, groups=columns, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
+    bare = replace(table, groups=columns, info=replace(table.info, classes={}), labels=np.full(len(table), -1))
     assert described_by(partition, "embedding_based", bare)[1:] == ("cluster", ())
     assert described_by(partition, "iid", bare)[1:] == ("image", ())
     assert described_by(partition, "object_based", bare)[1:] == ("object", ["ann"])

@@ -14,8 +14,8 @@ from datasets.sources.taskonomy import View
 from datasets.table import TABLE_FILE, Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
-from network.partition.asked import partition_of
 from network.partition.groups import groups_of, split_type, within
+from network.partition.resolve import resolve_partition
 from network.partition.settings import AssignSettings, SplitSettings
 from utils.errors import UserError
 
@@ -55,7 +55,7 @@ def test_unknown_column_is_named_with_what_there_is(table: Table, data: TaskData
     known = "embedding_based, class_based, building_based, point_based, object_based, iid"
     with pytest.raises(UserError, match=f"{TABLE_FILE} has no groups for --type place_based; give one of {known}$"):
         groups_of("place_based", data, tmp_path, 5)
-    bare = on(table, groups={}, about=replace(table.about, classes={}))
+    bare = on(table, groups={}, info=replace(table.info, classes={}))
     for kind in ("class_based", "building_based"):
         with pytest.raises(UserError, match=f"no groups for --type {kind}; give one of embedding_based, iid$"):
             groups_of(kind, bare, tmp_path, 5)
@@ -67,12 +67,12 @@ def test_a_random_split_deals_images_of_no_class_too(table: Table, tmp_path: Pat
     expected = np.where(labels < 0, len(table.class_names), labels)
     assert groups_of("iid", data, tmp_path, 5).tolist() == expected.tolist()
     assert groups_of("class_based", data, tmp_path, 5).tolist() == labels.tolist()
-    partition, _ = partition_of(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
+    partition, _ = resolve_partition(SplitSettings("iid", AssignSettings(1, n_clients=4), 5, tmp_path), data)
     assert (partition.client_of[data.train] >= 0).all()
 
 
 def test_a_random_split_needs_no_classes(table: Table, tmp_path: Path) -> None:
-    bare = on(table, groups={}, about=replace(table.about, classes={}), labels=np.full(len(table), -1))
+    bare = on(table, groups={}, info=replace(table.info, classes={}), labels=np.full(len(table), -1))
     assert (groups_of("iid", bare, tmp_path, 5) == 0).all()
 
 

@@ -11,8 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from datasets.table import TABLE_FILE, Table
 from datasets.task_data import TaskData
-from network.partition.asked import partition_of
-from network.partition.assigning import assign, assign_as_asked
+from network.partition.assigning import assign, assign_by_settings
 from network.partition.description import described_by, shown_by
 from network.partition.nested import (
     Natural,
@@ -24,6 +23,7 @@ from network.partition.nested import (
     owners_within,
     within_of,
 )
+from network.partition.resolve import resolve_partition
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings, SplitSettings
 from utils.errors import UserError
@@ -39,7 +39,7 @@ WHOLE = {"natural": 5, "commonest_object": 5}
 def assigned(rule: str, n_clients: int | None = 6, seed: int = 0, natural: Natural = NATURAL, **options: object):
     """The kinds of all images, assigned within the cities."""
     asked = AssignSettings(seed, rule, 0.5, n_clients, options=options)
-    return assign_as_asked(asked, joined(natural, KINDS), natural)
+    return assign_by_settings(asked, joined(natural, KINDS), natural)
 
 
 @pytest.mark.parametrize("rule", PARTITIONERS)
@@ -174,13 +174,13 @@ def embedded(data: TaskData, assignments: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["embedding_based", "class_based", "point_based", "iid"])
 def test_a_run_draws_within_a_column(data: TaskData, embedded: Path, tmp_path: Path, kind: str) -> None:
-    partition, split = partition_of(asked(embedded, type=kind), data)
+    partition, split = resolve_partition(asked(embedded, type=kind), data)
     buildings = data.table.groups["building"]
     assert all(len(set(buildings[images])) == 1 for images in partition.clients)
     for pair in range(partition.groups.max() + 1):
         assert len(set(buildings[partition.groups == pair])) == 1
     assert (partition.client_of[data.test] == -1).all() and (partition.groups[data.test] >= 0).any()
-    assert split.said()["within"] == "building" and " within building, " in split.title
+    assert split.record()["within"] == "building" and " within building, " in split.title
     assert split.name.startswith("within_building_") and within_of(partition.origin, data.table).column == "building"
     groups, name, names = described_by(partition, kind, data.table)
     by_pair = kind == "embedding_based"
@@ -190,15 +190,15 @@ def test_a_run_draws_within_a_column(data: TaskData, embedded: Path, tmp_path: P
     # A saved partition brings the column along; another one is refused.
     partition.save(tmp_path / "saved")
     saved = asked(embedded, partition_file=tmp_path / "saved", within=None)
-    assert partition_of(saved, data)[1].said() == split.said()
+    assert resolve_partition(saved, data)[1].record() == split.record()
     with pytest.raises(UserError, match=r"--within point: .* was not assigned within point; omit one"):
-        partition_of(replace(saved, within="point"), data)
+        resolve_partition(replace(saved, within="point"), data)
 
 
 def test_without_classes_pairs_describe_a_split(data: TaskData) -> None:
-    table = replace(data.table, about=replace(data.table.about, classes={}), labels=np.full(len(data.table), -1))
+    table = replace(data.table, info=replace(data.table.info, classes={}), labels=np.full(len(data.table), -1))
     natural = Natural.in_table("building", table)
-    partition = assign_as_asked(
+    partition = assign_by_settings(
         AssignSettings(0, "iid", n_clients=3), joined(natural, np.zeros(len(table), int)), natural
     )
     groups, name, names = described_by(partition, "iid", table)
@@ -207,7 +207,7 @@ def test_without_classes_pairs_describe_a_split(data: TaskData) -> None:
 
 
 def test_each_group_has_as_many_clusters_as_asked_for_whatever_stage_3_made(data: TaskData, embedded: Path) -> None:
-    partition, _ = partition_of(asked(embedded, n_clusters=2), data)  # the assignments have five
+    partition, _ = resolve_partition(asked(embedded, n_clusters=2), data)  # the assignments have five
     for building in set(data.table.groups["building"]):
         assert len(set(partition.groups[data.table.groups["building"] == building])) == 2
 
@@ -216,7 +216,7 @@ def test_wrong_columns_and_missing_projections_are_one_line(data: TaskData, embe
     with pytest.raises(
         UserError, match=r"--within city: the table of images has no such column; give one of building, point"
     ):
-        partition_of(asked(embedded, within="city"), data)
+        resolve_partition(asked(embedded, within="city"), data)
     with pytest.raises(UserError, match="--within city: no image has a value there"):
         Natural.of("city", np.array(["", ""]))
     bare = replace(table, groups={})
@@ -224,10 +224,10 @@ def test_wrong_columns_and_missing_projections_are_one_line(data: TaskData, embe
         Natural.in_table("city", bare)
     (embedded.parent / "run" / "reduced.npy").unlink()
     with pytest.raises(UserError, match=r"no projection of the embeddings.*run extract_embeddings\.py --task normal"):
-        partition_of(asked(embedded), data)
+        resolve_partition(asked(embedded), data)
     write_json(embedded / "assignments_normal.json", {TABLE_FILE: "of other images", "n_clusters": 5})
     with pytest.raises(UserError, match="was made from another table of images"):
-        partition_of(asked(embedded), data)
+        resolve_partition(asked(embedded), data)
 
 
 def test_a_split_within_one_group_of_all_is_the_rules_own() -> None:

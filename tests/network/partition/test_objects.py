@@ -85,7 +85,7 @@ def test_a_figure_of_objects_shows_what_is_assigned_and_not_the_classes(tmp_path
     groups = commonest_objects(table, table.train)
     assert groups.tolist() == [0, 0, 0, 1, 2, 0] and names_of_groups(table, groups) == ["dog", "cat", "nothing"]
     classes = ClassSet(("day", "night"))
-    table = replace(table, about=replace(table.about, classes={**table.about.classes, CLASS: classes}),
+    table = replace(table, info=replace(table.info, classes={**table.info.classes, CLASS: classes}),
                     labels=np.array([0, 1, 0, 1, 0, 1]))  # fmt: skip
     partition = assign("equal_size", groups, 2, 1.0, 0)
     assert described_by(partition, "object_based", table)[1:] == (CLASS, classes.names)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from network.partition.assigning import assign_as_asked, read_partition
+from network.partition.assigning import assign_by_settings, read_partition
 from network.partition.nested import Natural, joined
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import AssignSettings, SplitSettings
@@ -22,9 +22,9 @@ ASKED = AssignSettings(0, "paper", n_clients=10)
 def test_few_clients_of_many_groups_are_refused_unless_that_is_allowed() -> None:
     # At alpha 0.1 a client has one or two of the hundred groups.
     with pytest.raises(UserError, match=r"assigns \d{3} of 5,000 images to 10 clients, and nothing of \d\d of 100"):
-        assign_as_asked(ASKED, MANY)
+        assign_by_settings(ASKED, MANY)
     allowed = replace(ASKED, allow_unassigned=1.0)
-    partition = assign_as_asked(allowed, MANY)
+    partition = assign_by_settings(allowed, MANY)
     assigned = PARTITIONERS["paper"](MANY, 10, 0.1, np.random.default_rng(0)) >= 0
     assert 0.05 < (partition.client_of >= 0).mean() < 0.15 and 0.05 < assigned.mean() < 0.15
     [line] = unassigned_lines(partition.client_of, MANY)
@@ -41,21 +41,23 @@ def test_what_the_error_tells_to_allow_is_enough() -> None:
     for seed in range(2):
         asked = replace(ASKED, rand_seed=seed)
         with pytest.raises(UserError) as error:
-            assign_as_asked(asked, MANY)
-        assign_as_asked(replace(asked, allow_unassigned=float(str(error.value).split()[-1])), MANY)
+            assign_by_settings(asked, MANY)
+        assign_by_settings(replace(asked, allow_unassigned=float(str(error.value).split()[-1])), MANY)
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 1.0, 10.0, 100.0])
 def test_the_papers_own_setting_is_never_refused(alpha: float) -> None:
     groups = np.random.default_rng(1).integers(0, 16, 800)
     for seed in range(3):
-        assign_as_asked(AssignSettings(seed, "paper", alpha=alpha, n_clients=25), groups)
+        assign_by_settings(AssignSettings(seed, "paper", alpha=alpha, n_clients=25), groups)
 
 
 @pytest.mark.parametrize("rule", sorted(PARTITIONERS))
 def test_no_rule_leaves_an_image_out_without_a_line(rule: str) -> None:
     groups = np.append(np.arange(107) % 7, [-1, -1])
-    partition = assign_as_asked(AssignSettings(3, rule, n_clients=7, min_client_ds_len=1, allow_unassigned=1), groups)
+    partition = assign_by_settings(
+        AssignSettings(3, rule, n_clients=7, min_client_ds_len=1, allow_unassigned=1), groups
+    )
     left, apart = int((partition.client_of[:107] < 0).sum()), "2 images in no group have no client"
     lines = unassigned_lines(partition.client_of, groups)
     assert lines[-1] == apart and len(lines) == 1 + bool(left)
@@ -64,7 +66,9 @@ def test_no_rule_leaves_an_image_out_without_a_line(rule: str) -> None:
 
 def test_a_share_that_the_user_chooses_is_not_refused() -> None:
     share = {"clients_per_group": None, "client_share": 0.1}
-    partition = assign_as_asked(AssignSettings(0, "split_groups", n_clients=4, options=share), np.repeat([0, 1], 100))
+    partition = assign_by_settings(
+        AssignSettings(0, "split_groups", n_clients=4, options=share), np.repeat([0, 1], 100)
+    )
     assert partition.sizes.tolist() == [10] * 4
 
 
@@ -78,14 +82,14 @@ def test_all_runs_have_as_many_images_as_they_are_given() -> None:
     groups = np.arange(900) % 10
     for rule in ("paper", "iid", "equal_size", "dirichlet_per_class"):
         asked = AssignSettings(1, rule, alpha=1.0, n_clients=20)
-        whole, fewer = assign_as_asked(asked, groups), assign_as_asked(replace(asked, n_images=500), groups)
+        whole, fewer = assign_by_settings(asked, groups), assign_by_settings(replace(asked, n_images=500), groups)
         assert int(fewer.sizes.sum()) == 500
         assert (fewer.client_of[fewer.client_of >= 0] == whole.client_of[fewer.client_of >= 0]).all()
         share = 500 / whole.sizes.sum()
         assert np.abs(fewer.sizes - share * whole.sizes).max() < 1
         assert fewer.origin["n_images"] == 500 and "n_images" not in whole.origin
     with pytest.raises(UserError, match="--n_images 901 is more than the 900 that are assigned"):
-        assign_as_asked(AssignSettings(1, "iid", n_clients=20, n_images=901), groups)
+        assign_by_settings(AssignSettings(1, "iid", n_clients=20, n_images=901), groups)
 
 
 def test_thinning_keeps_mixtures_on_average() -> None:
@@ -100,20 +104,20 @@ def test_thinning_keeps_mixtures_on_average() -> None:
 def test_too_few_images_a_client_are_refused_after_thinning() -> None:
     asked = AssignSettings(0, "iid", n_clients=5, min_client_ds_len=30, n_images=100)
     with pytest.raises(UserError, match="the smallest of 5 clients has 20 images, fewer than 30"):
-        assign_as_asked(asked, np.zeros(200, int))
+        assign_by_settings(asked, np.zeros(200, int))
 
 
 def test_within_natural_groups_all_of_them_together_count() -> None:
     natural = Natural.of("city", np.repeat(["bern", "ulm"], 600))
     with pytest.raises(UserError, match="of 1,200 images to 6 clients"):
-        assign_as_asked(replace(ASKED, n_clients=6), joined(natural, np.tile(np.arange(12), 100)), natural)
+        assign_by_settings(replace(ASKED, n_clients=6), joined(natural, np.tile(np.arange(12), 100)), natural)
 
 
 def test_runs_with_fewer_images_have_a_name_of_their_own(tmp_path: Path) -> None:
     asked = AssignSettings(0, "iid", n_clients=5, n_images=100)
     split = SplitSettings("iid", asked, 10, tmp_path)
     assert (split.name, split.title) == ("n_images100_seed0", "IID split, n_images = 100, seed 0")
-    assert split.said()["n_images"] == 100 and "allow_unassigned" not in split.said()
-    assert "n_images" not in replace(split, assign=replace(asked, n_images=None)).said()
-    assign_as_asked(asked, np.zeros(200, int)).save(tmp_path)
+    assert split.record()["n_images"] == 100 and "allow_unassigned" not in split.record()
+    assert "n_images" not in replace(split, assign=replace(asked, n_images=None)).record()
+    assign_by_settings(asked, np.zeros(200, int)).save(tmp_path)
     assert read_partition(tmp_path).origin["n_images"] == 100

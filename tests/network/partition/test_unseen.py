@@ -19,13 +19,13 @@ from models.embedding.projection import reduce_dimension
 from models.networks.config import ModelConfig
 from models.networks.task_model import TaskModel
 from network.engine.federated_data import FederatedData
-from network.partition.asked import partition_of
 from network.partition.assigning import Partition, read_partition
 from network.partition.assignments import know_unseen, save_assignments
 from network.partition.groups import within
 from network.partition.held_out import assign_held_out
+from network.partition.resolve import resolve_partition
 from network.partition.unseen import Whose, digest, set_aside
-from tests.network.partition.test_asked import asked
+from tests.network.partition.test_resolve import asked
 from utils.errors import UserError
 
 
@@ -61,16 +61,16 @@ def test_some_must_be_left_on_either_side(asked_for: float) -> None:
 
 
 def test_a_saved_partition_keeps_its_unseen_clients(data: TaskData, assignments: Path, tmp_path: Path) -> None:
-    made, split = partition_of(asked(assignments, unseen_clients=0.5), data)
-    assert split.said()["unseen_clients"] == made.n_unseen == 2
+    made, split = resolve_partition(asked(assignments, unseen_clients=0.5), data)
+    assert split.record()["unseen_clients"] == made.n_unseen == 2
     assert split.name.endswith("_seed1_unseen2") and "2 unseen clients" in split.title
     made.save(tmp_path / "run")
     for same in (None, 2, 0.5):
-        again, taken = partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=same), data)
+        again, taken = resolve_partition(asked(assignments, partition_file=tmp_path / "run", unseen_clients=same), data)
     with pytest.raises(UserError, match="has 2 unseen clients, which stay as they are; omit --unseen_clients 1"):
-        partition_of(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
+        resolve_partition(asked(assignments, partition_file=tmp_path / "run", unseen_clients=1), data)
     assert again.n_unseen == taken.unseen_clients == 2 and np.array_equal(again.client_of, made.client_of)
-    plain, _ = partition_of(asked(assignments), data)
+    plain, _ = resolve_partition(asked(assignments), data)
     assert plain.n_unseen == 0 and set(map(tuple, plain.clients)) == set(map(tuple, made.clients))
 
 
@@ -78,7 +78,7 @@ def test_a_saved_partition_keeps_its_unseen_clients(data: TaskData, assignments:
 def test_a_saved_number_that_is_none_is_refused(
     data: TaskData, assignments: Path, tmp_path: Path, number: object
 ) -> None:
-    made, _ = partition_of(asked(assignments), data)
+    made, _ = resolve_partition(asked(assignments), data)
     replace(made, origin={**made.origin, "unseen_clients": number}).save(tmp_path / "run")
     with pytest.raises(UserError, match=r"partition\.json"):
         read_partition(tmp_path / "run")
@@ -90,14 +90,14 @@ def federated(data: TaskData, partition: Partition) -> FederatedData:
 
 
 def test_methods_are_told_nothing_of_unseen_images(data: TaskData, assignments: Path) -> None:
-    partition, _ = partition_of(asked(assignments, unseen_clients=1), data)
+    partition, _ = resolve_partition(asked(assignments, unseen_clients=1), data)
     split = federated(data, partition)
     theirs = np.concatenate([*split.unseen, *split.unseen_held_out])
     assert len(split.clients) == len(split.held_out) == 3 and len(split.unseen[0]) and len(split.unseen_held_out[0])
     assert not np.isin(np.concatenate([split.known.train, split.known.test, *split.clients]), theirs).any()
     assert (split.groups[theirs] == -1).all() and (np.delete(split.groups, theirs) >= 0).all()
     assert set(split.known.test) | set(split.unseen_held_out[0]) == set(data.test)
-    all_in, _ = partition_of(asked(assignments), data)
+    all_in, _ = resolve_partition(asked(assignments), data)
     assert federated(data, all_in).known is data
 
 
@@ -124,7 +124,7 @@ def whose(partition: Partition, folder: Path) -> Whose:
 def test_noise_in_unseen_images_changes_no_bit_of_central_model_and_clusters(
     data: TaskData, assignments: Path, tmp_path: Path
 ) -> None:
-    partition, _ = partition_of(asked(assignments, unseen_clients=1), data)
+    partition, _ = resolve_partition(asked(assignments, unseen_clients=1), data)
     split, chosen = federated(data, partition), whose(partition, tmp_path / "run")
     theirs = np.concatenate([*split.unseen, *split.unseen_held_out])
     known = np.setdiff1d(np.arange(len(data)), theirs)
@@ -148,8 +148,8 @@ def test_noise_in_unseen_images_changes_no_bit_of_central_model_and_clusters(
 
 
 def test_clusters_say_whether_they_know_unseen_images(data: TaskData, assignments: Path, tmp_path: Path) -> None:
-    partition, _ = partition_of(asked(assignments, unseen_clients=1), data)
-    other, _ = partition_of(asked(assignments, unseen_clients=2), data)
+    partition, _ = resolve_partition(asked(assignments, unseen_clients=1), data)
+    other, _ = resolve_partition(asked(assignments, unseen_clients=2), data)
     task, chosen = data.task.name, whose(partition, tmp_path / "run")
     assert know_unseen(task, assignments, digest(partition))
     assert not know_unseen(task, tmp_path / "nowhere", digest(partition))
@@ -171,7 +171,7 @@ def test_the_digest_is_of_the_participants_images_alone() -> None:
 def test_participants_need_a_partition_of_these_images_with_unseen_clients(
     data: TaskData, assignments: Path, tmp_path: Path
 ) -> None:
-    partition, _ = partition_of(asked(assignments, unseen_clients=1), data)
+    partition, _ = resolve_partition(asked(assignments, unseen_clients=1), data)
     assert Whose.from_config({"made_of": "all", "partition_file": None}, "made_of").in_data(data) is data
     for given in (("all", tmp_path), ("participants", None)):
         with pytest.raises(UserError, match="--made_of participants and --partition_file belong together"):
@@ -179,4 +179,4 @@ def test_participants_need_a_partition_of_these_images_with_unseen_clients(
     with pytest.raises(UserError, match="another table of images"):
         whose(replace(partition, origin={**partition.origin, "table_sha256": "x"}), tmp_path / "other").in_data(data)
     with pytest.raises(UserError, match="has no unseen clients"):
-        whose(partition_of(asked(assignments), data)[0], tmp_path / "plain")
+        whose(resolve_partition(asked(assignments), data)[0], tmp_path / "plain")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.partition.assigning import Partition, assign_as_asked, read_partition
+from network.partition.assigning import Partition, assign_by_settings, read_partition
 from network.partition.assignments import features_of_assignments
 from network.partition.groups import EMBEDDING, TYPE, groups_of, groups_within, within
 from network.partition.nested import Natural
@@ -43,68 +43,70 @@ _OF_RULE: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def partition_of(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+def resolve_partition(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
     """The partition of the training images that is asked for, and the settings that it was made by.
 
     Its groups are of all images. The settings are those asked for, with the features that clusters are of or, of a
     saved partition, its own. Unseen clients are set aside; a saved partition that has some keeps them. UserError if it
     is of other images, assigns some that are held out or cannot be read, or has another number of unseen clients.
     """
-    partition, settings = _assigned(asked, data) if asked.partition_file is None else _saved(asked, data)
-    if asked.unseen_clients and not partition.n_unseen:
-        partition = set_aside(partition, asked.unseen_clients, asked.assign.rand_seed)
-    elif asked.unseen_clients and count_of(asked.unseen_clients, partition.n_clients) != partition.n_unseen:
+    partition, settings = _assigned(requested, data) if requested.partition_file is None else _saved(requested, data)
+    if requested.unseen_clients and not partition.n_unseen:
+        partition = set_aside(partition, requested.unseen_clients, requested.assign.rand_seed)
+    elif requested.unseen_clients and count_of(requested.unseen_clients, partition.n_clients) != partition.n_unseen:
         raise UserError(
-            f"{asked.partition_file} has {counted(partition.n_unseen, 'unseen client')}, which stay as they are; "
-            f"omit --unseen_clients {asked.unseen_clients:g}, or give a partition that has none"
+            f"{requested.partition_file} has {counted(partition.n_unseen, 'unseen client')}, which stay as they are; "
+            f"omit --unseen_clients {requested.unseen_clients:g}, or give a partition that has none"
         )
     return partition, replace(settings, unseen_clients=partition.n_unseen or None)
 
 
-def _assigned(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
-    folder = asked.assignment_files_path
-    of_what = asked.type, data, folder, asked.n_clusters, asked.features
-    natural = Natural.in_table(asked.within, data.table) if asked.within else None
-    groups = groups_within(*of_what, natural, asked.assign.rand_seed) if natural else groups_of(*of_what)
+def _assigned(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+    folder = requested.assignment_files_path
+    grouping = requested.type, data, folder, requested.n_clusters, requested.features
+    natural = Natural.in_table(requested.within, data.table) if requested.within else None
+    groups = groups_within(*grouping, natural, requested.assign.rand_seed) if natural else groups_of(*grouping)
     # Recorded, so that runs with clusters of different features are never compared as equals.
-    features = features_of_assignments(data.task.name, folder) if asked.type == EMBEDDING else None
-    settings = replace(asked, features=features)
-    partition = assign_as_asked(settings.assigned_by, within(groups, data.train), natural)
-    said: dict[str, Any] = {"type": asked.type, "partition": asked.assign.partition, "task": data.task.name}
-    said |= {"n_clusters": asked.n_clusters, "features": features, "table_sha256": data.table.fingerprint}
-    return replace(partition, groups=groups.astype(np.int64), origin={**partition.origin, **said}), settings
+    features = features_of_assignments(data.task.name, folder) if requested.type == EMBEDDING else None
+    settings = replace(requested, features=features)
+    partition = assign_by_settings(settings.assigned_by, within(groups, data.train), natural)
+    origin: dict[str, Any] = {"type": requested.type, "partition": requested.assign.partition, "task": data.task.name}
+    origin |= {"n_clusters": requested.n_clusters, "features": features, "table_sha256": data.table.fingerprint}
+    return replace(partition, groups=groups.astype(np.int64), origin={**partition.origin, **origin}), settings
 
 
-def _saved(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
-    file = asked.partition_file
+def _saved(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
+    file = requested.partition_file
     assert file is not None
     partition = read_partition(file)
-    if asked.within not in (None, partition.origin.get("within")):
-        raise UserError(f"--within {asked.within}: {file} was not assigned within {asked.within}; omit one of the two")
+    if requested.within not in (None, partition.origin.get("within")):
+        raise UserError(
+            f"--within {requested.within}: {file} was not assigned within {requested.within}; omit one of the two"
+        )
     if partition.origin.get("table_sha256") != data.table.fingerprint:
         raise UserError(f"{file} was made from another table of images; make the partition again")
-    strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
-    if len(strangers):
+    unknown = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
+    if len(unknown):
         raise UserError(
-            f"{file} assigns {len(strangers)} images that are held out or that {data.task.name} cannot "
+            f"{file} assigns {len(unknown)} images that are held out or that {data.task.name} cannot "
             "read; make the partition again"
         )
 
-    assign = replace(asked.assign, n_clients=partition.n_clients, **_said(partition, _OF_RULE, file))
+    assign = replace(requested.assign, n_clients=partition.n_clients, **_recorded(partition, _OF_RULE, file))
     of_rule = PARTITIONERS[assign.partition].arguments
     checks = {name: partial(_fits, argument) for name, argument in of_rule.items()}
-    assign = replace(assign, options=_said(partition, checks, file))
-    settings = replace(asked, assign=assign, **_said(partition, _OF_SPLIT, file))
+    assign = replace(assign, options=_recorded(partition, checks, file))
+    settings = replace(requested, assign=assign, **_recorded(partition, _OF_SPLIT, file))
     return replace(partition, origin={**partition.origin, "partition_file": str(file)}), settings
 
 
-def _said(partition: Partition, checks: Mapping[str, Callable[[Any], bool]], file: Path) -> dict[str, Any]:
+def _recorded(partition: Partition, checks: Mapping[str, Callable[[Any], bool]], file: Path) -> dict[str, Any]:
     """Those of these arguments that the partition's file says; UserError for a value that fails its check."""
-    found = {name: partition.origin[name] for name in checks if name in partition.origin}
-    for name, value in found.items():
+    valid = {name: partition.origin[name] for name in checks if name in partition.origin}
+    for name, value in valid.items():
         if not checks[name](value):
             raise UserError(f"{file}: {name} {value!r} is not valid; make the partition again")
-    return found
+    return valid
 
 
 def _fits(argument: Argument, value: Any) -> bool:

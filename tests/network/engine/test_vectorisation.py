@@ -15,7 +15,7 @@ from torch import Tensor
 from models.networks.task_model import Outputs
 from network.engine.client import ClientContext
 from network.engine.local_training import LocalTraining
-from network.engine.pace import Choice, fastest, measure, print_pace
+from network.engine.vectorisation import Choice, fastest, measure, print_vectorisation
 from network.engine.workspace import workspace
 from tests.network import quadratic as q
 from utils.errors import UserError
@@ -104,8 +104,8 @@ def disturbed(monkeypatch: pytest.MonkeyPatch, cost: dict[int, float], load: lis
         turns.append(len(clients))
 
     monkeypatch.setattr(LocalTraining, "__call__", train)
-    monkeypatch.setattr("network.engine.pace.time.perf_counter", lambda: wall)
-    monkeypatch.setattr("network.engine.pace.time.thread_time", lambda: thread)
+    monkeypatch.setattr("network.engine.vectorisation.time.perf_counter", lambda: wall)
+    monkeypatch.setattr("network.engine.vectorisation.time.thread_time", lambda: thread)
     return turns
 
 
@@ -152,7 +152,7 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine and networks with work for two threads; afterwards there is one, as in all tests."""
     monkeypatch.setattr("network.engine.trainer.threads_for", lambda *_: 2)
-    monkeypatch.setattr("network.engine.pace.threads_for", lambda *_: 2)
+    monkeypatch.setattr("network.engine.vectorisation.threads_for", lambda *_: 2)
     yield
     torch.set_num_threads(1)
 
@@ -167,7 +167,7 @@ def test_threads_are_those_of_the_clients_at_once(tmp_path: Path, monkeypatch: p
     asked: list[int] = []
     monkeypatch.setattr("network.engine.trainer.threads_for", lambda model, data, n_images: asked.append(n_images) or 1)
     for n in (1, 2, 5):  # of two clients, with batches of eight
-        q.simulation(q.method("fedavg"), tmp_path, vectorised_clients=n).settle_pace()
+        q.simulation(q.method("fedavg"), tmp_path, vectorised_clients=n).resolve_vectorisation()
     assert asked == [8, 16, 16]
 
 
@@ -183,7 +183,7 @@ def test_a_resumed_run_keeps_the_choice(tmp_path: Path, monkeypatch: pytest.Monk
     resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=None)
     resumed.resume()
     resumed.train()
-    assert resumed.trainer.pace["vectorised_clients"] == 2 and next(choices) == 1
+    assert resumed.trainer.vectorisation["vectorised_clients"] == 2 and next(choices) == 1
 
 
 def test_a_resumed_run_keeps_the_number_of_threads(
@@ -197,7 +197,7 @@ def test_a_resumed_run_keeps_the_number_of_threads(
     resumed = q.simulation(q.method("fedavg"), tmp_path, replace(settings, n_rounds=2), vectorised_clients=1)
     resumed.resume()
     resumed.train()
-    assert torch.get_num_threads() == 2 and resumed.trainer.pace == {"vectorised_clients": 1, "threads": 2}
+    assert torch.get_num_threads() == 2 and resumed.trainer.vectorisation == {"vectorised_clients": 1, "threads": 2}
 
 
 class Chosen(q.Quadratic):
@@ -214,7 +214,7 @@ def test_clients_train_one_by_one_where_copies_cannot_train_at_once(
     for name, n in (("fastest", None), ("resumed", 2)):
         run = q.simulation(q.method("fedavg"), tmp_path / name, model=Chosen(), vectorised_clients=n)
         if n:  # as in a checkpoint of before this was looked at
-            run.trainer.pace |= {"threads": 1}
+            run.trainer.vectorisation |= {"threads": 1}
         run.train()
         assert all(torch.equal(tensor, expected[key]) for key, tensor in run.server.items())
     printed = (
@@ -228,10 +228,10 @@ def test_clients_train_one_by_one_where_copies_cannot_train_at_once(
 
 
 def test_what_was_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    print_pace({"vectorised_clients": 1, "threads": 2})
+    print_vectorisation({"vectorised_clients": 1, "threads": 2})
     assert capsys.readouterr().out == ""
     measured = {"vectorised_clients": 2, "ms_by_clients": {1: 4.5, 2: 3.0, 4: 2.9}, "contrary_turns": {4: (2, 5)}}
-    print_pace(measured)
+    print_vectorisation(measured)
     first, second = capsys.readouterr().out.splitlines()
     assert first == "clients at once: 2 (ms per client and step by that number: 1: 4.5, 2: 3.0, 4: 2.9)"
     assert second.startswith("2 of 5 turns of 4 clients at once say otherwise")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from datasets.task_data import TaskData
-from network.partition.asked import partition_of
 from network.partition.assigning import Partition
 from network.partition.assignments import save_assignments
+from network.partition.resolve import resolve_partition
 from network.partition.settings import SplitSettings
 from utils.errors import UserError
 
@@ -29,7 +29,7 @@ def asked(assignments: Path, **changes: object) -> SplitSettings:
 
 
 def assigned(split: SplitSettings, data: TaskData) -> Partition:
-    return partition_of(split, data)[0]
+    return resolve_partition(split, data)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,13 +52,13 @@ def test_whole_buildings(data: TaskData, assignments: Path) -> None:
 
 def test_a_saved_partition_takes_the_place_of_the_arguments(data: TaskData, assignments: Path, tmp_path: Path) -> None:
     first = asked(assignments, alpha=3.0, n_clients=5)
-    made, settings = partition_of(first, data)
+    made, settings = resolve_partition(first, data)
     made.save(tmp_path / "run")
     # Without the assignments, with another seed and other arguments.
     other = asked(tmp_path, partition_file=tmp_path / "run", rand_seed=9, type="class_based", partition="paper")
-    again, taken = partition_of(other, data)
+    again, taken = resolve_partition(other, data)
     assert (again.client_of == made.client_of).all() and (again.groups == made.groups).all()
-    assert taken.said() == settings.said()
+    assert taken.record() == settings.record()
     assert (taken.assign.rand_seed, taken.title) == (9, "embedding-based split, equal_size, α = 3, seed 9")
     assert again.origin == {**made.origin, "partition_file": str(tmp_path / "run")}
     own = "--type embedding_based, --partition equal_size, --alpha 3.0, --n_clients 5"
@@ -82,8 +82,8 @@ def test_a_saved_partition_brings_its_rules_arguments_along(
 ) -> None:
     made = assigned(asked(assignments, partition=rule, **given), data)
     made.save(tmp_path / "run")
-    _, taken = partition_of(asked(assignments, partition_file=tmp_path / "run"), data)
-    assert taken.assign.partition == rule and given.items() <= taken.said().items()
+    _, taken = resolve_partition(asked(assignments, partition_file=tmp_path / "run"), data)
+    assert taken.assign.partition == rule and given.items() <= taken.record().items()
     [name] = broken
     replace(made, origin={**made.origin, **broken}).save(tmp_path / "broken")
     with pytest.raises(UserError, match=f"{name} .* is not valid; make the partition again"):
@@ -107,7 +107,7 @@ def test_clusters_must_be_of_the_features_that_were_asked_for(data: TaskData, tm
     save_assignments(tmp_path, data, "target", clusters, np.zeros((5, 2)), 5, projection)
     with pytest.raises(UserError, match=r"clusters of the features target, not model; run .*--features model"):
         assigned(asked(tmp_path, features="model"), data)
-    partition, made = partition_of(asked(tmp_path), data)
+    partition, made = resolve_partition(asked(tmp_path), data)
     assert partition.origin["features"] == "target" == made.features
-    _, made = partition_of(asked(tmp_path, features="target", type="class_based"), data)
+    _, made = resolve_partition(asked(tmp_path, features="target", type="class_based"), data)
     assert made.features is None  # by which it was not assigned

@@ -102,13 +102,15 @@ def measure(
     }
 
 
-def print_pace(pace: Mapping[str, Any]) -> None:
+def print_vectorisation(vectorisation: Mapping[str, Any]) -> None:
     """Print what was measured, where turns disagreed, and why clients train one by one if they must."""
-    if reason := pace.get("one_by_one"):
+    if reason := vectorisation.get("one_by_one"):
         print(f"clients train one by one: {reason}")
-    if times := ", ".join(f"{n}: {ms}" for n, ms in pace.get("ms_by_clients", {}).items()):
-        print(f"clients at once: {pace['vectorised_clients']} (ms per client and step by that number: {times})")
-        for n, (contrary, turns) in pace["contrary_turns"].items():
+    if times := ", ".join(f"{n}: {ms}" for n, ms in vectorisation.get("ms_by_clients", {}).items()):
+        print(
+            f"clients at once: {vectorisation['vectorised_clients']} (ms per client and step by that number: {times})"
+        )
+        for n, (contrary, turns) in vectorisation["contrary_turns"].items():
             print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or the "
                   "number makes no difference")  # fmt: skip
 
