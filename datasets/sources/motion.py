@@ -52,7 +52,7 @@ class Motion(Maps):
     frame_step: int
     target: Sequence[str] | None = ("depth",)
     bits, axes, offset, distance, baseline = "plain", "camera", 0.0, Z, None
-    valid_folder, valid_suffix, valid_from = None, None, 1.0
+    valid_folder, valid_suffix, valid_from, valid_to = None, None, 1.0, None
 
     def find(self) -> Found:
         """All pairs whose photographs have depth, whole, and poses; the others are named."""
