@@ -19,7 +19,6 @@ from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
 from datasets.sources.time_stamps import nearest_pairs, next_frame
-from datasets.stored import photograph_size
 from datasets.table import PART, Found
 from datasets.tasks import CLASS, MAPS, RGB, RGB_NEXT, TASKS, Encoding, Scale, valid_domain
 from utils import progress
@@ -313,15 +312,9 @@ class Maps(Source):
         from datasets.maps import counting, in_units, stored_map
         from datasets.packed import check_limit, surface
 
-        if after := row.get(RGB_NEXT.domain):
-            if after == row[RGB.domain] or not (self.data_path / after).is_file():
-                return not_there(self.data_path, after, "second frame")
-            try:
-                (height, width), size = (photograph_size(self.data_path, each) for each in (after, row[RGB.domain]))
-            except ValueError as error:
-                return f"{after}: {error}"
-            if (height, width) != size:
-                return f"{after}: {width} x {height} pixels, and the frame before it has {size[1]} x {size[0]}"
+        after = row.get(RGB_NEXT.domain)
+        if after and (after == row[RGB.domain] or not (self.data_path / after).is_file()):
+            return not_there(self.data_path, after, "second frame")
         for target in targets:
             encoding = target.encoding
             cell, masks = row[encoding.domain], [row[column] for column in target.masks]

@@ -96,10 +96,10 @@ class Motion(Maps):
             raise ValueError(f"its second frame {second.cell} has no depth")
         motion = np.linalg.inv(self._pose(second)) @ self._pose(first)
         maps = depth[first.cell], depth[second.cell]
-        cell = (Path(MOTION) / first.cell).with_suffix(PAIR)
+        cell = (Path(MOTION) / first.cell).with_suffix(PAIR).as_posix()
         rows = tuple(map(tuple, motion.tolist()))
-        Pair(*maps, self.unit[0], tuple(self.invalid), tuple(self.intrinsics), rows).write(self.data_path / cell)
-        return cell.as_posix()
+        Pair(*maps, self.unit[0], tuple(self.invalid), tuple(self.intrinsics), rows).write(self.data_path, cell)
+        return cell
 
     def _pose(self, photograph: InFolder) -> np.ndarray:
         """The pose (4, 4) of a photograph's camera; ValueError where there is none, or it is no pose."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -238,6 +239,25 @@ def test_frames_without_depth_or_pose_are_named(seven_scenes: Path) -> None:
         strict=True,
     ):  # fmt: skip
         assert fault.startswith(part), fault
+
+
+def test_the_same_selection_again_leaves_the_files_of_pairs(seven_scenes: Path) -> None:
+    """So what is packed of them stays packed, unless a depth map is newer."""
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    files = sorted((seven_scenes / "motion").rglob("*.json"))
+    for file in files:
+        os.utime(file, (2e9, 2e9))
+    assert len(files) == 15
+    new = seven_scenes / "chess" / "seq-02" / "frame-000003.depth.png"
+    os.utime(new, (3e9, 3e9))
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    written = [file for file in files if file.stat().st_mtime != 2e9]
+    assert [f"{file.parent.name} {file.name}" for file in written] == [
+        "seq-02 frame-000002.color.json", "seq-02 frame-000003.color.json"
+    ]  # fmt: skip
+    np.savetxt(seven_scenes / "chess" / "seq-01" / "frame-000000.pose.txt", pose_at(0.01))
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    assert files[0].stat().st_mtime != 2e9 and files[1].stat().st_mtime == 2e9
 
 
 def test_scannet_counts_its_frames_as_numbers(tmp_path: Path) -> None:
