@@ -99,10 +99,11 @@ def main() -> None:
     best = load_model(best_path, args.task, "train_centralized_task_model.py").to(accelerator.device)
     set_precision(best, args.precision, accelerator.device)
     values = mean_values(data, evaluate(best, data, data.test, accelerator))
-    report_held_out(best, data, values, trivial, run.figures)
+    zero = report_held_out(best, data, values, trivial, run.figures)
     title = f"{model.task.label}: central training, seed {args.rand_seed}"
     loss_curve(training.history, trivial["loss"], title, model.task.loss_label, run.figures / "loss.png")
     summary = {"test": values, "trivial": trivial, "best_model": best_path, "costs": training.costs()}
+    summary |= {"zero": zero} if zero else {}
     run.write_summary(summary, digests(files, args.result_path))
     accelerator.end_training()
     print(f"best model in {best_path}, figures in {run.figures}")

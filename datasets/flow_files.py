@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,11 +59,19 @@ class Pair:
         except (OSError, TypeError, ValueError) as error:
             raise ValueError(f"no pair of depth maps ({error})") from error
 
-    def write(self, path: Path) -> None:
-        """Into a file, in a folder that is made where it is missing."""
+    def write(self, data_path: Path, cell: str) -> None:
+        """Into a cell's file, in a folder that is made where it is missing.
+
+        One that says the same, and is as new as the maps, stays: what is packed of it is then as good as ever.
+        """
+        text, path = json.dumps(asdict(self)), data_path / cell
+        maps = [data_path / each for each in (self.depth, self.depth_next)]
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8") == text and _time(path) >= max(map(_time, maps)):
+                return
         path.parent.mkdir(parents=True, exist_ok=True)
         with write_atomically(path) as temporary:
-            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
 
     def flow(self, read_depth: Callable[[str, float, tuple[float, ...]], np.ndarray]) -> np.ndarray:
         """The flow (2, H, W) in pixels of the maps, NaN where nothing is known; see `flow_by_depth`.
@@ -73,6 +82,10 @@ class Pair:
         if first.shape != second.shape:
             raise ValueError(f"depth of {first.shape} and then of {second.shape} pixels")
         return flow_by_depth(first, second, Pinhole(*self.intrinsics), np.array(self.motion), _SAME_DEPTH)
+
+
+def _time(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def read_flo(path: Path) -> np.ndarray:

@@ -28,14 +28,14 @@ _FULL = {"u1": 255.0, "u2": 65535.0, "i1": 127.0, "i2": 32767.0}  # of whole num
 
 
 def read_map(
-    data_path: Path, cell: str, encoding: Encoding, scale: Scale = _AS_STORED, valid_cell: str | None = None
+    data_path: Path, cell: str, encoding: Encoding, scale: Scale = _AS_STORED, valid_cells: Sequence[str] = ()
 ) -> np.ndarray:
     """A cell's map in its own unit, (C, H, W) float32, and `NOTHING` where nothing is known; see `in_units`.
 
-    `valid_cell` is that of its mask of what counts, if it has one. ValueError says what is wrong with the files.
+    `valid_cells` are those of its masks of what counts. ValueError says what is wrong with the files.
     """
     values = stored_map(data_path, cell, encoding)
-    return in_units(values, encoding, scale, counting(data_path, valid_cell, values.shape[1:], scale.valid_from))
+    return in_units(values, encoding, scale, counting(data_path, valid_cells, values.shape[1:], scale))
 
 
 def stored_map(data_path: Path, cell: str, encoding: Encoding) -> np.ndarray:
@@ -110,13 +110,19 @@ def in_units(values: np.ndarray, encoding: Encoding, scale: Scale, counts: np.nd
     return np.where(known, result, NOTHING).astype(np.float32)
 
 
-def counting(data_path: Path, cell: str | None, size: tuple[int, ...], valid_from: float) -> np.ndarray | None:
-    """Which pixels (H, W) of a map of this size count by their mask, which may have another scale.
+def counting(data_path: Path, cells: Sequence[str], size: tuple[int, ...], scale: Scale) -> np.ndarray:
+    """Which pixels (H, W) of a map of this size count by all of its masks, which may be of another size.
 
-    None without a mask; ValueError says what is wrong with it.
+    ValueError says what is wrong with one.
     """
-    if cell is None:
-        return None
+    counts = np.ones(size, bool)
+    for cell in cells:
+        counts &= _within(data_path, cell, size, scale)
+    return counts
+
+
+def _within(data_path: Path, cell: str, size: tuple[int, ...], scale: Scale) -> np.ndarray:
+    """Where (H, W) a mask has values that count."""
     try:
         mask = read_values(data_path, cell, (*_MODES, "P"))
     except ValueError as error:
@@ -127,7 +133,10 @@ def counting(data_path: Path, cell: str | None, size: tuple[int, ...], valid_fro
             f"its mask {cell} has {len(mask)} channels of {width} x {height} pixels, and it {size[1]} x {size[0]}"
         )
     rows, columns = ((np.arange(n) * 2 + 1) * m // (2 * n) for n, m in zip(size, (height, width), strict=True))
-    return (mask[0] >= valid_from)[rows[:, None], columns]
+    counts = mask[0] >= scale.valid_from
+    if scale.valid_to is not None:
+        counts &= mask[0] <= scale.valid_to
+    return counts[rows[:, None], columns]
 
 
 def is_halved(values: np.ndarray, known: np.ndarray) -> bool:

@@ -25,7 +25,7 @@ from datasets.instances import classes_and_objects, numbered
 from datasets.maps import read_map
 from datasets.stored import file_of, forget_members, photograph_frame, read_photograph, read_values
 from datasets.table import NEAREST, Table
-from datasets.tasks import DIRECTIONS, RGB, Encoding, Scale, valid_domain
+from datasets.tasks import DIRECTIONS, RGB, Encoding, Scale
 from utils.errors import UserError
 from utils.files import json_in, locked, write_array, write_atomically, write_json
 from utils.filling import fill, note_of
@@ -153,9 +153,10 @@ def pack_image(table: Table, row: int, encoding: Encoding, size: int) -> np.ndar
     """One image's packed values, (stored channels, size, size); ValueError names an unreadable file's error."""
     cell = table.cells(encoding.domain)[row]
     if encoding.maps is not None:
-        masks = table.files.get(valid_domain(encoding.domain))
         scale = table.info.scales.get(encoding.domain, Scale())
-        values = read_map(table.data_path, cell, encoding, scale, masks[row] if masks else None)
+        values = read_map(
+            table.data_path, cell, encoding, scale, [table.files[name][row] for name in table.masks(encoding.domain)]
+        )
     elif encoding.photograph:
         values = read_photograph(table.data_path, cell, table.info.levels)
     else:
@@ -360,7 +361,7 @@ def _fingerprint(table: Table, encoding: Encoding, size: int) -> str:
         digest.update(f"{encoding.maps} {scale}{scale.more or '' if scale else ''}".encode())
         digest.update(b"only vectors of length 1" * encoding.maps.signed)
     status = cache(lambda name: _status(table.data_path / name))  # of an array file that has many rows once
-    domains = [*dict.fromkeys(part.files for part in parts), *{valid_domain(encoding.domain)} & table.files.keys()]
+    domains = [*dict.fromkeys(part.files for part in parts), *table.masks(encoding.domain)]
     for cells in zip(*map(table.cells, domains), strict=True):
         for cell in cells:
             digest.update(f"{cell} {status(file_of(cell))}".encode())

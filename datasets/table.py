@@ -21,7 +21,7 @@ import numpy as np
 
 from datasets.cameras import Camera
 from datasets.classes import VOID, ClassSet
-from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task
+from datasets.tasks import BOXES, CLASS, RGB, Scale, Task, get_task, valid_domain
 from utils.errors import UserError
 from utils.files import json_in, locked, write_atomically, write_json
 from utils.runs import data_path_or_default
@@ -169,6 +169,10 @@ class Table:
                 f"run {STAGE} again with a task that reads them"
             )
         return self.files[domain]
+
+    def masks(self, domain: str) -> list[str]:
+        """The columns of the masks of what counts in a domain's maps, if there are some."""
+        return [name for number in range(len(self.files)) if (name := valid_domain(domain, number)) in self.files]
 
     def serves(self, task: Task) -> bool:
         """See `DatasetInfo.serves`."""
@@ -333,9 +337,10 @@ def _scale_of(content: Mapping[str, Any]) -> Scale:
     if strange := [value for value in marks.values() if not isinstance(value, bool)]:
         raise ValueError(f"{strange[0]!r} is neither true nor false")
     offset, valid_from = float(content.get("offset", 0.0)), float(content.get("valid_from", 1.0))
+    valid_to = float(content["valid_to"]) if content.get("valid_to") is not None else None
     camera = Camera.of(content["camera"]) if content.get("camera") is not None else None
     unit, invalid = float(content["unit"]), tuple(map(float, content["invalid"]))
-    return Scale(unit, invalid, **marks, offset=offset, camera=camera, valid_from=valid_from)
+    return Scale(unit, invalid, **marks, offset=offset, camera=camera, valid_from=valid_from, valid_to=valid_to)
 
 
 def _read_rows(path: Path, content: bytes, info: DatasetInfo) -> pd.DataFrame:

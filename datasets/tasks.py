@@ -73,7 +73,8 @@ class Scale:
     Of 16 bits that are `rotated` to the left by three, as SUN RGB-D's are, the value is what they were before. The axes
     of directions are the `world`'s, or else the camera's. `offset` is added to a value before the unit counts. What
     distances are of a `camera` that makes them depth in z. Where maps have masks of what counts, it does where these
-    are `valid_from` or more. ValueError where the unit is no positive number.
+    are `valid_from` or more, and `valid_to` or less if there is such a limit. ValueError where the unit is no positive
+    number.
     """
 
     unit: float = 1.0
@@ -83,24 +84,25 @@ class Scale:
     offset: float = field(default=0.0, repr=False)
     camera: Camera | None = field(default=None, repr=False)
     valid_from: float = field(default=1.0, repr=False)
+    valid_to: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not (0 < self.unit < math.inf):
             raise ValueError(f"unit {self.unit!r} is not a positive number")
-        if not (math.isfinite(self.offset) and math.isfinite(self.valid_from)):
-            raise ValueError(f"{self.offset!r} and {self.valid_from!r} are to be finite")
+        if not all(map(math.isfinite, (self.offset, self.valid_from, self.valid_to or 0.0))):
+            raise ValueError(f"{self.offset!r}, {self.valid_from!r} and {self.valid_to!r} are to be finite")
 
     @property
     def more(self) -> dict[str, Any]:
         """What it says beside unit and invalid values, by name, where that is not what older tables mean."""
         usual = Scale()
-        names = ("rotated", "world", "offset", "camera", "valid_from")
+        names = ("rotated", "world", "offset", "camera", "valid_from", "valid_to")
         return {name: value for name in names if (value := getattr(self, name)) != getattr(usual, name)}
 
 
-def valid_domain(domain: str) -> str:
-    """The column of the masks of what counts in maps of a domain."""
-    return f"{domain}_valid"
+def valid_domain(domain: str, number: int = 0) -> str:
+    """The column of the masks of what counts in maps of a domain; of several masks of a map, those of this number."""
+    return f"{domain}_valid" + f"_{number + 1}" * (number > 0)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from datasets.tasks import TASKS
 from network.attacks import ATTACKS
 from network.partition.rules import uses_alpha
 from network.partition.settings import AssignSettings, SplitSettings
@@ -33,6 +34,7 @@ _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
 _ROW = ["data", "model", "split", "alpha"]
 _TRIVIAL, _CENTRAL = "constant baseline", "central"
+_ZERO = [task.zero for task in TASKS.values() if task.zero]  # what predictions of zeros are called
 _ARGUMENT = "argument."
 # The arguments that a constant baseline's values depend on: what images and targets are, and which clients there are.
 _OF_IMAGES = {"image_size", "depth_target", "published_quirks", "classes", "test_mode"}
@@ -56,6 +58,8 @@ def read_metrics(results: Results) -> pd.DataFrame:
         of_all = args.get("train_clients", "all") == "all"
         only = _OF_IMAGES if of_all else _OF_PARTICIPANTS
         rows.append(_row(args, summary["trivial"], data="test", model=_TRIVIAL, only=only))
+        for name, values in summary.get("zero", {}).items():
+            rows.append(_row(args, values, data="test", model=name, only=_OF_IMAGES))
         rows.append(_row(args, summary["test"], data="test", model=_CENTRAL))
     for _, args, summary, _ in results["test_federated"]:
         rows.extend(_federated_rows(args, summary["last"], summary["trivial"]))
@@ -91,7 +95,7 @@ def metric_table(metrics: pd.DataFrame, task: str) -> pd.DataFrame:
         *between_methods(of_runs, arguments_of_methods),
     }
     arguments = [name for name in arguments_of_methods if name in shown]
-    order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, _CENTRAL, "", *_SPLITS])}
+    order = {name: rank for rank, name in enumerate([*MEASURED_ON, _TRIVIAL, *_ZERO, _CENTRAL, "", *_SPLITS])}
     part = part.sort_values(
         _ROW,
         key=lambda column: column if column.name == "alpha" else column.map(lambda v: (order.get(v, 99), v)),

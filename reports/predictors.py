@@ -66,8 +66,8 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """How well each measure ranks the costs of splits (from `split_costs`), as text, the best first.
 
     Columns: Spearman's rank correlation over all runs, for which the measure must be comparable between tasks; its
-    range when any one task is left out; its mean within tasks; and p of `permuted`. Empty for fewer than eight runs or
-    for one task.
+    range when any one task is left out, empty where there is only one; its mean within tasks; and p of `permuted`.
+    Empty for fewer than eight runs.
     """
     rows: list[dict[str, Any]] = []
     for name, label in CANDIDATES.items():
@@ -75,9 +75,9 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
             continue
         known = table.dropna(subset=[name])
         tasks = list(dict.fromkeys(known["task"]))
-        if len(known) < _LEAST or len(tasks) < 2:
+        if len(known) < _LEAST:
             continue
-        without = [_of(known[known["task"] != task], name) for task in tasks]
+        without = [_of(known[known["task"] != task], name) for task in tasks if len(tasks) > 1]
         within = [_of(known[known["task"] == task], name) for task in tasks]
         rows.append(
             {
@@ -86,7 +86,7 @@ def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
                 "cells": known["cell"].nunique(),
                 "tasks": len(tasks),
                 "rank correlation": _of(known, name),
-                "without one task": f"{min(without):.2f} to {max(without):.2f}",
+                "without one task": f"{min(without):.2f} to {max(without):.2f}" if without else "",
                 "within tasks": f"{np.mean(within):.2f}",
                 "p": f"{permuted(known[name], known['increase'], known['cell'], seed):.4f}",
             }
@@ -155,7 +155,7 @@ def main() -> None:
     costs = together(args.result_path, args.cost)
     table = predictors(costs)
     if table.empty:
-        raise UserError(f"fewer than {_LEAST} runs of splits with an IID run of their seed, or of one task only")
+        raise UserError(f"fewer than {_LEAST} runs of splits with an IID run of their seed")
     write_table(table, args.table_path / "predictors")
     print(narrow(table, ["measure"]))
     figure = costs_by_measure(costs, args.table_path / "predictors.png", measured_on(args.cost))

@@ -21,7 +21,7 @@ from datasets.sources.taskonomy import MEDIAN_DEPTH, depth_limit
 from datasets.sources.text_table import read_text_table
 from datasets.stored import is_inside
 from datasets.table import PART, Listing
-from datasets.tasks import CLASS, DEPTH, RGB, TASKS
+from datasets.tasks import CLASS, DEPTH, MOTION, RGB, RGB_NEXT, TASKS
 from utils.arguments import Argument
 from utils.errors import UserError
 
@@ -30,7 +30,7 @@ _PLACES = (("lat", "latitude"), ("lon", "lng", "long", "longitude"))  # what col
 _ENCODINGS = {
     task.encoding.domain: task.encoding
     for task in TASKS.values()
-    if task.encoding and task.dense and not task.instances and not task.encoding.maps
+    if task.encoding and task.dense and not task.instances and (not task.encoding.maps or task.encoding.maps.flow)
 }
 
 
@@ -38,7 +38,8 @@ class Csv(Source):
     """The images that a csv file in the data folder lists, with paths relative to that folder.
 
     The columns are `image`; `class`, a name or a number; `split`, the part; those called like the domain of a task
-    (`mask`, `depth_euclidean`, `normal` …), which hold files in its encoding; and every other one is a natural group.
+    (`mask`, `depth_euclidean`, `normal` …), which hold files in its encoding, and `rgb_next`, the second photographs of
+    pairs; and every other one is a natural group.
     """
 
     arguments: ClassVar[dict[str, Argument]] = {
@@ -56,11 +57,14 @@ class Csv(Source):
         rows, errors = read_text_table(path, "--table_file")
         _check_header(path, list(rows.columns))
         targets = [name for name in rows.columns if name in _ENCODINGS]
+        photographs = [name for name in rows.columns if name == RGB_NEXT.domain]
+        if MOTION in targets and not photographs:
+            raise UserError(f"{path}: the column {MOTION} needs one of second photographs, {RGB_NEXT.domain}")
         if not len(rows) and not errors:
             raise UserError(f"{path}: no row under the names of its columns")
         if CLASS not in rows and not targets:
             raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
-        rows, more = self._complete(path, rows, [_IMAGE, *targets], needs_class=not targets)
+        rows, more = self._complete(path, rows, [_IMAGE, *photographs, *targets], needs_class=not targets)
         labels, classes = number_classes(_without_decimals(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
         maps = [name for name in targets if not _ENCODINGS[name].categorical]
         for text in lines_of_columns(
@@ -71,9 +75,11 @@ class Csv(Source):
         for name in [name for name in targets if _ENCODINGS[name].categorical]:
             rows, classes[name] = self._with_masks(name, rows, more)
         rows = self._in_cells(path, rows)
-        groups = tuple(name for name in rows.columns if name not in (RGB.domain, *targets, CLASS, PART))
+        groups = tuple(name for name in rows.columns if name not in (RGB.domain, *photographs, *targets, CLASS, PART))
         limits = depth_limit(self.max_median_depth) if DEPTH.domain in targets else {}
-        info = self.dataset_info(domains=(RGB.domain, *targets), groups=groups, classes=classes, limits=limits)
+        info = self.dataset_info(
+            domains=(RGB.domain, *photographs, *targets), groups=groups, classes=classes, limits=limits
+        )
         return Listing(rows, info, errors + more)
 
     def _in_cells(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from datasets.frame import Frame
 from datasets.sources.outlines import map_of
-from datasets.stored import photograph_frame, values_size
+from datasets.stored import photograph_frame, photograph_size, values_size
 from datasets.table import Listing
-from datasets.tasks import RGB
+from datasets.tasks import RGB, RGB_NEXT
 from utils import progress
 from utils.words import counted, some
 
@@ -19,7 +20,7 @@ def in_frames(data_path: Path, listing: Listing) -> Listing:
     """Without the images that have a target which cannot be of its photograph; these are named.
 
     What is of the stored picture, before its EXIF entry turns it, is turned when it is packed. Files that cannot be
-    read are left for that, too.
+    read are left for that, too, but for the photographs of pairs.
     """
     domains = [domain for domain in listing.info.domains if domain != RGB.domain]
     if not domains:
@@ -51,10 +52,14 @@ def _held(data_path: Path, row: dict[str, str], domains: list[str]) -> list[str]
     """The domains of an image whose targets could be of the picture before its turn; or what is wrong with one."""
     try:
         frame = photograph_frame(data_path, row[RGB.domain])
-    except ValueError:
-        return []
+    except ValueError as error:
+        return f"{row[RGB.domain]}: {error}" if RGB_NEXT.domain in domains else []
     unclear = []
     for domain in domains:
+        if domain == RGB_NEXT.domain:
+            if error := _not_next(data_path, row[domain], frame):
+                return error
+            continue
         if row[domain] == map_of(row[RGB.domain]):  # written of the upright picture
             continue
         try:
@@ -67,3 +72,14 @@ def _held(data_path: Path, row: dict[str, str], domains: list[str]) -> list[str]
             return f"{row[domain]}: {error}"
         unclear += [domain] * frame.leaves_open(width, height)
     return unclear
+
+
+def _not_next(data_path: Path, cell: str, first: Frame) -> str | None:
+    """Why a photograph cannot be the one after another of this frame; None where it can."""
+    try:
+        height, width = photograph_size(data_path, cell)
+    except ValueError as error:
+        return f"{cell}: {error}"
+    if (height, width) != (first.height, first.width):
+        return f"{cell}: {width} x {height} pixels, and the frame before it has {first.width} x {first.height}"
+    return None

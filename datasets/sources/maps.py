@@ -19,7 +19,6 @@ from datasets.sources.ranges import Sample, lines_of, most_of_map, sample_of
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import MEDIAN_DEPTH
 from datasets.sources.time_stamps import nearest_pairs, next_frame
-from datasets.stored import photograph_size
 from datasets.table import PART, Listing
 from datasets.tasks import CLASS, MAPS, RGB, RGB_NEXT, TASKS, Encoding, Scale, valid_domain
 from utils import progress
@@ -35,7 +34,7 @@ _SEE = "see --unit, --invalid, --bits and --max_median_depth"
 class _Target:
     """One kind of maps: how they are packed, where they are, how their names begin and end, and what values mean.
 
-    And where the masks of what counts are, and how their names end, if there are some.
+    And where the masks of what counts are, and how their names end, if there are some, as of several folders.
     """
 
     encoding: Encoding
@@ -43,8 +42,13 @@ class _Target:
     prefix: str
     suffix: str | None
     scale: Scale
-    valid_folder: str | None
+    valid_folders: tuple[str, ...]
     valid_suffix: str | None
+
+    @property
+    def masks(self) -> dict[str, str]:
+        """The columns of the table that masks of what counts have, and their folders."""
+        return {valid_domain(self.encoding.domain, number): folder for number, folder in enumerate(self.valid_folders)}
 
 
 class Maps(Source):
@@ -91,9 +95,13 @@ class Maps(Source):
             (), "fx fy cx cy in pixels of the maps, by which distances become depth in z", float, nargs=4
         ),
         "baseline": Argument(None, "metres between the two cameras of disparities", POSITIVE),
-        "valid_folder": Argument(None, "of masks of what counts, with the maps' names; default: none", nargs="+"),
+        "valid_folder": Argument(
+            None, "of masks of what counts, with the maps' names, one for each target, or several for one",
+            nargs="+",
+        ),
         "valid_suffix": Argument(None, "end of the masks' names in place of --target_suffix", nargs="+"),
         "valid_from": Argument(1.0, "least value of these masks where a map counts", float),
+        "valid_to": Argument(None, "largest value of these masks where a map counts; default: any", float),
         "together": Argument(None, "natural group whose images are held out together, such as sequence"),
     } | GROUP_PATTERN | MEDIAN_DEPTH  # fmt: skip
     image_folder: str
@@ -115,6 +123,7 @@ class Maps(Source):
     valid_folder: Sequence[str] | None
     valid_suffix: Sequence[str] | None
     valid_from: float
+    valid_to: float | None
     together: str | None
     group_pattern: str | None
     max_median_depth: float
@@ -147,8 +156,8 @@ class Maps(Source):
             used = [*maps, *(photograph.cell for photograph in listed)]
             say_alone(self.data_path, target.folder, target.prefix, endings, used)
             rows[target.encoding.domain] = maps
-            if target.valid_folder is not None:
-                rows[valid_domain(target.encoding.domain)] = [self._mask_of(cell, target) for cell in maps]
+            for column, folder in target.masks.items():
+                rows[column] = [self._mask_of(cell, target, folder) for cell in maps]
         self._most = most_of_map(len(rows))
         samples: dict[str, list[Sample]] = {target.encoding.domain: [] for target in targets}
         with ThreadPoolExecutor() as pool:
@@ -188,18 +197,15 @@ class Maps(Source):
             raise UserError(f"--distance {self.distance} is of --target depth")
         columns = {
             name: self._values_by_target(name) if getattr(self, name) else [None] * n
-            for name in ("target_folder", "target_prefix", "target_suffix", "unit", "valid_folder", "valid_suffix")
+            for name in ("target_folder", "target_prefix", "target_suffix", "unit", "valid_suffix")
         }
-        invalid = (
-            [tuple(self.invalid)]
-            if n == 1 or not self.invalid
-            else [(value,) for value in self._values_by_target("invalid")]
-        )
+        masks = self._values_of_target("valid_folder")
+        invalid = self._values_of_target("invalid")
         return [
             _Target(MAPS[name], folder, prefix, suffix, self._scale_of(MAPS[name], unit, values, camera),
-                    valid_folder, valid_suffix)
-            for name, values, folder, prefix, suffix, unit, valid_folder, valid_suffix in zip(
-                self.target, invalid * (n // len(invalid)), *columns.values(), strict=True
+                    valid_folders, valid_suffix)
+            for name, values, valid_folders, folder, prefix, suffix, unit, valid_suffix in zip(
+                self.target, invalid, masks, *columns.values(), strict=True
             )
         ]  # fmt: skip
 
@@ -236,7 +242,8 @@ class Maps(Source):
         rotated, world = self.bits == "rotated", self.axes == "world"
         return Scale(
             unit, invalid, rotated=rotated and encoding.maps.distances, world=world and encoding.maps.signed,
-            offset=self.offset, camera=camera if encoding.maps.distances else None, valid_from=self.valid_from,
+            offset=self.offset, camera=camera if encoding.maps.distances else None,
+            valid_from=self.valid_from, valid_to=self.valid_to,
         )  # fmt: skip
 
     def _values_by_target(self, name: str) -> list[Any]:
@@ -246,6 +253,14 @@ class Maps(Source):
         if len(values) not in (1, len(self.target)):
             raise UserError(f"--{name}: {len(values)} values for {len(self.target)} targets; give one, or one for each")
         return values * (len(self.target) // len(values))
+
+    def _values_of_target(self, name: str) -> list[tuple[Any, ...]]:
+        """An argument's values for each target: one, or none; or all of them for a single one."""
+        assert self.target is not None
+        values = getattr(self, name)
+        if not values or len(self.target) == 1:
+            return [tuple(values or ())] * len(self.target)
+        return [(value,) for value in self._values_by_target(name)]
 
     def _maps_of(self, photographs: Sequence[InFolder], target: _Target) -> list[str]:
         """The cells of the photographs' maps, empty where no number is near; UserError where one is the photograph."""
@@ -279,15 +294,14 @@ class Maps(Source):
                 cells[members[i]] = maps[j].cell
         return cells
 
-    def _mask_of(self, cell: str, target: _Target) -> str:
-        """The cell of the mask of what counts in a map, which has its name."""
-        assert target.valid_folder is not None
+    def _mask_of(self, cell: str, target: _Target, folder: str) -> str:
+        """The cell of the mask in a folder of what counts in a map, which has its name."""
         of_map = in_folder(cell, target.folder, target.prefix, target.suffix) if cell else None
         if of_map is None:
             return ""
         suffix = target.valid_suffix or target.suffix
         endings = [suffix] if suffix else _ENDINGS
-        return of_map.beside(self.data_path, target.valid_folder, target.prefix, endings)
+        return of_map.beside(self.data_path, folder, target.prefix, endings)
 
     def _file_error(
         self,
@@ -300,29 +314,23 @@ class Maps(Source):
         from datasets.maps import counting, in_units, stored_map
         from datasets.packed import check_limit, surface
 
-        if after := row.get(RGB_NEXT.domain):
-            if after == row[RGB.domain] or not (self.data_path / after).is_file():
-                return not_there(self.data_path, after, "second frame")
-            try:
-                (height, width), size = (photograph_size(self.data_path, cell) for cell in (after, row[RGB.domain]))
-            except ValueError as error:
-                return f"{after}: {error}"
-            if (height, width) != size:
-                return f"{after}: {width} x {height} pixels, and the frame before it has {size[1]} x {size[0]}"
+        after = row.get(RGB_NEXT.domain)
+        if after and (after == row[RGB.domain] or not (self.data_path / after).is_file()):
+            return not_there(self.data_path, after, "second frame")
         for target in targets:
             encoding = target.encoding
-            cell, mask = row[encoding.domain], row.get(valid_domain(encoding.domain))
+            cell, masks = row[encoding.domain], [row[column] for column in target.masks]
             if not cell:
                 return f"{row[RGB.domain]}: no {encoding.domain} whose number is near enough; see --nearest_within"
             if not (self.data_path / cell).is_file():
                 what = not_there(self.data_path, cell, "map")
                 return f"{what}; see --target_folder, --target_prefix and --target_suffix"
-            if mask is not None and not (self.data_path / mask).is_file():
-                what = not_there(self.data_path, mask, "mask of what counts")
+            if absent := [mask for mask in masks if not (self.data_path / mask).is_file()]:
+                what = not_there(self.data_path, absent[0], "mask of what counts")
                 return f"{what}; see --valid_folder and --valid_suffix"
             try:
                 stored = stored_map(self.data_path, cell, encoding)
-                counts = counting(self.data_path, mask, stored.shape[1:], target.scale.valid_from)
+                counts = counting(self.data_path, masks, stored.shape[1:], target.scale)
                 values = in_units(stored, encoding, target.scale, counts)
                 self._sizes.add(values.shape[1:])
             except ValueError as error:
@@ -342,8 +350,7 @@ def _is_distance(encoding: Encoding) -> bool:
 
 def _columns(target: _Target) -> list[str]:
     """The columns of the table that a target has."""
-    domain = target.encoding.domain
-    return [domain, valid_domain(domain)] if target.valid_folder is not None else [domain]
+    return [target.encoding.domain, *target.masks]
 
 
 def _number(file: InFolder) -> float:

@@ -52,7 +52,7 @@ class Motion(Maps):
     frame_step: int
     target: Sequence[str] | None = ("depth",)
     bits, axes, offset, distance, baseline = "plain", "camera", 0.0, Z, None
-    valid_folder, valid_suffix, valid_from = None, None, 1.0
+    valid_folder, valid_suffix, valid_from, valid_to = None, None, 1.0, None
 
     def find(self) -> Listing:
         """All pairs whose photographs have depth, whole, and poses; the others are named."""
@@ -96,10 +96,10 @@ class Motion(Maps):
             raise ValueError(f"its second frame {second.cell} has no depth")
         motion = np.linalg.inv(self._pose(second)) @ self._pose(first)
         maps = depth[first.cell], depth[second.cell]
-        cell = (Path(MOTION) / first.cell).with_suffix(PAIR)
+        cell = (Path(MOTION) / first.cell).with_suffix(PAIR).as_posix()
         rows = tuple(map(tuple, motion.tolist()))
-        Pair(*maps, self.unit[0], tuple(self.invalid), tuple(self.intrinsics), rows).write(self.data_path / cell)
-        return cell.as_posix()
+        Pair(*maps, self.unit[0], tuple(self.invalid), tuple(self.intrinsics), rows).write(self.data_path, cell)
+        return cell
 
     def _pose(self, photograph: InFolder) -> np.ndarray:
         """The pose (4, 4) of a photograph's camera; ValueError where there is none, or it is no pose."""

@@ -12,7 +12,7 @@ import numpy as np
 from datasets.as_saved import is_deep_colour
 from datasets.decoding import DEPTH_METRE
 from datasets.left_out import main_error
-from datasets.maps import LONG, SHORT, is_halved
+from datasets.maps import LONG, SHORT, is_halved, read_map
 from datasets.stored import deep_values, file_of
 from datasets.tasks import DEPTH, DIRECTIONS, NO_NORMAL, Encoding, Scale
 from utils import progress
@@ -151,13 +151,13 @@ def _axes_warnings(encoding: Encoding, scale: Scale, values: np.ndarray, n_halve
 
 
 def lines_of_columns(data_path: Path, encodings: Sequence[Encoding], cells: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What maps in Taskonomy's encodings hold, of which some are read; those that cannot be are left for later."""
+    """What maps that need no scale hold, of which some are read; those that cannot be are left for later."""
     from datasets.packed import read_image, surface
 
     def sample(encoding: Encoding, cell: str) -> Sample | str:
         """Some values of a file, or what is wrong with it."""
         try:
-            stored = read_image(data_path, cell, encoding)
+            stored = (read_map if encoding.maps else read_image)(data_path, cell, encoding)
         except ValueError as error:
             return f"{cell}: {error}"
         values = stored.astype(np.float32)

@@ -32,7 +32,7 @@ def flow_colours(flow: np.ndarray, longest: float) -> np.ndarray:
 
     Longer ones are darker.
     """
-    x, y = np.nan_to_num(flow) / longest
+    x, y = np.where(np.isfinite(flow), flow, 0.0) / longest
     length = np.hypot(x, y)[..., None]
     wheel = colour_wheel()
     at = (np.arctan2(-y, -x) / np.pi + 1) / 2 * (len(wheel) - 1)

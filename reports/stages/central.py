@@ -30,11 +30,16 @@ def print_values(title: str, values: Mapping[str, Mapping[str, float]]) -> None:
 
 def report_held_out(
     model: TaskModel, data: TaskData, values: Mapping[str, float], trivial: Mapping[str, float], folder: Path
-) -> None:
-    """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
-    rows = {"model": values, "constant baseline": trivial} | evaluate_zero(data, data.test)
+) -> dict[str, dict[str, float]]:
+    """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there.
+
+    Returns the values there of a prediction of zeros, see `evaluate_zero`.
+    """
+    zero = evaluate_zero(data, data.test)
+    rows = {"model": values, "constant baseline": trivial} | zero
     print_values(f"{data.task.name}, {len(data.test)} held-out images", rows)
     draw_predictions(model, data, folder)
+    return zero
 
 
 @torch.no_grad()

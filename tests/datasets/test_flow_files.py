@@ -46,7 +46,7 @@ def test_a_pair_is_read_as_it_was_written(tmp_path: Path) -> None:
     depth[1, 2] = 0
     for name in (PAIR.depth, PAIR.depth_next):
         np.save(tmp_path / name, depth)
-    PAIR.write(tmp_path / "motion" / "a.json")
+    PAIR.write(tmp_path, "motion/a.json")
     flow = read_map(tmp_path, "motion/a.json", MAPS["motion"])
     assert (flow[:, 1, 2] == -np.inf).all() and np.isfinite(flow).sum() == 2 * 47 and flow.max() == 0
     assert values_size(tmp_path, "motion/a.json") == (6, 8)
@@ -75,7 +75,7 @@ def test_broken_pairs_are_refused(tmp_path: Path, change: dict) -> None:
 
 @pytest.mark.parametrize("name", ["depth", "depth_next"])
 def test_a_pair_reads_nothing_outside_its_folder(tmp_path: Path, name: str) -> None:
-    replace(PAIR, **{name: "../secret.npy"}).write(tmp_path / "a.json")
+    replace(PAIR, **{name: "../secret.npy"}).write(tmp_path, "a.json")
     for read in (lambda: read_map(tmp_path, "a.json", MAPS["motion"]), lambda: values_size(tmp_path, "a.json")):
         with pytest.raises(ValueError, match="is not a path within the data folder"):
             read()

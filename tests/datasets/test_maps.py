@@ -208,7 +208,7 @@ def test_bits_offset_rays_and_a_mask_work_together(tmp_path: Path) -> None:
     write(tmp_path / "valid.png", np.array([[1, 1, 0]], np.uint8))
     ray = Camera("ray", (1.0, 1.0, 4 / 3, 0.0))  # of the first pixel the ray is 5/3 of the depth in z
     scale = Scale(0.001, (0.0,), rotated=True, offset=100.0, camera=ray)
-    values = read_map(path.parent, path.name, MAPS["depth"], scale, "valid.png")
+    values = read_map(path.parent, path.name, MAPS["depth"], scale, ["valid.png"])
     np.testing.assert_allclose(values[0], [[2.4, NOTHING, NOTHING]], rtol=1e-6)
 
 

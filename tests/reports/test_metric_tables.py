@@ -203,3 +203,16 @@ def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, 
         ["constant baseline", "0.1000"],
         ["central", "0.5000"],
     ]
+
+
+def test_a_prediction_of_zeros_stands_beside_the_constant_baseline(tmp_path: Path, write: Write) -> None:
+    for seed in (0, 1):
+        summary = {"test": {"loss": 1.0}, "trivial": {"loss": 2.0}, "zero": {"zero flow": {"loss": 3.0}}}
+        write("train_centralized", {"task": "motion", "rand_seed": seed, "n_epochs": 1 + seed}, summary)
+    table = metric_table(read_metrics(Results(tmp_path)), "motion")
+    assert table[["model", "n_epochs", "seeds", "loss"]].values.tolist() == [
+        ["constant baseline", "", 2, "2.0000 ± 0.0000"],
+        ["zero flow", "", 2, "3.0000 ± 0.0000"],
+        ["central", "1", 1, "1.0000"],
+        ["central", "2", 1, "1.0000"],
+    ]

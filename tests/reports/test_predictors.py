@@ -142,9 +142,13 @@ def test_figure_of_costs(tmp_path: Path) -> None:
     check_figure(path, costs_by_measure(costs, path))
 
 
-def test_few_runs_or_one_task_tell_nothing() -> None:
+def test_few_runs_tell_nothing_and_one_task_of_itself_alone() -> None:
     table = pd.DataFrame({"task": ["a", "b"] * 3, "cell": range(6),
                           "target_variance_share": range(6), "emd": 0, "gradient_dispersion": 0,
                           "residual_variance_share": 0, "frechet": 0, "over_iid": 0, "increase": range(6)})  # fmt: skip
     assert predictors(table).empty
-    assert predictors(pd.concat([table] * 3).assign(task="a")).empty
+    first = predictors(pd.concat([table] * 3).assign(task="a")).to_dict("records")[0]
+    assert [first[name] for name in ("measure", "runs", "cells", "tasks", "rank correlation", "without one task")] == [
+        "target share", 18, 6, 1, "1.00", ""
+    ]  # fmt: skip
+    assert first["within tasks"] == "1.00" and first["p"] == f"{2 / 720:.4f}"  # of all pairings, the two ends

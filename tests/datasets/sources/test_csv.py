@@ -13,7 +13,8 @@ from PIL import Image
 from datasets.classes import VOID
 from datasets.packed import load_packed
 from datasets.tasks import get_task
-from tests.datasets.sources.finding import find, rows_of, save_image, select, write_image
+from tests.datasets.flows import flow_of, write_flo
+from tests.datasets.sources.finding import find, noise, rows_of, save_image, select, write_image
 from utils.errors import UserError
 
 
@@ -282,3 +283,27 @@ def test_ids_of_masks_without_a_name_are_counted(tmp_path: Path, capsys: pytest.
     assert "id 7, 0.0469 of all pixels, in 3 of 4 masks: has no name and counts nowhere" in capsys.readouterr().out
     select("csv", tmp_path, mask_classes="names.txt", void_ids=[255, 7])
     assert "no name" not in capsys.readouterr().out
+
+
+def test_pairs_of_photographs_with_flow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns of the second photograph and of the flow; a pair of two sizes, or of one alone, is left out and named."""
+    for i in range(5):
+        save_image(tmp_path / f"a{i}.png", noise(i, 12, 12, 3))
+        save_image(tmp_path / f"b{i}.png", noise(i, 12 + (i == 3), 12, 3))
+        write_flo(tmp_path / f"{i}.flo", flow_of(i, 12, 12))
+    (tmp_path / "b4.png").write_bytes(b"no picture")
+    rows = [f"a{i}.png,b{i}.png,{i}.flo,{'xy'[i % 2]}\n" for i in range(5)]
+    (tmp_path / "images.csv").write_text("image,rgb_next,motion,video\n" + "".join(rows))
+    table = select("csv", tmp_path, test_fraction=0.4)
+    assert table.info.domains == ("rgb", "rgb_next", "motion") and table.info.groups == ("video",)
+    assert table.files["rgb_next"] == ("b0.png", "b1.png", "b2.png") and table.serves(get_task("motion"))
+    assert (tmp_path / "missing_files.txt").read_text().splitlines()[0] == (
+        "b3.png: 12 x 13 pixels, and the frame before it has 12 x 12"
+    )
+    assert "b4.png: not a readable image" in (tmp_path / "missing_files.txt").read_text()
+    packed, _ = load_packed(table, get_task("motion").encoding, 12)
+    np.testing.assert_allclose(packed[1], np.nan_to_num(flow_of(1, 12, 12), nan=-np.inf))
+    assert "motion: median" in capsys.readouterr().out
+    (tmp_path / "images.csv").write_text("image,motion\na0.png,0.flo\n")
+    with pytest.raises(UserError, match=r"images\.csv: the column motion needs one of second photographs, rgb_next"):
+        find("csv", tmp_path)

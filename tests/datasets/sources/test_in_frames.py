@@ -130,3 +130,19 @@ def test_packed_targets_follow_a_photograph_that_is_turned_later(tmp_path: Path)
     assert overlap(table, "mask", 1).min() == 1
     photographs(tmp_path, orientation=8)
     assert overlap(table, "mask", 1).min() == 1
+
+
+def test_second_photographs_are_held_against_the_first_as_both_are_seen(tmp_path: Path) -> None:
+    """Turned by their EXIF entries, some to the shape of the first one and some not."""
+    picture = np.stack([corner(200)] * 3, axis=-1)
+    for number, (first, second) in enumerate([(1, 1), (6, 6), (3, 1), (6, 1), (1, 8)]):
+        save_turned(tmp_path / f"a{number}.png", picture, first)
+        save_turned(tmp_path / f"b{number}.png", picture, second)
+    lines = [f"a{number}.png,b{number}.png,x" for number in range(5)]
+    (tmp_path / "images.csv").write_text("\n".join(["image,rgb_next,class", *lines]))
+    table = select("csv", tmp_path, test_fraction=0.4)
+    assert table.image_ids == ("a0.png", "a1.png", "a2.png")
+    assert (tmp_path / "missing_files.txt").read_text().splitlines() == [
+        "b3.png: 24 x 12 pixels, and the frame before it has 12 x 24",
+        "b4.png: 12 x 24 pixels, and the frame before it has 24 x 12",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from PIL import Image
 
 from datasets.sources.time_stamps import by_numbers, next_frame
-from datasets.table import Table
+from datasets.table import Table, read_table
 from datasets.task_data import TaskData
 from datasets.tasks import get_task
 from tests.datasets.flows import flow_of, write_flo, write_kitti
@@ -65,6 +66,30 @@ def test_sintel_leaves_out_the_last_frame_of_each_video(tmp_path: Path) -> None:
     table = select("maps", tmp_path, **FLOW | told | {"test_fraction": 0.6})
     check_flows(table, [1, 2, 3, 1, 2])
     assert len(set(table.groups["sequence"][table.train])) == len(set(table.groups["sequence"][table.test])) == 1
+
+
+def test_what_sintel_masks_say_is_covered_or_invalid_counts_nowhere(tmp_path: Path) -> None:
+    """Its masks are above 0 where a pixel does not count: the first covers a column, the second a row."""
+    for number in range(1, 6):
+        save_image(tmp_path / "clean" / "alley_1" / f"frame_{number:04}.png", noise(number, H, H, 3))
+        write_flo(tmp_path / "flow" / "alley_1" / f"frame_{number:04}.flo", np.full((2, H, H), 0.25, np.float32))
+        covered, invalid = np.zeros((2, H, H), np.uint8)
+        covered[:, 3] = invalid[5] = 255
+        save_image(tmp_path / "occlusions" / "alley_1" / f"frame_{number:04}.png", covered)
+        save_image(tmp_path / "invalid" / "alley_1" / f"frame_{number:04}.png", invalid)
+    (tmp_path / "invalid" / "alley_1" / "frame_0003.png").unlink()
+    folders = {"image_folder": "clean/{sequence}", "target_folder": ["flow/{sequence}"]}
+    masks = {"valid_folder": ["occlusions/{sequence}", "invalid/{sequence}"], "valid_from": 0.0, "valid_to": 0.0}
+    table = select("maps", tmp_path, **FLOW, **folders, **masks)
+    assert table.info.domains == ("rgb", "rgb_next", "motion", "motion_valid", "motion_valid_2")
+    assert "invalid/alley_1/frame_0003.png: there is no such mask" in (tmp_path / "missing_files.txt").read_text()
+    _, batch = batch_of(table, H)
+    counts = torch.ones(H, H, dtype=torch.bool)
+    counts[:, 3] = counts[5] = False
+    assert len(table) == 3 and all(torch.equal(valid, counts) for valid in batch.valid[:, 0] > 0)
+    save_image(tmp_path / "invalid" / "alley_1" / "frame_0001.png", np.zeros((H, H), np.uint8))
+    _, batch = batch_of(read_table(tmp_path), H)
+    assert batch.valid[0, 0].sum() == counts.sum() + H - 1  # packed again, as one of its files has changed
 
 
 def test_flying_chairs(tmp_path: Path) -> None:
@@ -214,6 +239,25 @@ def test_frames_without_depth_or_pose_are_named(seven_scenes: Path) -> None:
         strict=True,
     ):  # fmt: skip
         assert fault.startswith(part), fault
+
+
+def test_the_same_selection_again_leaves_the_files_of_pairs(seven_scenes: Path) -> None:
+    """So what is packed of them stays packed, unless a depth map is newer."""
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    files = sorted((seven_scenes / "motion").rglob("*.json"))
+    for file in files:
+        os.utime(file, (2e9, 2e9))
+    assert len(files) == 15
+    new = seven_scenes / "chess" / "seq-02" / "frame-000003.depth.png"
+    os.utime(new, (3e9, 3e9))
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    written = [file for file in files if file.stat().st_mtime != 2e9]
+    assert [f"{file.parent.name} {file.name}" for file in written] == [
+        "seq-02 frame-000002.color.json", "seq-02 frame-000003.color.json"
+    ]  # fmt: skip
+    np.savetxt(seven_scenes / "chess" / "seq-01" / "frame-000000.pose.txt", pose_at(0.01))
+    select("motion", seven_scenes, **SEVEN_SCENES)
+    assert files[0].stat().st_mtime != 2e9 and files[1].stat().st_mtime == 2e9
 
 
 def test_scannet_counts_its_frames_as_numbers(tmp_path: Path) -> None:
