@@ -45,7 +45,7 @@ def costs(results: Results, cost: str = OWN) -> pd.DataFrame:
 
     Args:
         results: the finished runs.
-        cost: train_loss (the clients' own images) or test_loss (held-out ones).
+        cost: train_loss (client train) or test_loss (global test).
 
     Raises:
         UserError: where there are no runs of splits with an IID run.
@@ -103,7 +103,7 @@ def parse_args() -> Namespace:
     """The command line."""
     parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("result_path", type=Path, help="result folder")
-    text = "loss that a split raises: train_loss (the clients' own images) or test_loss (held-out ones)"
+    text = "loss that a split raises: train_loss (client train) or test_loss (global test)"
     parser.add_argument("--cost", default=OWN, choices=(OWN, "test_loss"), help=text)
     return parser.parse_args()
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures and tables.
 MEASURED_ON = {
-    "train": "clients' own", "local_test": "clients' held out", "test": "held out",
-    "unseen_train": "unseen clients' own", "unseen_test": "unseen clients' held out",
+    "train": "client train", "local_test": "client test", "test": "global test",
+    "unseen_train": "non-participating train", "unseen_test": "non-participating test",
 }  # fmt: skip
 # Arguments that do not say what a run computes, but how it is carried out, which may change when it is resumed, or
 # where the files are that it reads, which may not.

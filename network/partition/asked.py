@@ -86,7 +86,7 @@ def _saved(asked: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettin
     strangers = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
     if len(strangers):
         raise UserError(
-            f"{file} assigns {len(strangers)} images that are held out or that {data.task.name} cannot "
+            f"{file} assigns {len(strangers)} images that are in the test split or that {data.task.name} cannot "
             "read; make the partition again"
         )
 

@@ -33,7 +33,7 @@ def report_held_out(
 ) -> None:
     """Print a model's values on the held-out images next to the trivial ones, and draw its predictions there."""
     rows = {"model": values, "constant baseline": trivial} | evaluate_zero(data, data.test)
-    print_values(f"{data.task.name}, {len(data.test)} held-out images", rows)
+    print_values(f"{data.task.name}, {len(data.test)} images of global test", rows)
     draw_predictions(model, data, folder)
 
 
@@ -41,7 +41,7 @@ def report_held_out(
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     """Predictions on held-out images: beside the targets, boxes or objects over them, or a confusion matrix."""
     model.eval()
-    title = f"{data.task.label}, held-out images"
+    title = f"{data.task.label}, global test"
     if data.task.boxes:
         batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
         boxes = [each[there].cpu().numpy() for each, there in zip(batch.target, batch.valid, strict=True)]
