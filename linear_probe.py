@@ -19,7 +19,7 @@ def parse_args() -> Namespace:
 
 
 def main() -> None:
-    """Print the accuracy on held-out images and write it into linear_probe.json beside the run's summary."""
+    """Print the accuracy on global test and write it into linear_probe.json beside the run's summary."""
     args = parse_args()
     from network.linear_probe import probe_run
     from utils.files import write_json
@@ -27,7 +27,7 @@ def main() -> None:
     values = probe_run(args.run, args.data_path, args.inverse_penalty)
     write_json(args.run / "linear_probe.json", values)
     print(
-        f"{args.run}: accuracy {values['accuracy']:.4f} on {values['n_test']} held-out images; "
+        f"{args.run}: accuracy {values['accuracy']:.4f} on {values['n_test']} images of global test; "
         f"untrained {values['untrained']:.4f}, the commonest class {values['trivial']:.4f}"
     )
 

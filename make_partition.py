@@ -60,7 +60,7 @@ def main() -> None:
         from deploy.shares import export_clients
 
         *clients, server = export_clients(config, config["partition_file"] or config["output_path"])
-        print(f"the images of {len(clients)} clients in {clients[0]} and beside it, the held-out ones in {server}")
+        print(f"the images of {len(clients)} clients in {clients[0]} and beside it, those of global test in {server}")
 
 
 def assign_images(config: Mapping[str, Any]) -> None:

@@ -57,7 +57,7 @@ def main() -> None:
     report_learnt(central, runs, folder)
     if not central.empty:
         write_table(central, folder / "central")
-        print(f"central models, held-out images\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
+        print(f"central models, global test\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
     if not (clusters := read_clusters(results)).empty:
         write_table(clusters, folder / "clusters")
         print(f"share of the target's variance that groups explain\n{narrow(clusters, ['task', 'features'])}\n")
@@ -78,7 +78,7 @@ def main() -> None:
         print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
     for name, table in group_tables(results, args.metric).items():
         write_table(table, folder / name)
-        print(f"held-out images of the clients of each {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
+        print(f"client test by {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         report_runs(runs, args.baseline, folder)

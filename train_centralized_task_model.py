@@ -87,7 +87,7 @@ def main() -> None:
         make(args.checkpoint_path, args.task, args.use_cbam) for make in (checkpoint_file, best_file, early_file)
     ]
     training = CentralTraining(model, inputs, settings, accelerator, last, best_path, early, args.checkpoint_every)
-    trivial, _ = measure_trivial(data, {"held-out": data.test, "validation": training.val}, accelerator)
+    trivial, _ = measure_trivial(data, {"global test": data.test, "validation": training.val}, accelerator)
     made_with = provenance(config, data.version, [start, *whose.reads])
     with locked(last.with_suffix(".lock"), f"another training writes to {last}; see --checkpoint_path"):
         if args.resume_training:

@@ -45,7 +45,7 @@ def make_table(listing: Listing, test_fraction: float, seed: int) -> pd.DataFram
             n = rows[column].nunique()
             why, more = f", because the images of one {column} stay together, and there {_are(n)} {n}", f"of {column}"
         raise UserError(
-            f"{counts.get('train', 0)} training and {counts.get('test', 0)} held-out images{why}; "
+            f"{counts.get('train', 0)} training and {counts.get('test', 0)} test images{why}; "
             f"give more {more}, or another --test_fraction{main_error(listing.errors)}"
         )
     return rows[listing.info.columns]

@@ -252,7 +252,7 @@ def _check_parts(task: Task, train: np.ndarray, test: np.ndarray, needs: Collect
     """UserError if there is nothing to train on or to test with, where that is needed."""
     if not all(len(part) for name, part in (("train", train), ("test", test)) if name in needs):
         raise UserError(
-            f"{task.name}: {len(train)} training and {len(test)} held-out images; "
+            f"{task.name}: {len(train)} training and {len(test)} test images; "
             f"run {STAGE} again, with more images or another --test_fraction"
         )
 

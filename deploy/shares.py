@@ -135,7 +135,7 @@ def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str |
     assigned = np.flatnonzero(partition.client_of >= 0)
     if len(unknown := np.setdiff1d(assigned, data.train)):
         raise UserError(
-            f"{saved} assigns {len(unknown)} images that are held out or that {data.task.name} cannot read; "
+            f"{saved} assigns {len(unknown)} images that are in the test split or that {data.task.name} cannot read; "
             "make the partition again, from the training images alone"
         )
     if empty := np.flatnonzero(partition.sizes == 0).tolist():

@@ -31,6 +31,7 @@ from network.partition.assignments import read_assignments
 from network.partition.client_images import ClientImages
 from utils.args import number
 from utils.errors import UserError
+from utils.renamed import present_value
 from utils.settings import Configured, setting
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from datasets.task_data import TaskData
 
 CLASS, CLUSTER, NONE = "class", "cluster", "none"
-POPULATION, HELD_OUT, UNIFORM = "population", "held_out", "uniform"
+POPULATION, GLOBAL_TEST, UNIFORM = "population", "global_test", "uniform"
 _LEAST = 1e-30  # mean weight that weights are divided by
 
 
@@ -60,12 +61,16 @@ class FedIR(Configured):
         choices=(NONE, CLASS, CLUSTER),
     )
     importance_target: str = setting(
-        POPULATION, "FedIR's target: the shares that it aims at", choices=(POPULATION, HELD_OUT, UNIFORM)
+        POPULATION, "FedIR's target: the shares that it aims at", choices=(POPULATION, GLOBAL_TEST, UNIFORM)
     )
     importance_bound: float | None = setting(
         None, "largest weight of an image; default: no bound", number(float, above=1)
     )
     assignment_files_path: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Take a target by its former name, too."""
+        self.importance_target = present_value("importance_target", self.importance_target)
 
     @property
     def is_active(self) -> bool:
@@ -81,7 +86,7 @@ class FedIR(Configured):
         if self.importance_reweighting == CLUSTER:
             return "clusters, which --importance_reweighting counts, were found in all clients' images"
         if self.is_active and self.importance_target == POPULATION:
-            return "--importance_target population counts the kinds of all clients' images; give another"
+            return "--importance_target population counts the classes of all clients' images; give another"
         if self.is_active and self.importance_target == UNIFORM and self.importance_bound:
             return "by --importance_bound, the weights of uniform tell which classes anybody has; omit the bound"
         return ""
@@ -92,7 +97,7 @@ class FedIR(Configured):
         idle = [f"--{name} {getattr(self, name)}" for name, default in defaults if getattr(self, name) != default]
         if not idle or self.is_active:
             return ""
-        return f"{' and '.join(idle)}: no training heeds that without --importance_reweighting"
+        return f"{' and '.join(idle)}: has no effect without --importance_reweighting"
 
     def measures(self, data: TaskData, clients: Sequence[np.ndarray], groups: np.ndarray) -> dict[str, float]:
         """`Reweighting.measures` of these clients, by classes or clusters or, where it is not active, by `groups`."""
@@ -187,14 +192,15 @@ def reweighting(
         kinds: (N,) the class or cluster of every image, -1 for none.
         clients: each client's images, as positions; no image is in two.
         held_out: the positions of the images that nobody trains on.
-        target: where the shares p come from: "population", all clients' images together; "held_out", the held-out
+        target: where the shares p come from: "population", all clients' images together; "global_test", the held-out
             images; or "uniform", equal shares of all classes that occur.
         bound: the largest weight, > 1; None for no bound. q_k is then replaced by a mixture of q_k and p,
             w = p / (p / bound + (1 - 1 / bound) q_k): Hesterberg's defensive mixture (Technometrics 37, 1995).
 
     Raises:
-        UserError: if a client's image has no class or cluster, or if, for "held_out", no held-out image has one.
+        UserError: if a client's image has no class or cluster, or if, for "global_test", no held-out image has one.
     """
+    target = present_value("importance_target", target)
     images, owners = _assigned(clients)
     if (kinds[images] < 0).any():
         raise UserError(
@@ -203,11 +209,11 @@ def reweighting(
         )
     n_kinds = int(kinds.max()) + 1
     known = kinds[held_out][kinds[held_out] >= 0]
-    shares = np.bincount(known if target == HELD_OUT else kinds[images], minlength=n_kinds).astype(float)
+    shares = np.bincount(known if target == GLOBAL_TEST else kinds[images], minlength=n_kinds).astype(float)
     if target == UNIFORM:
         shares = ((shares + np.bincount(known, minlength=n_kinds)) > 0).astype(float)
     if not shares.any():
-        raise UserError("no held-out image has a class or cluster; give another --importance_target than held_out")
+        raise UserError("no test image has a class or cluster; give another --importance_target than global_test")
     p = shares / shares.sum()
     cells, count = np.unique(owners * n_kinds + kinds[images], return_counts=True)
     client, kind = np.divmod(cells, n_kinds)

@@ -55,7 +55,7 @@ def probe_run(folder: Path, data_path: Path | None, inverse_penalty: float) -> d
     labels = table.labels
     train, test = (images[labels[images] >= 0] for images in (data.train, data.test))
     if len(np.unique(labels[train])) < 2 or not len(test):
-        raise UserError(f"{folder}: a probe needs training images of two classes, and held-out images with a class")
+        raise UserError(f"{folder}: a probe needs training images of two classes, and test images with a class")
     untrained = probe(model, data, train, test, inverse_penalty)
     tensors = merged(strip_prefix("server", load_checkpoint(Run(folder).checkpoint, "give another --run")[0]))
     try:

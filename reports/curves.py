@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from network.partition.rules import uses_alpha
-from reports.figures.style import IMAGES
 from reports.finished import Finished, Results
 from reports.labels import loss_label
 from reports.tables import LOSS_COLUMNS, differing
 from utils.errors import UserError
+from utils.runs import MEASURED_ON
 
 # By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
 # the target share.
@@ -27,7 +27,7 @@ def read_rounds(results: Results, images: str, methods: Collection[str] = ()) ->
     """The loss by round of the finished runs of some methods, or of all: a row per run and evaluated round.
 
     Columns: task, method, type, alpha, rand_seed, round, `loss` on the part `images` of the data (see
-    `reports.figures.style.IMAGES`; a mean over clients, of personal models where there are some), `trivial`, the
+    `utils.runs.MEASURED_ON`; a mean over clients, of personal models where there are some), `trivial`, the
     constant baseline's loss there, and `measure`, the name of the loss. UserError if there are no runs, or if they
     differ in other arguments.
     """
@@ -76,8 +76,8 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
     """
     has = table.groupby("task")["loss"].transform(lambda losses: losses.notna().any())
     if not has.any():
-        keep = "clients that keep parts of their models have none on all held-out images"
-        raise UserError(f"no run has a loss on {IMAGES[images]}; give another --data ({keep})")
+        keep = "clients that keep parts of their models have none on global test"
+        raise UserError(f"no run has a loss on {MEASURED_ON[images]}; give another --data ({keep})")
     return table[has].reset_index(drop=True)
 
 

@@ -28,7 +28,7 @@ _GAP, _VERDICT = "gap between runs", "at equal skew"
 
 
 def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
-    """What both splits cost on the clients' own data at an equal share of the target's variance between clients.
+    """What both splits cost on client train at an equal share of the target's variance between clients.
 
     At equal alpha, the splits separate different shares, and the larger share costs more, whatever it is made of. For
     each seed, both splits are compared at the largest share that runs of both reach. A split's cost there is read from

@@ -20,6 +20,7 @@ from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
 from reports.tables import assigned_by_alpha, between_methods, by_seed, differing, in_words, random_settings, settings
+from utils.runs import MEASURED_ON
 from utils.words import counted
 
 _OUT, _PART = ("tested_train_loss", "local_test_loss"), ("local_test_loss", "unseen_test_loss")
@@ -108,7 +109,7 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
         cells = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
         cells |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
-        losses = {"clients' own": "train", "clients' held out": "new", "unseen clients' held out": "unseen"}
+        losses = {MEASURED_ON["train"]: "train", MEASURED_ON["local_test"]: "new", MEASURED_ON["unseen_test"]: "unseen"}
         cells |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         cells |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
         cells |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}

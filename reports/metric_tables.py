@@ -27,8 +27,8 @@ _COLUMNS = {
     ("test", ""): "test_{}",
     ("train", ", own models"): "personal_train_{}_mean",
     ("local_test", ", own models"): "personal_local_test_{}_mean",
-    ("unseen_train", ", newcomers"): "unseen_train_{}_mean",
-    ("unseen_test", ", newcomers"): "unseen_test_{}_mean",
+    ("unseen_train", ", received"): "unseen_train_{}_mean",
+    ("unseen_test", ", received"): "unseen_test_{}_mean",
 }
 _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow

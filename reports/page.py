@@ -22,6 +22,7 @@ from reports.trivial import central_not_learnt, not_learnt
 from reports.verdicts import headlines
 from utils.errors import UserError
 from utils.files import files_below, json_in
+from utils.renamed import DATA
 from utils.stage import changes_numbers
 from utils.versions import declared
 
@@ -186,7 +187,7 @@ def _read(result_path: Path, name: str) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame()
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
+        return pd.read_csv(path, dtype=str, keep_default_na=False).replace({"data": DATA})
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: not a readable table ({error}); run make_tables.py again") from error
 

@@ -47,9 +47,9 @@ TABLES: dict[str, tuple[str, str]] = {
     ),
     "gaps": (
         "New images and non-participating clients",
-        "Participants' loss on their training images and on their held-out ones, the non-participating clients' on "
-        "theirs, mean ± standard deviation over seeds, and the increase from each to the next (the out-of-sample and "
-        "the participation gap) with its 95 % interval, also after steps of adaptation.",
+        "Participants' loss on client train and on client test, the non-participating clients' on theirs, "
+        "mean ± standard deviation over seeds, and the increase from each to the next (the out-of-sample and the "
+        "participation gap) with its 95 % interval, also after steps of adaptation.",
     ),
     "gap_verdicts": (
         "Participation gap, embedding-based over class-based",
@@ -63,7 +63,7 @@ TABLES: dict[str, tuple[str, str]] = {
     ),
     "central": (
         "Central models",
-        "The central models on the held-out images beside the mean-prediction baseline, mean ± standard deviation.",
+        "The central models on global test beside the mean-prediction baseline, mean ± standard deviation.",
     ),
     "metrics": ("Every metric", "Every metric of every model: mean ± standard deviation over seeds."),
     "task_similarity": (

@@ -3,7 +3,7 @@
     python -m reports.predictors results/sample_rooms results/nyu_photos --table_path results/predictors
 
 uses the finished runs of several result folders together; a task on other images counts as another task. The cost is
-that on the clients' own data; `--cost test_loss` takes that on the common held-out images, or any other loss of the
+that on client train; `--cost test_loss` takes that on global test, or any other loss of the
 runs by its column.
 """
 
@@ -29,7 +29,7 @@ from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.runs import MEASURED_ON
 
-OWN = "train_loss"  # the column of the loss on the clients' own data
+OWN = "train_loss"  # the column of the loss on client train
 _LEAST = 8  # runs: with fewer, a rank correlation says nothing
 _PERMUTATIONS = 9999
 
@@ -39,7 +39,7 @@ def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
 
     A row per run: `task`, `type`, `cell` (task, split, alpha and whatever else assigns the data, as text), the
     `CANDIDATES` of its partition, and `increase`. `runs` comes from `read_runs`; `cost` is the column of the loss,
-    usually that on the clients' own data.
+    usually that on client train.
     """
     columns = ["task", "type", "cell", *CANDIDATES, "increase"]
     return pd.DataFrame(_rows(runs, cost), columns=columns).dropna(subset="increase")
@@ -139,7 +139,7 @@ def parse_args() -> Namespace:
     parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
     parser.add_argument(
         "--cost", metavar="COLUMN", default=OWN,
-        help="loss that a split raises: train_loss (the clients' own data), local_test_loss, test_loss or, of runs "
+        help="loss that a split raises: train_loss (client train), local_test_loss, test_loss or, of runs "
         "with unseen clients, unseen_train_loss and unseen_test_loss",
     )  # fmt: skip
     text = "folder for table and figure"
@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def measured_on(cost: str) -> str:
-    """The images that a column of losses is of, in words: "clients' own" of train_loss."""
+    """The images that a column of losses is of, in words: "client train" of train_loss."""
     part = cost.removesuffix("_loss")
     return MEASURED_ON.get(part, part.replace("_", " "))
 

@@ -32,7 +32,7 @@ LOSS_COLUMNS = {
     "unseen_test": ("unseen_test_loss_mean",),
 }
 COMPARED = ("class", "embedding")  # splits that are held against each other, of the `--type` <name>_based
-_WHOSE = {"personal": "personal", "unseen": "newcomer's"}  # model it is, by the first word of its columns
+_WHOSE = {"personal": "personal", "unseen": "received"}  # model it is, by the first word of its columns
 _EXPERIMENT = ["task", "method"]
 _SETTING = [*_EXPERIMENT, "alpha"]
 SKEW = {
@@ -309,7 +309,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
     As text, in 100 columns: the constant baseline's and the runs' loss, both under the IID split, and the increases in
     percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods than
-    tasks, it is one per task. The common held-out images come last, where a reader of the console looks first.
+    tasks, it is one per task. Global test comes last, where a reader of the console looks first.
     """
     order = {images: rank for rank, images in enumerate(sorted(MEASURED_ON, key=lambda images: images == "test"))}
     last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
@@ -327,7 +327,7 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             }
             for row in part.to_dict("records")
         ]
-        yield f"{named}, {model} model, {MEASURED_ON[images]} images", pd.DataFrame(rows)
+        yield f"{named}, {model} model, {MEASURED_ON[images]}", pd.DataFrame(rows)
 
 
 def row_labels(row: Mapping[str, Any]) -> dict[str, Any]:

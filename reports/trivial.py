@@ -39,7 +39,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     settings: dict[str, dict[str, list[str]]] = {}
     for row in table[table["learnt"] != YES].to_dict("records"):
         setting = in_words({name: row[name] for name in named})
-        where = f"{row['data']} images ({row['IID']}, trivial {row['trivial']})"
+        where = f"{row['data']} ({row['IID']}, trivial {row['trivial']})"
         settings.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
     lines = []
     for setting, words in settings.items():
@@ -55,8 +55,8 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
 def central_not_learnt(central: pd.DataFrame) -> list[str]:
     """A line for each row of `reports.central.read_central` whose loss is not clearly below the constant baseline's."""
     return [
-        f"{row['task']}: the central model's held-out loss, {row['model loss']}, is not clearly below the constant "
-        f"baseline's, {row['trivial loss']}; clusters of its embeddings say little of the task"
+        f"{row['task']}: the central model's loss on global test, {row['model loss']}, is not clearly below the "
+        f"constant baseline's, {row['trivial loss']}; clusters of its embeddings say little of the task"
         for row in central.to_dict("records")
         if row["learnt"] == NO
     ]

@@ -81,11 +81,11 @@ def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dic
 
 
 def headlines(compared: pd.DataFrame, splits: pd.DataFrame) -> dict[str, list[str]]:
-    """A sentence for each setting on held-out images and then, below a heading of its own, on those trained on.
+    """A sentence for each setting on test images and then, below a heading of its own, on client train.
 
     `compared` is the table of `verdicts`, and `splits` that of `reports.splits.splits_table`, whose other splits, such
-    as those by natural groups, are held against IID; either may be empty. Held-out images are the common ones, or the
-    clients' where clients have models of their own. Cells may be text, as read from the tables' files.
+    as those by natural groups, are held against IID; either may be empty. Test images are global test, or client test
+    where clients have models of their own. Cells may be text, as read from the tables' files.
     """
     sentences: dict[str, list[str]] = {}
     others = splits if compared.empty or splits.empty else splits[~splits["split"].isin(COMPARED)]
@@ -105,12 +105,12 @@ def _keys(table: pd.DataFrame) -> list[str]:
 
 
 def _by_heading(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The rows on held-out images, one for each setting, and those on the clients' own."""
+    """The rows on test images, one for each setting, and those on client train."""
     own, of_clients, common = (MEASURED_ON[images] for images in ("train", "local_test", "test"))
     held_out = table[table["data"].isin([of_clients, common])]
     rank = np.where(held_out["data"] == common, 1, np.where(held_out["model"] == "personal", 0, 2))
     first = held_out.assign(rank=rank).sort_values("rank", kind="stable").drop_duplicates(_keys(table)).sort_index()
-    return {"On held-out images": first.drop(columns="rank"), "On clients' own images": table[table["data"] == own]}
+    return {"On test images": first.drop(columns="rank"), "On client train": table[table["data"] == own]}
 
 
 class _Wording(NamedTuple):

@@ -137,7 +137,7 @@ def test_of_a_tasks_clusters_the_training_images_are_assigned(
     own_copy.joinpath(TABLE_FILE).rename(own_copy / "gone.csv")
     with pytest.raises(SystemExit):
         run_here(command)
-    assert "is not there; so what is held out is unknown; give labels of training images" in capsys.readouterr().err
+    assert "is not there; so the test split is unknown; give labels of training images" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

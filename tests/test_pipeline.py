@@ -150,7 +150,7 @@ def test_federated_runs_repeat_spread_and_compare(trained: Path) -> None:
     run(trained, command.replace("embedding_based", "class_based"))
     run(trained, command.replace("embedding_based", "iid"))
     table = run(trained, "make_tables.py")
-    assert "clients' own" in table and "held out" in table
+    assert "client train" in table and "global test" in table
     for ending in ("md", "tex", "csv", "png"):
         assert (trained / f"results/tables/comparison.{ending}").stat().st_size > 0
     similarity = pd.read_csv(trained / "results/tables/task_similarity_ami.csv", index_col=0)
@@ -158,7 +158,7 @@ def test_federated_runs_repeat_spread_and_compare(trained: Path) -> None:
     Image.open(trained / "results/tables/task_similarity.png").verify()
     loss = json.loads((folder / "class_based/alpha0.1_seed42/summary.json").read_text())["last"]["test_loss"]
     written = pd.read_csv(trained / "results/tables/comparison.csv")
-    assert written.loc[written["data"] == "held out", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
+    assert written.loc[written["data"] == "global test", "class"].iloc[0] == pytest.approx(loss, abs=1e-4)
 
 
 def test_a_mistake_gets_one_line_and_exit_code_2(trained: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from utils.command import command_line
 from utils.errors import UserError
-from utils.renamed import NAMES
+from utils.renamed import NAMES, present_value
 
 # What `--help` puts arguments under, in this order.
 _HEADINGS = (
@@ -129,13 +129,18 @@ class Parser(_Flags, argparse.ArgumentParser):
         return super().parse_known_args(self._words, namespace)
 
     def _present(self, args: Sequence[str]) -> list[str]:
-        """These words, with those of each `@file` in its place, and arguments by their names of today."""
-        words, known = [], self._option_string_actions
+        """These words, with those of each `@file` in its place, and arguments and values by their names of today."""
+        words: list[str] = []
+        known, argument = self._option_string_actions, ""
         for word in _expanded(args):
+            if not word.startswith("--"):
+                words.append(present_value(argument, word))
+                continue
             name, equals, value = word.partition("=")
             new = f"--{NAMES.get(name[2:])}"
-            is_former = name.startswith("--") and name not in known and new in known
-            words.append(f"{new}{equals}{value}" if is_former else word)
+            name = new if name not in known and new in known else name
+            argument = name[2:]
+            words.append(f"{name}{equals}{present_value(argument, value)}")
         return words
 
     def error(self, message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Arguments that once had other names: command lines that use these still run, and runs that recorded them are read."""
+"""Arguments and values that once had other names: command lines with these run, and records are read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ NAMES = {
     "patience": "timeout",
     "trained_on": "train_clients",
 }
+VALUES = {"importance_target": {"held_out": "global_test"}}  # by the argument that has them
+# What tables' column `data` said of the images that values are measured on.
+DATA = {
+    "clients' own": "client train", "clients' held out": "client test", "held out": "global test",
+    "unseen clients' own": "non-participating train", "unseen clients' held out": "non-participating test",
+}  # fmt: skip
 
 
 def with_present_names(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What was recorded under names of before, under those of today."""
-    return {NAMES.get(name, name): value for name, value in record.items()}
+    """What was recorded under names of before, under those of today, values included."""
+    named = {NAMES.get(name, name): value for name, value in record.items()}
+    return {name: present_value(name, value) for name, value in named.items()}
+
+
+def present_value(name: str, value: Any) -> Any:
+    """An argument's value by its name of today."""
+    known = VALUES.get(name, {})
+    return known.get(value, value) if isinstance(value, str) else value

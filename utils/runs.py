@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 # The images that values are measured on: their names in the columns of `metrics.csv`, and in figures and tables.
 MEASURED_ON = {
-    "train": "clients' own", "local_test": "clients' held out", "test": "held out",
-    "unseen_train": "unseen clients' own", "unseen_test": "unseen clients' held out",
+    "train": "client train", "local_test": "client test", "test": "global test",
+    "unseen_train": "non-participating train", "unseen_test": "non-participating test",
 }  # fmt: skip
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")

@@ -17,10 +17,10 @@ from benchmarks import peers, scaling
 from benchmarks.on_gpu.measures import Measure, NotHere, Result, Setup
 from utils.errors import UserError
 
-# What `bash run_pipeline.sh` says at 32 pixels on clients' own images (docs/results.md).
+# What `bash run_pipeline.sh` says at 32 pixels on client train (docs/results.md).
 VERDICTS = {"depth_euclidean": "higher", "reshading": "higher", "class_scene": "lower"}
 _VERDICT = "the comparison at 64 px, {}"
-_OWN_IMAGES = "clients' own"
+_CLIENT_TRAIN = "client train"
 _PFL = "{}: pfl's time over ours"
 _TWO = "two processes on two GPUs: rounds a second over one"
 
@@ -49,9 +49,9 @@ def comparison(setup: Setup) -> Iterator[Result]:
 
 
 def of_table(verdicts: pd.DataFrame) -> Iterator[Result]:
-    """The verdict of each task on clients' own images, with its interval, from the table of all."""
+    """The verdict of each task on client train, with its interval, from the table of all."""
     (verdict,) = (column for column in verdicts if column.startswith("loss under the embedding split"))
-    for row in verdicts[verdicts["data"] == _OWN_IMAGES].to_dict("records"):
+    for row in verdicts[verdicts["data"] == _CLIENT_TRAIN].to_dict("records"):
         if row["task"] in VERDICTS:
             verdict_text = f"{row[verdict]}, {row['embedding over class, %']} %"
             yield Result(_VERDICT.format(row["task"]), verdict_text, {"row": row})

@@ -57,8 +57,8 @@ def _held(data_path: Path, row: dict[str, str], domains: list[str]) -> list[str]
     unclear = []
     for domain in domains:
         if domain == RGB_NEXT.domain:
-            if error := _not_next(data_path, row[domain], frame):
-                return error
+            if problem := _not_next(data_path, row[domain], frame):
+                return problem
             continue
         if row[domain] == map_of(row[RGB.domain]):  # written of the upright picture
             continue

@@ -102,7 +102,7 @@ class Maps(Source):
         "valid_suffix": Argument(None, "end of the masks' names in place of --target_suffix", nargs="+"),
         "valid_from": Argument(1.0, "least value of these masks where a map counts", float),
         "valid_to": Argument(None, "largest value of these masks where a map counts; default: any", float),
-        "together": Argument(None, "natural group whose images are held out together, such as sequence"),
+        "together": Argument(None, "natural group whose images are in one split, such as sequence"),
     } | GROUP_PATTERN | MEDIAN_DEPTH  # fmt: skip
     image_folder: str
     image_prefix: str

@@ -30,7 +30,7 @@ def summary_lines(data_path: Path, listing: Listing) -> Iterator[str]:
         # Where an image's class is chosen among those of its objects or pixels, others are in the image, too.
         chosen = any(classes == info.classes[CLASS] for name, classes in info.classes.items() if name != CLASS)
         unless = ", as --class_of_image chooses, though they may be in some" if chosen else ""
-        for part, called in (("train", "training"), ("test", "held-out")):
+        for part, called in (("train", "training"), ("test", "test")):
             present = set(rows[CLASS][rows[PART] == part])
             if lacking := [name for number, name in enumerate(names) if number not in present]:
                 named = some(lacking, _MOST_NAMED)

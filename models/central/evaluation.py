@@ -97,7 +97,7 @@ def held_out_values(
     model: nn.Module, data: TaskData, accelerator: Accelerator
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Loss and metrics on the held-out images: of a model, and of the constant baseline (`measure_trivial`)."""
-    [trivial] = measure_trivial(data, {"held-out": data.test}, accelerator)
+    [trivial] = measure_trivial(data, {"global test": data.test}, accelerator)
     return mean_values(data, evaluate(model, data, data.test, accelerator)), trivial
 
 

@@ -183,7 +183,7 @@ def trained_on(path: Path, n: int) -> np.ndarray | None:
     if not isinstance(record, dict) or not {TABLE_FILE, "data_path"} <= record.keys():
         return None
     folder = Path(str(record["data_path"]))
-    remedy = "; so what is held out is unknown; give labels of training images alone"
+    remedy = "; so the test split is unknown; give labels of training images alone"
     if not (folder / TABLE_FILE).is_file():
         raise UserError(f"{path} has clusters of the images in {folder}, whose {TABLE_FILE} is not there{remedy}")
     table = read_table(folder)

@@ -88,7 +88,7 @@ def _saved(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSe
     unknown = np.setdiff1d(np.flatnonzero(partition.client_of >= 0), data.train)
     if len(unknown):
         raise UserError(
-            f"{file} assigns {len(unknown)} images that are held out or that {data.task.name} cannot "
+            f"{file} assigns {len(unknown)} images that are in the test split or that {data.task.name} cannot "
             "read; make the partition again"
         )
 

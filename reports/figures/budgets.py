@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import IMAGES, mark_cut, palette, save
+from reports.figures.style import mark_cut, palette, save
 from reports.labels import is_share, task_label
 from reports.statistics import interval, share_interval
+from utils.runs import MEASURED_ON
 
 _PANEL = (4.2, 3.2)  # inches
 _LETTERS_AN_INCH = 14  # at least, in a legend
@@ -54,7 +55,7 @@ def learning_curves(progress: pd.DataFrame, metric: str, path: Path) -> Path:
             axis.grid(alpha=0.3)
             axis.tick_params(labelsize="small", labelleft=axis is axes[row, 0])
         axes[row, 0].set_ylabel(f"{task_label(task)}\n{metric}")
-    figure.suptitle(f"{metric} on {IMAGES['test']}")
+    figure.suptitle(f"{metric} on {MEASURED_ON['test']}")
     if progress["central"].notna().any():
         lines[_CENTRAL] = axes[0, 0].lines[0]
     _legend(figure, list(lines.values()), list(lines))

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.style import COLOURS, IMAGES, palette, save
+from reports.figures.style import COLOURS, palette, save
+from utils.runs import MEASURED_ON
 
 _NAMED = 40  # classes whose names fit below a histogram or a matrix
 _IN_LEGEND = 32
@@ -32,7 +33,7 @@ def class_histogram(counts: Sequence[int], names: Sequence[str], path: Path) -> 
 
 
 def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: str, measure: str, path: Path) -> Path:
-    """Training and validation loss over epochs, with the constant baseline's held-out loss.
+    """Training and validation loss over epochs, with the constant baseline's loss on global test.
 
     `measure` is what the loss is called, with its unit.
     """
@@ -41,7 +42,7 @@ def loss_curve(history: Sequence[Mapping[str, float]], trivial: float, title: st
     epochs = [row["epoch"] for row in history]
     for key, label in (("train_loss", "training"), ("val_loss", "validation")):
         axes.plot(epochs, [row[key] for row in history], ".-", label=f"{label} images")
-    axes.axhline(trivial, color="gray", ls=":", label="constant baseline, held-out images")
+    axes.axhline(trivial, color="gray", ls=":", label="constant baseline, global test")
     axes.set(xlabel="epoch", ylabel=measure, title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
@@ -105,10 +106,10 @@ def shares(values: Mapping[str, float], title: str, path: Path) -> Path:
 def federated_rounds(
     rows: Sequence[Mapping[str, float]], name: str, trivial: Mapping[str, float], title: str, measure: str, path: Path
 ) -> Path:
-    """Loss or a metric over rounds, of the global model and of the clients' own, as far as a method has them.
+    """Loss or a metric over rounds, of the global model and of personal ones, as far as a method has them.
 
-    The left panel shows the clients' training images, the right one held-out images: each client's own part, and for
-    the global model all of them; both have those of unseen clients, if there are any. Bands are the standard deviation
+    The left panel shows client train, the right one client test and, for the global model, global test; both have
+    non-participating clients, if there are any. Bands are the standard deviation
     over clients; dotted lines the constant baseline.
     A point is an evaluation; `name` is that of the columns, `measure` what its values are called, with their unit.
     """
@@ -119,7 +120,7 @@ def federated_rounds(
     rounds = [row["round"] for row in rows]
     highest = []
     for (images, axes), (prefix, label, colour) in product(
-        panels.items(), (("", "global model", "C0"), ("personal_", "clients' own models", "C1"))
+        panels.items(), (("", "global model", "C0"), ("personal_", "personal models", "C1"))
     ):
         column = f"{prefix}{images}_{name}"
         if f"{column}_mean" in rows[0]:
@@ -135,13 +136,13 @@ def federated_rounds(
             axes.plot(rounds, values, ".:", color="C2", label="unseen clients, with what a newcomer gets, mean")
             highest.append(np.nanmax(values[1:], initial=0.0))
     if f"test_{name}" in rows[0]:
-        label = f"global model, {IMAGES['test']}"
+        label = f"global model, {MEASURED_ON['test']}"
         values = np.array([row[f"test_{name}"] for row in rows])
         panels["local_test"].plot(rounds, values, "k.--", lw=1, label=label)
         highest.append(np.nanmax(values[1:], initial=0.0))
     for images, axes in panels.items():
         axes.axhline(trivial.get(images, np.nan), color="gray", ls=":", label="constant baseline")
-        axes.set(xlabel="round", title=IMAGES[images])
+        axes.set(xlabel="round", title=MEASURED_ON[images])
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     panels["train"].set(ylabel=measure, ylim=(None, 1.08 * np.nanmax([*highest, *trivial.values()])))
     lines = {line.get_label(): line for axes in panels.values() for line in axes.lines}

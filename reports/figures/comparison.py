@@ -16,11 +16,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from network.partition.groups import split_label
-from reports.figures.style import COLOURS, IMAGES, INTERVAL, mark_cut, palette, save
+from reports.figures.style import COLOURS, INTERVAL, mark_cut, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.learnt import NO
 from reports.statistics import change_interval, increase, mean_change
 from reports.tables import in_words, telling
+from utils.runs import MEASURED_ON
 from utils.words import counted
 
 _PALE = 0.35  # opacity of what says nothing
@@ -39,7 +40,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
     with_iid = [np.isfinite(losses).any() for losses in table["iid"]]
     table = table[with_iid] if any(with_iid) else table
     table = table.assign(setting=_setting_names(table))
-    tasks, parts = in_order(table["task"]), [name for name in IMAGES if name in set(table["images"])]
+    tasks, parts = in_order(table["task"]), [name for name in MEASURED_ON if name in set(table["images"])]
     places, ticks = _places(table)
     colours = _colours(table["split"])
     height = _INCHES * (max(places.values()) + 1) + 0.5
@@ -51,7 +52,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
             shown = table[(table["task"] == task) & (table["images"] == images)].to_dict("records")
             _panel(axis, [(places[entry["setting"], entry["split"]], entry) for entry in shown], colours)
             axis.set_yticks([*ticks.values()], [*ticks])
-            axis.set(ylim=(max(places.values()) + 0.5, -0.5), title=fill(IMAGES[images], 20) if row == 0 else "")
+            axis.set(ylim=(max(places.values()) + 0.5, -0.5), title=fill(MEASURED_ON[images], 20) if row == 0 else "")
             axis.set_xlabel("increase, %" if row == len(tasks) - 1 else "")
         axes[row, 0].set_ylabel(fill(task_label(task), 18))
     n_seeds = max(map(len, table["iid"]))

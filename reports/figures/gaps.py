@@ -15,7 +15,7 @@ from reports.labels import in_order, method_label, task_label
 from reports.statistics import change_interval, finite, mean_change
 
 _PARTS = {
-    "unseen_test": ("held-out images", "C0", "o-"),
+    "unseen_test": ("client test", "C0", "o-"),
     "unseen_rest": ("training images that they do not adapt on", "C1", "s--"),
     "unseen_adapted_on": ("the images that they adapt on", "C2", ".:"),
 }
@@ -51,11 +51,9 @@ def adaptation(
             low = np.where(mean >= 0, np.maximum(mean - std, 0), mean - std)  # no client's loss is below 0
             axes.fill_between(at, low, mean + std, color=colour, alpha=0.15, lw=0)
     whose = "personal_" if "personal_local_test_loss_mean" in last else ""
-    axes.axhline(
-        last[f"{whose}local_test_loss_mean"], color="black", ls="--", lw=1, label="participants' held-out images"
-    )
+    axes.axhline(last[f"{whose}local_test_loss_mean"], color="black", ls="--", lw=1, label="participants, client test")
     guess = trivial["unseen_test"]["loss"]
-    axes.axhline(guess, color="gray", ls=":", label="constant baseline, unseen clients' held-out images")
+    axes.axhline(guess, color="gray", ls=":", label="constant baseline, non-participating clients")
     axes.set_xticks(at, [f"{row['steps']:g}" for row in rows])  # evenly spaced: few steps count as much as many
     axes.set(xlabel="steps of adaptation", ylabel=measure)
     figure.suptitle(f"Unseen clients that adapt: mean ± standard deviation over clients\n{title}", fontsize="medium")

@@ -16,10 +16,6 @@ from utils.files import write_atomically
 COLOURS = {"class": "#0072b2", "embedding": "#d55e00"}
 INTERVAL = "95 % t interval over seeds"
 _NO_GLYPH = re.compile(r"Glyph (\d+) ")  # how matplotlib's warning of a character that a font lacks begins
-# The images that values are measured on: their names in the columns of `metrics.csv`, and in figures.
-IMAGES = {"train": "clients' own training images", "local_test": "clients' held-out images",
-          "test": "all held-out images", "unseen_train": "unseen clients' training images",
-          "unseen_test": "unseen clients' held-out images"}  # fmt: skip
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -23,10 +23,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from network.partition.groups import EMBEDDING, split_label
 from reports.curves import Assigned
 from reports.figures.partitions import stack
-from reports.figures.style import COLOURS, IMAGES, INTERVAL, palette, save
+from reports.figures.style import COLOURS, INTERVAL, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import interval
 from utils.errors import UserError
+from utils.runs import MEASURED_ON
 
 # By split: label, colour, line style and marker.
 _LOOKS = {
@@ -53,7 +54,7 @@ def rounds(table: pd.DataFrame, images: str, method: str, path: Path) -> Path:
     table = table[table["method"] == method]
     tasks = in_order(table["task"])
     alphas = sorted(table.loc[table["type"] != "iid", "alpha"].unique()) or [np.nan]
-    title = f"{method_label(method)}: loss by round\n{IMAGES[images]}, mean over {_seeds(table)}"
+    title = f"{method_label(method)}: loss by round\n{MEASURED_ON[images]}, mean over {_seeds(table)}"
     figure, axes = _grid(len(tasks), len(alphas), title, _legend(table, band=True))
     for row, task in enumerate(tasks):
         of_task = table[table["task"] == task]
@@ -119,7 +120,7 @@ def sensitivity(table: pd.DataFrame, images: str, argument: str, path: Path) -> 
         iid = iid.drop(columns="alpha").merge(pd.DataFrame({"alpha": assigned["alpha"].unique()}), how="cross")
     fixed = [name for name in ("method", "alpha") if name != argument]
     name = "α" if argument == "alpha" else argument
-    title = f"Loss after the last round by {name}\n{IMAGES[images]}, mean over {_seeds(table)}"
+    title = f"Loss after the last round by {name}\n{MEASURED_ON[images]}, mean over {_seeds(table)}"
     figure, panels = _panels(table, fixed, title, name, table[argument].nunique(dropna=False))
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task} | {name: value for name, value in of_row.items() if name != "alpha"})
@@ -142,7 +143,7 @@ def privacy(table: pd.DataFrame, images: str, path: Path) -> Path:
     table = table.assign(epsilon=table["epsilon"].where(np.isfinite(table["epsilon"]), edge))
     assigned, iid = table[table["type"] != "iid"], table[table["type"] == "iid"]
     deltas = " or ".join(f"{delta:.2g}" for delta in sorted(table["delta"].unique()))
-    title = f"Loss after the last round by ε at δ = {deltas}\n{IMAGES[images]}, mean over {_seeds(table)}"
+    title = f"Loss after the last round by ε at δ = {deltas}\n{MEASURED_ON[images]}, mean over {_seeds(table)}"
     figure, panels = _panels(table, ["method", "alpha"], title, "ε")
     for axis, of_row, task in panels:
         of_iid = _with(iid, {"task": task, "method": of_row["method"]})

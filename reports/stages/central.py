@@ -37,7 +37,7 @@ def report_held_out(
     """
     zero = evaluate_zero(data, data.test)
     rows = {"model": values, "constant baseline": trivial} | zero
-    print_values(f"{data.task.name}, {len(data.test)} held-out images", rows)
+    print_values(f"{data.task.name}, {len(data.test)} images of global test", rows)
     draw_predictions(model, data, folder)
     return zero
 
@@ -46,7 +46,7 @@ def report_held_out(
 def draw_predictions(model: TaskModel, data: TaskData, folder: Path) -> None:
     """Predictions on held-out images: beside the targets, boxes or objects over them, or a confusion matrix."""
     model.eval()
-    title = f"{data.task.label}, held-out images"
+    title = f"{data.task.label}, global test"
     if data.task.boxes:
         batch = data.batch(torch.from_numpy(evenly(data.test, _SHOWN)))
         boxes = [target[there].cpu().numpy() for target, there in zip(batch.target, batch.valid, strict=True)]

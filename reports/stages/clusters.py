@@ -106,9 +106,9 @@ def report_central(task: str, loss: float, trivial: float) -> None:
     if beats_trivial([loss], [trivial]) is False:
         print(
             wrapped(
-                f"The central model of {task} has not learnt its task: its held-out loss, {loss:.4f}, is not clearly "
-                f"below the constant baseline's, {trivial:.4f}, and clusters of its embeddings say little of the task. "
-                "Train it longer or at another rate, or cluster --features target."
+                f"The central model of {task} has not learnt its task: its loss on global test, {loss:.4f}, is not "
+                f"clearly below the constant baseline's, {trivial:.4f}, and clusters of its embeddings say little of "
+                "the task. Train it longer or at another rate, or cluster --features target."
             )
         )
 

@@ -39,8 +39,8 @@ _COLUMNS = {
     f"global, {MEASURED_ON['test']}": "test_{}",
     f"personal, {MEASURED_ON['train']}": "personal_train_{}_mean",
     f"personal, {MEASURED_ON['local_test']}": "personal_local_test_{}_mean",
-    f"newcomer's, {MEASURED_ON['unseen_train']}": "unseen_train_{}_mean",
-    f"newcomer's, {MEASURED_ON['unseen_test']}": "unseen_test_{}_mean",
+    f"received, {MEASURED_ON['unseen_train']}": "unseen_train_{}_mean",
+    f"received, {MEASURED_ON['unseen_test']}": "unseen_test_{}_mean",
 }
 
 
@@ -71,9 +71,7 @@ def report_partition(
         n_clusters = partition.origin["n_clusters"] if split == EMBEDDING else None
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
-        print(
-            f"no held-out image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan"
-        )
+        print(f"no test image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan")
     if draw:
         groups, name, names = shown_by(partition, split, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
@@ -148,7 +146,7 @@ def report_run(
     print_values(title, values | {f"trivial, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()})
     if simulation.attack:
         n, of = len(simulation.attackers), len(simulation.data.clients)
-        honest = "means over clients are over the honest ones; the common held-out images are for all"
+        honest = "means over clients are over the honest ones; global test is for all"
         print(f"{n} of {of} clients attack ({simulation.attack.title}); {honest}")
     print(*notes, *of_gaps(rows[-1], adapted), f"metrics, partition, models and figures in {run.path}", sep="\n")
 
@@ -160,7 +158,7 @@ def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -
         return []
     own = " with their personal models" if whose else ""
     lines = [
-        f"out-of-sample gap, clients' held-out over their own images: {last[f'{whose}out_of_sample_gap']:+.4f}; "
+        f"out-of-sample gap, client test over client train: {last[f'{whose}out_of_sample_gap']:+.4f}; "
         f"participation gap, unseen over known clients{own}: {last[f'{whose}participation_gap']:+.4f}"
     ]
     after = [

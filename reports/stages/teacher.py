@@ -40,7 +40,7 @@ def report_guidance(
             charts.cosines(positive, negative, "cosine with the image's own vector", folder / "cosines.png")
     if (photographs.table.labels >= 0).any():
         accuracy, commonest = neighbours(features, basis, teacher, photographs), commonest_class(photographs)
-        title = f"{NEIGHBOURS} nearest neighbours, held-out images"
+        title = f"{NEIGHBOURS} nearest neighbours, global test"
         charts.neighbours(accuracy, commonest, title, folder / "neighbours.png")
         values |= {"commonest class": commonest}
         values |= {f"knn {vector}, {layer}": value for vector, row in accuracy.items() for layer, value in row.items()}

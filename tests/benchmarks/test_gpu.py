@@ -193,10 +193,10 @@ def test_what_the_host_must_know_waits(wait: Callable[[torch.Tensor], object]) -
 def test_verdicts_are_read_from_the_table_of_all() -> None:
     columns = ["task", "data", "embedding over class, %", "loss under the embedding split (margin ±2 %)"]
     rows = [
-        ["depth_euclidean", "held out", "+1.9 [-0.5, +4.4]", "inconclusive"],
-        ["depth_euclidean", "clients' own", "+17.9 [+7.4, +29.5]", "higher"],
-        ["class_scene", "clients' own", "+1.0 [-2.0, +4.0]", "inconclusive"],
-        ["2 dense tasks", "clients' own", "+20.0 [+9.0, +31.0]", "higher"],
+        ["depth_euclidean", "global test", "+1.9 [-0.5, +4.4]", "inconclusive"],
+        ["depth_euclidean", "client train", "+17.9 [+7.4, +29.5]", "higher"],
+        ["class_scene", "client train", "+1.0 [-2.0, +4.0]", "inconclusive"],
+        ["2 dense tasks", "client train", "+20.0 [+9.0, +31.0]", "higher"],
     ]
     found = {each.name: each.value for each in programs.of_table(pd.DataFrame(rows, columns=columns))}
     assert found == {

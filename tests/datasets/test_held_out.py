@@ -72,16 +72,16 @@ def test_parts_follow_from_the_seed() -> None:
 @pytest.mark.parametrize(
     "columns, text",
     [
-        ({"part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
-        ({"part": ["val", "val"]}, "0 training and 2 held-out images"),
-        ({"part": ["val", "test"]}, "0 training and 1 held-out images"),
+        ({"part": ["test", "test"]}, "0 training and 2 test images; give more images"),
+        ({"part": ["val", "val"]}, "0 training and 2 test images"),
+        ({"part": ["val", "test"]}, "0 training and 1 test images"),
         (
             {"point": ["a", "a", "a"]},
-            "3 training and 0 held-out images, because the images of one point stay together, and there is 1; "
+            "3 training and 0 test images, because the images of one point stay together, and there is 1; "
             "give more of point, or another --test_fraction",
         ),
-        ({"point": ["a", "b"], "part": ["test", "test"]}, "0 training and 2 held-out images; give more images"),
-        ({"rgb": ["a.png"]}, "1 training and 0 held-out images; give more images, or another --test_fraction$"),
+        ({"point": ["a", "b"], "part": ["test", "test"]}, "0 training and 2 test images; give more images"),
+        ({"rgb": ["a.png"]}, "1 training and 0 test images; give more images, or another --test_fraction$"),
     ],
 )
 def test_empty_parts_are_refused(columns: dict[str, list[str]], text: str) -> None:

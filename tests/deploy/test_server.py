@@ -117,7 +117,7 @@ CASES = [
     "--method fedavg", "--method fedadam", "--method fedprox --mu 0.1", "--method scaffold", "--method fednova",
     "--method moon", "--method fedper --train decoder", "--method fedrep", "--method ditto", "--method fedproto",
     "--method fedrcl", "--method local", "--method feddisco", "--batch_norm local --augment flip",
-    "--importance_reweighting class --importance_target held_out", "--virtual_client_size 8 --sgd_per_epoch auto",
+    "--importance_reweighting class --importance_target global_test", "--virtual_client_size 8 --sgd_per_epoch auto",
     "--method ditto --evaluate_clients 2",
     "--method scaffold --clients_per_round 2 --local_epochs 1 --sgd_per_epoch auto --lr_schedule none",
 ]  # fmt: skip

@@ -85,7 +85,7 @@ def test_a_partition_that_deals_held_out_images_is_refused(shares: Shares, tmp_p
     spoilt = shares.partition.client_of.copy()
     spoilt[shares.data.test[:2]] = 0
     type(shares.partition)(spoilt, shares.partition.groups, 3, shares.partition.origin).save(tmp_path / "saved")
-    with pytest.raises(UserError, match="assigns 2 images that are held out"):
+    with pytest.raises(UserError, match="assigns 2 images that are in the test split"):
         export_clients(asked, tmp_path / "saved")
 
 

@@ -116,7 +116,7 @@ def test_small_batches_follow_the_client_rather_than_the_target() -> None:
     # The rare class's weight in equation 4, over all batches of B that q = (0.9, 0.1) can give.
     algorithm, local = q.method("fedavg"), q.local_of()
     kinds = np.array([0] * 9 + [1])
-    weights = reweighting(kinds, [np.arange(10)], np.array([0, 9]), "held_out").of_images(kinds, [np.arange(10)])
+    weights = reweighting(kinds, [np.arange(10)], np.array([0, 9]), "global_test").of_images(kinds, [np.arange(10)])
     reweighted = FedIR(importance_reweighting="class")
     reweighted._weights = torch.from_numpy(weights)
     local.image_weights = reweighted.weights
@@ -132,7 +132,7 @@ def test_small_batches_follow_the_client_rather_than_the_target() -> None:
 
 def test_a_bound_keeps_weights_below_it_and_the_rest_in_order() -> None:
     kinds, clients = np.array([0] * 99 + [1]), [np.arange(100)]
-    free, bound = (reweighting(kinds, clients, np.array([0, 99]), "held_out", each) for each in (None, 4.0))
+    free, bound = (reweighting(kinds, clients, np.array([0, 99]), "global_test", each) for each in (None, 4.0))
     assert free.weight == pytest.approx([0.5 / 0.99, 50])
     assert bound.weight == pytest.approx([0.5 / (0.125 + 0.75 * 0.99), 0.5 / (0.125 + 0.75 * 0.01)])
     assert bound.weight.max() < 4 and bound.measures()["kish"] > free.measures()["kish"]
@@ -142,35 +142,35 @@ def test_the_target_is_of_what_it_says() -> None:
     kinds = np.array([0, 0, 0, 1, 2, 2, 1, -1])
     clients, held_out = [np.arange(2), np.arange(2, 4)], np.arange(4, 8)
     assert reweighting(kinds, clients, held_out, "population").p == pytest.approx([0.75, 0.25, 0])
-    assert reweighting(kinds, clients, held_out, "held_out").p == pytest.approx([0, 1 / 3, 2 / 3])
+    assert reweighting(kinds, clients, held_out, "global_test").p == pytest.approx([0, 1 / 3, 2 / 3])
     assert reweighting(kinds, clients, held_out, "uniform").p == pytest.approx([1 / 3] * 3)
     with pytest.raises(UserError, match="1 of the clients' images have no class"):
         reweighting(kinds, [np.arange(7, 8)], held_out, "population")
-    with pytest.raises(UserError, match="no held-out image has a class"):
-        reweighting(kinds, clients, held_out[3:], "held_out")
+    with pytest.raises(UserError, match="no test image has a class"):
+        reweighting(kinds, clients, held_out[3:], "global_test")
 
 
 def test_clients_with_nothing_of_the_target_are_counted_and_leave_the_rest_to_the_others() -> None:
     # Targets (0.3, 0.7, 0): the first client has all of the second class, the next both, and the last nothing.
     kinds = np.array([1] * 4 + [0] * 2 + [1] * 1 + [2] * 2 + [0] * 3 + [1] * 7)
     clients, held_out = [np.arange(4), np.arange(4, 7), np.arange(7, 9)], np.arange(9, 19)
-    measures = reweighting(kinds, clients, held_out, "held_out").measures()
+    measures = reweighting(kinds, clients, held_out, "global_test").measures()
     # pi = 4/7 (0, 1) + 3/7 (0.3, 0.7): it lacks 0.3 * 4/7 of the first class, which the second has.
     assert measures["shift"] == pytest.approx(2 * 0.3 * 4 / 7) and measures["untargeted_clients"] == 1
-    nobody = reweighting(kinds, [np.arange(7, 9)], held_out, "held_out").measures()
+    nobody = reweighting(kinds, [np.arange(7, 9)], held_out, "global_test").measures()
     assert (nobody["shift"], nobody["untargeted_clients"], nobody["coverage"]) == (2, 1, 0)
 
 
 def test_a_target_or_bound_that_nothing_heeds_is_said() -> None:
-    line = FedIR(importance_target="held_out", importance_bound=4.0).without_effect()
-    given = "--importance_target held_out and --importance_bound 4.0"
-    assert line == f"{given}: no training heeds that without --importance_reweighting" and len(line) <= 120
-    heeded = FedIR(importance_reweighting="class", importance_target="held_out", importance_bound=4.0)
+    line = FedIR(importance_target="global_test", importance_bound=4.0).without_effect()
+    given = "--importance_target global_test and --importance_bound 4.0"
+    assert line == f"{given}: has no effect without --importance_reweighting" and len(line) <= 120
+    heeded = FedIR(importance_reweighting="class", importance_target="global_test", importance_bound=4.0)
     assert heeded.without_effect() == FedIR().without_effect() == ""
 
 
 def test_batches_of_nothing_that_the_target_has_teach_nothing(tmp_path: Path) -> None:
-    weights = FedIR(importance_reweighting="class", importance_target="held_out")
+    weights = FedIR(importance_reweighting="class", importance_target="global_test")
     run = federation([[0, 1], [2, 2]], q.method("fedavg"), tmp_path, weights)
     run.train()
     assert np.isfinite(q.server_of(run)).all() and run.rows[-1]["local_loss"] > 0

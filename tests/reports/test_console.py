@@ -91,9 +91,7 @@ def test_all_that_make_tables_prints(
     make_tables.main()
     text = capsys.readouterr().out
     assert fits(text)
-    assert {"fedrep, personal model, clients' held out images", "scaffold, global model, held out images"} < {
-        *text.splitlines()
-    }
+    assert {"fedrep, personal model, client test", "scaffold, global model, global test"} < {*text.splitlines()}
     assert text.count("principal_curvature, scaffold, α = 100: ") == 2  # on held-out images, and on clients' own
     assert "which split costs more remains open (3 seeds, adjusted p" in text and "lies within ±2 %" in " ".join(
         text.split()
@@ -108,7 +106,7 @@ def test_all_that_make_tables_prints(
 def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: pytest.CaptureFixture[str]) -> None:
     names = metric_names(get_task(task, **variant))
     labels = [*_COLUMNS, *(f"trivial, {split}" for split in MEASURED_ON.values())]
-    print_values(f"{task}, 160 held-out images", {label: dict.fromkeys(names, 0.5) for label in labels})
+    print_values(f"{task}, 160 test images", {label: dict.fromkeys(names, 0.5) for label in labels})
     assert fits(capsys.readouterr().out)
 
 
@@ -137,7 +135,7 @@ def test_the_gap_of_personal_models_is_called_so() -> None:
     # Clients have been evaluated with both: their own models count.
     last |= {"personal_participation_gap": 0.75, "personal_out_of_sample_gap": -0.25}
     gaps, after = lines(last, participation_gap=0.125, personal_participation_gap=0.375)
-    assert "own images: -0.2500" in gaps
+    assert "client test over client train: -0.2500" in gaps
     assert gaps.endswith("unseen over known clients with their personal models: +0.7500")
     assert after.endswith("over known clients with their personal models: +0.3750 after 5 steps")
 

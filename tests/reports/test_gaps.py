@@ -89,7 +89,7 @@ def test_clients_without_held_out_images_have_no_part_in_the_out_of_sample_gap(t
 def test_table_has_losses_gaps_and_what_the_gap_is_over_iids(tmp_path: Path, write: Write) -> None:
     write_all(write)
     text = g.gap_table(g.gaps(read_runs(Results(tmp_path)))).set_index("split")
-    assert text.loc["class", "clients' held out"] == "1.5000 ± 0.0000"
+    assert text.loc["class", "client test"] == "1.5000 ± 0.0000"
     assert text.loc["class", "participation gap, %"] == with_interval([10.0, 21.0, -1.0], 1, "+")
     assert text.loc["class", "over IID's, %"] == text.loc["class", "participation gap, %"]  # IID has none
     assert text.loc["embedding", "after 5 steps, %"].startswith("+10.0")
@@ -236,5 +236,5 @@ def test_report_writes_tables_and_figure_and_stays_in_the_console(
     assert max(map(len, lines)) <= 120 and any(line.startswith("normal, fedavg") for line in lines)
     # The other tables have unseen clients' losses as one more part of the data.
     text = splits_table(splits_over_iid(runs))
-    assert "unseen clients' held out" in set(text["data"])
-    assert set(text.query('data == "unseen clients\' held out"')["model"]) == {"newcomer's"}
+    assert "non-participating test" in set(text["data"])
+    assert set(text.query('data == "non-participating test"')["model"]) == {"received"}

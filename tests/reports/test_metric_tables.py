@@ -63,20 +63,20 @@ def test_rows_stand_in_order_with_means_over_seeds(tmp_path: Path, write: Write)
     of_two = [2, "8.0000 ± 0.0000", "4.0000 ± 0.0000"]
     # Of values that differ by one the deviation is 0.7071, of halves 0.3536.
     assert rows == [
-        ["clients' own", "constant baseline", "IID", "", *of_two],
-        ["clients' own", "constant baseline", "class", "0.1", *of_two],
-        ["clients' own", "constant baseline", "embedding", "0.1", *of_two],
-        ["clients' own", "fedavg", "IID", "", 2, "1.5000 ± 0.7071", "0.7500 ± 0.3536"],
-        ["clients' own", "fedavg", "class", "0.1", 2, "2.5000 ± 0.7071", "1.2500 ± 0.3536"],
-        ["clients' own", "fedavg", "embedding", "0.1", 2, "3.5000 ± 0.7071", "1.7500 ± 0.3536"],
-        ["clients' held out", "constant baseline", "IID", "", *of_two],
-        ["clients' held out", "constant baseline", "class", "0.1", *of_two],
-        ["clients' held out", "constant baseline", "embedding", "0.1", *of_two],
-        ["held out", "constant baseline", "", "", *of_two],
-        ["held out", "central", "", "", 2, "1.0000 ± 0.7071", "0.2500 ± 0.0000"],
-        ["held out", "fedavg", "IID", "", 2, "2.5000 ± 0.7071", "1.7500 ± 0.3536"],
-        ["held out", "fedavg", "class", "0.1", 2, "3.5000 ± 0.7071", "2.2500 ± 0.3536"],
-        ["held out", "fedavg", "embedding", "0.1", 2, "4.5000 ± 0.7071", "2.7500 ± 0.3536"],
+        ["client train", "constant baseline", "IID", "", *of_two],
+        ["client train", "constant baseline", "class", "0.1", *of_two],
+        ["client train", "constant baseline", "embedding", "0.1", *of_two],
+        ["client train", "fedavg", "IID", "", 2, "1.5000 ± 0.7071", "0.7500 ± 0.3536"],
+        ["client train", "fedavg", "class", "0.1", 2, "2.5000 ± 0.7071", "1.2500 ± 0.3536"],
+        ["client train", "fedavg", "embedding", "0.1", 2, "3.5000 ± 0.7071", "1.7500 ± 0.3536"],
+        ["client test", "constant baseline", "IID", "", *of_two],
+        ["client test", "constant baseline", "class", "0.1", *of_two],
+        ["client test", "constant baseline", "embedding", "0.1", *of_two],
+        ["global test", "constant baseline", "", "", *of_two],
+        ["global test", "central", "", "", 2, "1.0000 ± 0.7071", "0.2500 ± 0.0000"],
+        ["global test", "fedavg", "IID", "", 2, "2.5000 ± 0.7071", "1.7500 ± 0.3536"],
+        ["global test", "fedavg", "class", "0.1", 2, "3.5000 ± 0.7071", "2.2500 ± 0.3536"],
+        ["global test", "fedavg", "embedding", "0.1", 2, "4.5000 ± 0.7071", "2.7500 ± 0.3536"],
     ]
 
 
@@ -88,11 +88,11 @@ def test_trivial_predictor_of_clients_is_that_of_their_split(tmp_path: Path, wri
             federated(write, "embedding_based", 1.0, seed=seed, trivial=6.0 + seed, sgd_per_epoch=steps)
     rows = rows_of(tmp_path, "data", "model", "split", "sgd_per_epoch", "seeds", "loss")
     assert [row[:1] + row[2:] for row in rows if row[1] == "constant baseline"] == [
-        ["clients' own", "class", "", 2, "2.5000 ± 0.7071"],
-        ["clients' own", "embedding", "", 2, "6.5000 ± 0.7071"],
-        ["clients' held out", "class", "", 2, "2.5000 ± 0.7071"],
-        ["clients' held out", "embedding", "", 2, "6.5000 ± 0.7071"],
-        ["held out", "", "", 2, "8.0000 ± 0.0000"],
+        ["client train", "class", "", 2, "2.5000 ± 0.7071"],
+        ["client train", "embedding", "", 2, "6.5000 ± 0.7071"],
+        ["client test", "class", "", 2, "2.5000 ± 0.7071"],
+        ["client test", "embedding", "", 2, "6.5000 ± 0.7071"],
+        ["global test", "", "", 2, "8.0000 ± 0.0000"],
     ]
 
 
@@ -105,7 +105,7 @@ def test_trivial_predictor_of_participants_is_not_that_of_all(tmp_path: Path, wr
         write("train_centralized", whose, summary)
     federated(write, "class_based", 1.0)
     rows = rows_of(tmp_path, "data", "model", "train_clients", "loss")
-    assert sorted(row[2:] for row in rows if row[:2] == ["held out", "constant baseline"]) == [
+    assert sorted(row[2:] for row in rows if row[:2] == ["global test", "constant baseline"]) == [
         ["", "8.0000"],
         ["participants", "6.0000"],
     ]
@@ -117,11 +117,11 @@ def test_trivial_predictor_has_a_row_for_each_size_of_images(tmp_path: Path, wri
         central = {"test": {"loss": own, "mae": 0.25}, "trivial": {"loss": 8.0 * own, "mae": 4.0}}
         write("train_centralized", {"image_size": size}, central)
     rows = rows_of(tmp_path, "data", "model", "image_size", "loss")
-    assert [row[2:] for row in rows if row[:2] == ["clients' own", "constant baseline"]] == [
+    assert [row[2:] for row in rows if row[:2] == ["client train", "constant baseline"]] == [
         ["64", "2.0000"],
         ["128", "4.0000"],
     ]
-    assert [row[2] for row in rows if row[:2] == ["held out", "constant baseline"]] == ["64", "128"]
+    assert [row[2] for row in rows if row[:2] == ["global test", "constant baseline"]] == ["64", "128"]
 
 
 def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Path, write: Write) -> None:
@@ -129,7 +129,7 @@ def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Pat
         federated(write, kind, 1.0, unseen_clients=5)
     write("train_centralized", {}, {"test": {"loss": 1.0, "mae": 0.5}, "trivial": {"loss": 8.0, "mae": 4.0}})
     rows = rows_of(tmp_path, "data", "model", "split")
-    assert [row[2] for row in rows if row[:2] == ["held out", "constant baseline"]] == ["", "class", "embedding"]
+    assert [row[2] for row in rows if row[:2] == ["global test", "constant baseline"]] == ["", "class", "embedding"]
 
 
 def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Write) -> None:
@@ -146,7 +146,7 @@ def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Wri
 def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:
     for method, rate in (("fedavg", 0.1), ("fedprox", 0.01)):
         federated(write, "class_based", 1.0, method=method, init_lr=rate, batch_size=8, mu=rate)
-    rows = metric_table(read_metrics(Results(tmp_path)), "normal").query('data == "held out"')
+    rows = metric_table(read_metrics(Results(tmp_path)), "normal").query('data == "global test"')
     assert rows[["model", "init_lr"]].values.tolist() == [
         ["constant baseline", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
     ]  # fmt: skip
@@ -157,29 +157,29 @@ def test_natural_groups_stand_behind_the_other_splits(tmp_path: Path, write: Wri
     for kind in ("user_id_based", "domain_based", "embedding_based", "iid"):
         federated(write, kind, 1.0)
     rows = rows_of(tmp_path, "data", "model", "split")
-    splits = [row[2] for row in rows if row[:2] == ["held out", "fedavg"]]
+    splits = [row[2] for row in rows if row[:2] == ["global test", "fedavg"]]
     assert splits == ["IID", "embedding", "domain", "user_id"]
 
 
 def test_clients_own_models_have_rows_of_their_own(tmp_path: Path, write: Write) -> None:
     federated(write, "class_based", 2.0, method="ditto", personal=1.0)
     rows = rows_of(tmp_path, "data", "model", "loss", "mae")
-    assert ["clients' held out", "ditto, own models", "1.0000", "0.5000"] in rows
-    assert ["held out", "ditto", "3.0000", "2.0000"] in rows
+    assert ["client test", "ditto, own models", "1.0000", "0.5000"] in rows
+    assert ["global test", "ditto", "3.0000", "2.0000"] in rows
 
 
 def test_newest_run_counts_and_settings_stand_apart(tmp_path: Path, write: Write) -> None:
     for own, steps in ((9.0, 20), (1.0, 20), (5.0, 40)):
         federated(write, "iid", own, sgd_per_epoch=steps, result_path=f"folder{own}")
     rows = rows_of(tmp_path, "data", "model", "sgd_per_epoch", "loss")
-    assert [row[2:] for row in rows if row[:2] == ["held out", "fedavg"]] == [["20", "2.0000"], ["40", "6.0000"]]
+    assert [row[2:] for row in rows if row[:2] == ["global test", "fedavg"]] == [["20", "2.0000"], ["40", "6.0000"]]
 
 
 def test_alphas_are_in_order(tmp_path: Path, write: Write) -> None:
     for alpha in (10, 0.01, 2, 1):
         federated(write, "class_based", 1.0, alpha=alpha)
     rows = rows_of(tmp_path, "data", "model", "alpha")
-    assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == ["0.01", "1", "2", "10"]
+    assert [row[2] for row in rows if row[:2] == ["global test", "fedavg"]] == ["0.01", "1", "2", "10"]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_alphas_are_in_order(tmp_path: Path, write: Write) -> None:
 def test_alpha_stands_where_the_rule_uses_it(tmp_path: Path, write: Write, kind: str, rule: str, alpha: str) -> None:
     federated(write, kind, 1.0, partition=rule)
     rows = rows_of(tmp_path, "data", "model", "alpha")
-    assert [row[2] for row in rows if row[:2] == ["held out", "fedavg"]] == [alpha]
+    assert [row[2] for row in rows if row[:2] == ["global test", "fedavg"]] == [alpha]
 
 
 def test_metrics_of_other_tasks_and_missing_runs_leave_no_trace(tmp_path: Path, write: Write) -> None:

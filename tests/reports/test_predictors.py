@@ -44,7 +44,7 @@ def test_the_cost_is_any_loss_of_the_runs(tmp_path: Path, monkeypatch: pytest.Mo
     known = "has the loss 'test_loss'; give --cost one of train_loss, unseen_test_loss"
     with pytest.raises(UserError, match=known):
         together([tmp_path], "test_loss")
-    assert (measured_on("train_loss"), measured_on("adapted_20_loss")) == ("clients' own", "adapted 20")
+    assert (measured_on("train_loss"), measured_on("adapted_20_loss")) == ("client train", "adapted 20")
 
 
 def test_rank_correlation_is_scipys() -> None:

@@ -70,10 +70,10 @@ def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> N
     assert own["embedding over IID, %"].startswith("+39.6 [")
     assert own["embedding over class, %"].startswith("+21.5 [")
     assert own["EMD class / embedding"] == "0.50 / 0.50"  # 0.25 and 0.75
-    assert (own["trivial"], own["seeds"], own["data"]) == ("4.0000", 2, "clients' own")
+    assert (own["trivial"], own["seeds"], own["data"]) == ("4.0000", 2, "client train")
     assert held_out["IID"] == "15.0000 ± 7.0711"
     assert held_out["class over IID, %"] == own["class over IID, %"]
-    assert (held_out["trivial"], held_out["data"]) == ("5.0000", "held out")
+    assert (held_out["trivial"], held_out["data"]) == ("5.0000", "global test")
 
 
 def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run: Write) -> None:
@@ -94,7 +94,7 @@ def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path
     table = compare(runs)
     assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
     assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
-    of_split = splits_table(splits_over_iid(runs)).query('data == "clients\' own"')
+    of_split = splits_table(splits_over_iid(runs)).query('data == "client train"')
     assert of_split["trivial"].tolist() == ["4.0000 / 5.0000", "4.0000 / 6.0000"]
 
 
@@ -106,18 +106,18 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     table = compare(read_runs(Results(tmp_path)))
     said = methods(splits_over_iid(read_runs(Results(tmp_path))))
     keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
-    assert list(keys) == [*product(("clients' own", "held out"), ("fedavg", "fedprox"), ("class", "embedding"))]
+    assert list(keys) == [*product(("client train", "global test"), ("fedavg", "fedprox"), ("class", "embedding"))]
     of_class, embedding = said.iloc[2], said.iloc[3]
     assert [of_class[f"normal, {loss}"] for loss in ("trivial", "IID", "loss")] == ["4.0000", "2.0000", "2.2000"]
     assert (embedding["normal, loss"], embedding["reshading, loss"]) == ("2.4000", "3.9000")
     assert said.iloc[0]["reshading, IID"] == ""
-    # On held-out images, FedProx has 20 of the constant baseline's 5.
+    # On test images, FedProx has 20 of the constant baseline's 5.
     assert said.iloc[-1]["normal, IID"] == "20.0000 (not learnt)"
     # As many tasks as methods: the console has a table for each method; with one method more, for each task.
-    assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, held out images"
+    assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, global test"
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="scaffold")
     heading, part = next(in_short(compare(read_runs(Results(tmp_path)))))
-    assert heading == "normal, global model, clients' own images"
+    assert heading == "normal, global model, client train"
     assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
 
 
@@ -242,7 +242,7 @@ def test_rates_that_tell_methods_apart_are_in_their_tables(tmp_path: Path, write
     for table in (increases(splits), splits_table(splits), readable(compare(runs)), in_console):
         assert {*table[["method", "init_lr", "server_lr"]].itertuples(index=False, name=None)} == expected
         assert not {"mu", "batch_size"} & {*table}
-    lines = headlines(verdicts(compare(runs)), splits_table(splits))["On clients' own images"]
+    lines = headlines(verdicts(compare(runs)), splits_table(splits))["On client train"]
     assert len(lines) == 3 and all("lr" not in line for line in lines)  # the method says it
 
 
@@ -252,7 +252,7 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     write_rates(write_run)
     for method, rate in (("fedavg", 0.5), ("fedadam", 0.25)):
         write_three(write_run, 0, (1.0, 1.1, 1.5), method=method, task="reshading", init_lr=rate)
-    table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "held out" and split == "class"')
+    table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "global test" and split == "class"')
     rates = ["normal, init_lr", "normal, server_lr", "reshading, init_lr"]
     assert table.set_index("method")[rates].T.to_dict("list") == {
         "fedadam": ["0.01", "0.3", "0.25"], "fedavg": ["0.1", "", "0.5"], "scaffold": ["0.1", "1", ""],
@@ -261,7 +261,7 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     # Dense tasks are judged together, each at its own rate.
     together = verdicts(compare(read_runs(Results(tmp_path))), ["normal", "reshading"]).query('task == "2 dense tasks"')
     assert together[["method", "data", "init_lr"]].values.tolist() == [
-        [method, "clients' own", ""] for method in ("fedadam", "fedavg")
+        [method, "client train", ""] for method in ("fedadam", "fedavg")
     ]  # fmt: skip
 
 
@@ -301,7 +301,7 @@ def test_rows_are_in_order_and_the_own_data_comes_first(tmp_path: Path, write_ru
         ("normal", 10.0),
         ("reshading", 0.1),
     ]
-    assert rows["data"].tolist() == ["clients' own", "held out"] * 3
+    assert rows["data"].tolist() == ["client train", "global test"] * 3
 
 
 def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_run: Write) -> None:
@@ -322,13 +322,13 @@ def test_personal_models_stand_for_methods_that_have_them(tmp_path: Path, write_
     table = table_of(tmp_path)
     rows = {(row["method"], row["data"]): row for row in table.to_dict("records")}
     assert {key: (row["model"], row["IID"]) for key, row in rows.items()} == {
-        ("fedavg", "clients' own"): ("global", "2.0000"), ("fedavg", "clients' held out"): ("global", "3.0000"),
-        ("fedavg", "held out"): ("global", "4.0000"), ("ditto", "clients' own"): ("personal", "1.0000"),
-        ("ditto", "clients' held out"): ("personal", "2.5000"), ("ditto", "held out"): ("global", "4.0000"),
-        ("local", "clients' own"): ("personal", "0.5000"), ("local", "clients' held out"): ("personal", "9.0000"),
+        ("fedavg", "client train"): ("global", "2.0000"), ("fedavg", "client test"): ("global", "3.0000"),
+        ("fedavg", "global test"): ("global", "4.0000"), ("ditto", "client train"): ("personal", "1.0000"),
+        ("ditto", "client test"): ("personal", "2.5000"), ("ditto", "global test"): ("global", "4.0000"),
+        ("local", "client train"): ("personal", "0.5000"), ("local", "client test"): ("personal", "9.0000"),
     }  # fmt: skip
     assert set(table["embedding over IID, %"]) == {"+20.0"}
-    assert {row["trivial"] for key, row in rows.items() if key[1] == "clients' held out"} == {"6.0000"}
+    assert {row["trivial"] for key, row in rows.items() if key[1] == "client test"} == {"6.0000"}
 
 
 def test_iid_run_serves_splits_by_other_rules(tmp_path: Path, write_run: Write) -> None:
@@ -351,10 +351,10 @@ def test_every_kind_of_split_over_iid(tmp_path: Path, write_run: Write) -> None:
     write_run("class_based", 3.0, seed=1, partition="equal_size", n_clients=8, alpha=10.0)
     rows = splits_table(splits_over_iid(read_runs(Results(tmp_path)))).to_dict("records")
     assert [(row["split"], row["n_clients"], row["data"]) for row in rows] == [
-        ("class", "4", "clients' own"), ("class", "4", "held out"), ("class", "8", "clients' own"),
-        ("class", "8", "held out"), ("domain", "4", "clients' own"), ("domain", "4", "held out"),
+        ("class", "4", "client train"), ("class", "4", "global test"), ("class", "8", "client train"),
+        ("class", "8", "global test"), ("domain", "4", "client train"), ("domain", "4", "global test"),
     ]  # fmt: skip
-    own = {(row["split"], row["n_clients"]): row for row in rows if row["data"] == "clients' own"}
+    own = {(row["split"], row["n_clients"]): row for row in rows if row["data"] == "client train"}
     assert {key: (row["alpha"], row["seeds"], row["IID"], row["over IID, %"]) for key, row in own.items()} == {
         ("class", "4"): ("10", 1, "2.0000", "+50.0"),
         ("class", "8"): ("10", 1, "–", "–"),

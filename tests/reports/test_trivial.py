@@ -37,12 +37,12 @@ def runs(tmp_path: Path) -> Path:
 
 def test_what_is_not_learnt_comes_first_and_is_named(runs: Path) -> None:
     table = learnt_table(read_runs(Results(runs)))
-    assert table[["data", "learnt"]].to_numpy().tolist() == [["held out", "no"], ["clients' own", "by heart"]]
+    assert table[["data", "learnt"]].to_numpy().tolist() == [["global test", "no"], ["client train", "by heart"]]
     assert table["IID"].tolist() == ["2.6170 [2.5922, 2.6418]", "0.5100 [0.4852, 0.5348]"]  # ± 4.303 * 0.01 / √3
     [line] = not_learnt(table)
     assert line == (
         "classification, fedavg: under IID the loss is not clearly below the constant baseline's, and there is no "
-        "verdict, on held out images (2.6170 [2.5922, 2.6418], trivial 1.6180); learnt by heart: clients' own images "
+        "verdict, on global test (2.6170 [2.5922, 2.6418], trivial 1.6180); learnt by heart: client train "
         "(0.5100 [0.4852, 0.5348], trivial 1.0000)"
     )
     for path in runs.rglob("summary.json"):
@@ -55,8 +55,8 @@ def test_settings_that_differ_have_lines_of_their_own(runs: Path) -> None:
     for seed in range(3):
         write(runs, "iid", 1.5, 0.5, seed, init_lr=0.1)
     first, second = not_learnt(learnt_table(read_runs(Results(runs))))
-    assert first.startswith("classification, fedavg: ") and "held out" in first
-    assert second.startswith("classification, fedavg, init_lr 0.1: under IID") and "held out" not in second
+    assert first.startswith("classification, fedavg: ") and "global test" in first
+    assert second.startswith("classification, fedavg, init_lr 0.1: under IID") and "global test" not in second
 
 
 def test_console_and_report_open_with_it_and_withhold_the_verdict(
@@ -65,24 +65,22 @@ def test_console_and_report_open_with_it_and_withhold_the_verdict(
     values = {name: {"loss": loss, "accuracy": 0.2} for name, loss in (("test", 1.7), ("trivial", 1.618))}
     finish(runs, {"task": "classification", "rand_seed": 0}, values, stage="train_centralized")
     [named] = central_not_learnt(read_central(Results(runs)))
-    assert named.startswith("classification: the central model's held-out loss, 1.7000, is not clearly below")
+    assert named.startswith("classification: the central model's loss on global test, 1.7000, is not clearly below")
     arguments = ["--result_path", str(runs), "--assignment_files_path", str(runs / "none")]
     monkeypatch.setattr(sys, "argv", ["make_tables.py", *arguments])
     make_tables.main()
     printed = capsys.readouterr().out
     assert printed.startswith("not learnt:\nclassification: the central model's")
-    held_out, own = (printed.index(f"{heading}:\n") for heading in ("On held-out images", "On clients' own images"))
+    held_out, own = (printed.index(f"{heading}:\n") for heading in ("On test images", "On client train"))
     assert held_out < own
     first = " ".join(printed[held_out:own].split())
     assert "no verdict, since the task is not learnt" in first and "accuracy 0.25 (IID), 0.25 (class)" in first
     assert "%" not in first
     tables = {name: pd.read_csv(runs / f"tables/{name}.csv") for name in ("verdicts", "splits", "increases")}
     for table in tables.values():
-        assert set(table.loc[table["data"] == "held out", "learnt"]) == {"no"}
-    withheld = tables["splits"].loc[tables["splits"]["data"] == "held out", "loss over IID's (margin ±2 %)"]
+        assert set(table.loc[table["data"] == "global test", "learnt"]) == {"no"}
+    withheld = tables["splits"].loc[tables["splits"]["data"] == "global test", "loss over IID's (margin ±2 %)"]
     assert withheld.tolist() == ["withheld", "withheld"]
     page = report_page(runs)
-    assert (
-        page.index("On held-out images") < page.index("no verdict, since the task is not learnt") < page.index("<img")
-    )
+    assert page.index("On test images") < page.index("no verdict, since the task is not learnt") < page.index("<img")
     assert page.index("<img") < page.index("What is not learnt</h2>") < page.index("How partitions are made</h2>")

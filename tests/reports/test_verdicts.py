@@ -24,7 +24,7 @@ def row(alpha: float, of_class: list[float], embedding: list[float], split: str 
 
 def sentences(said: pd.DataFrame) -> list[str]:
     """Those on the clients' own images."""
-    return headlines(said, pd.DataFrame())["On clients' own images"]
+    return headlines(said, pd.DataFrame())["On client train"]
 
 
 def test_paired_by_seed() -> None:
@@ -98,13 +98,13 @@ def test_headlines_begin_with_one_row_on_held_out_images() -> None:
     said = verdicts(pd.DataFrame(rows))
     kept = said.assign(seeds=said["data"] + ", " + said["model"])  # to see which row a sentence is of
     found = headlines(kept, pd.DataFrame())
-    assert list(found) == ["On held-out images", "On clients' own images"]
-    of = [(line.split(",")[1].strip(), line.split("(")[1].split(" seeds")[0]) for line in found["On held-out images"]]
+    assert list(found) == ["On test images", "On client train"]
+    of = [(line.split(",")[1].strip(), line.split("(")[1].split(" seeds")[0]) for line in found["On test images"]]
     assert of == [
-        ("fedavg", "held out, global"), ("ditto", "clients' held out, personal"),
-        ("local", "clients' held out, personal"),
+        ("fedavg", "global test, global"), ("ditto", "client test, personal"),
+        ("local", "client test, personal"),
     ]  # fmt: skip
-    assert len(found["On clients' own images"]) == 3
+    assert len(found["On client train"]) == 3
 
 
 def test_no_verdict_where_the_iid_runs_have_not_learnt() -> None:
@@ -131,19 +131,19 @@ def test_splits_by_natural_groups_are_put_into_words_beside_iid() -> None:
             "metric, IID": "0.5", "metric, split": "0.375", "seeds": "5", "p, adjusted": "0.010",
             "loss over IID's (margin ±2 %)": "higher"}  # fmt: skip
     names = ["task", "method", "split", "alpha", "model", "data"]
-    splits = pd.DataFrame([text | {"data": "held out"}, text | {"data": "clients' own", "learnt": "by heart"},
-                           text | {"data": "held out", "split": "class", "alpha": "0.1"}])  # fmt: skip
+    splits = pd.DataFrame([text | {"data": "global test"}, text | {"data": "client train", "learnt": "by heart"},
+                           text | {"data": "global test", "split": "class", "alpha": "0.1"}])  # fmt: skip
     splits = splits[[*names, *(name for name in splits if name not in names)]]
     phrase = "the split costs more than a random one (5 seeds, adjusted p 0.010)"
     change = "+20.0 [+10.0, +30.0] %; accuracy 0.5 (IID), 0.375 (split)"
-    alone = headlines(pd.DataFrame(), splits)["On held-out images"]
+    alone = headlines(pd.DataFrame(), splits)["On test images"]
     assert alone == [
         f"normal, fedavg, split by domain: {phrase}, {change}",
         f"normal, fedavg, split by class, α = 0.1: {phrase}, {change}",
     ]
     found = headlines(verdicts(pd.DataFrame([row(0.1, [1.0] * 3, [1.1, 1.2, 1.3], "test")])), splits)
-    assert len(found["On held-out images"]) == 2 and found["On held-out images"][1] == alone[0]
-    assert found["On clients' own images"] == [f"normal, fedavg, split by domain: {phrase}, learnt by heart, {change}"]
+    assert len(found["On test images"]) == 2 and found["On test images"][1] == alone[0]
+    assert found["On client train"] == [f"normal, fedavg, split by domain: {phrase}, learnt by heart, {change}"]
 
 
 def test_sentences_say_what_the_interval_says() -> None:

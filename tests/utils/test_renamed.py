@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from network.importance import FedIR
 from utils.args import Parser
 from utils.errors import UserError
 from utils.renamed import with_present_names
@@ -28,3 +29,14 @@ def test_scripts_that_never_had_it_do_not_know_a_former_name() -> None:
 
 def test_records_of_before_have_todays_names() -> None:
     assert with_present_names({"kinds": "class", "mu": 0.1}) == {"label_source": "class", "mu": 0.1}
+
+
+@pytest.mark.parametrize("words", ["--importance_target held_out", "--importance_target=held_out"])
+def test_a_former_value_is_todays_with_its_argument_alone(words: str) -> None:
+    parser = Parser("a script")
+    parser.add_argument("--importance_target", choices=("population", "global_test"))
+    parser.add_argument("--task")
+    args = parser.parse_args([*words.split(), "--task", "held_out"])
+    assert (args.importance_target, args.task) == ("global_test", "held_out")
+    assert with_present_names({"importance_target": "held_out", "task": "held_out"}) == vars(args)
+    assert FedIR(importance_target="held_out").importance_target == "global_test"

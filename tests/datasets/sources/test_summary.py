@@ -36,11 +36,11 @@ def test_classes_that_nobody_can_learn_or_that_are_not_tested_are_named(tmp_path
             save_image(tmp_path / part / name / "1.png")
     assert lines("folder", tmp_path)[2:] == [
         "no training image of 2 classes: d, e",
-        "no held-out image of 1 class: a",
+        "no test image of 1 class: a",
     ]
     for number in range(70):
         save_image(tmp_path / "train" / f"x{number:02}" / "1.png")
-    assert lines("folder", tmp_path)[3].startswith("no held-out image of 71 classes: a, x00, x01, ")
+    assert lines("folder", tmp_path)[3].startswith("no test image of 71 classes: a, x00, x01, ")
     assert lines("folder", tmp_path)[3].endswith(", x05, x06 and 63 more")
 
 
@@ -51,7 +51,7 @@ def test_a_class_that_is_in_photographs_without_being_theirs_is_not_missing(tmp_
     lists(tmp_path, train="abc", test="d")
     assert lines("voc", tmp_path)[2:] == [
         f"no {part} image of 1 class, as --class_of_image chooses, though they may be in some: sofa"
-        for part in ("training", "held-out")
+        for part in ("training", "test")
     ]
 
 

@@ -177,7 +177,7 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(q, name, changed)
 
 
-KINDS = [{}, {"importance_reweighting": "class", "importance_target": "held_out"}]
+KINDS = [{}, {"importance_reweighting": "class", "importance_target": "global_test"}]
 
 
 @pytest.mark.parametrize(("name", "more"), [*((name, {}) for name in ALGORITHMS), ("fedavg", KINDS[1])])

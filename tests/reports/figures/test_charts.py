@@ -101,7 +101,7 @@ def test_loss_curve_shows_both_losses_and_the_trivial_one(drawn: list[Figure]) -
     [axes] = drawn[0].axes
     assert line_of(axes, "training images") == [[1, 2], [4, 2]]
     assert line_of(axes, "validation images") == [[1, 2], [5, 3]]
-    assert line_of(axes, "constant baseline, held-out images")[1] == [2.5, 2.5]
+    assert line_of(axes, "constant baseline, global test")[1] == [2.5, 2.5]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "L1 loss, m")
 
 
@@ -148,15 +148,15 @@ def test_rounds_show_means_and_deviations_of_each_model_on_its_images(drawn: lis
     charts.federated_rounds(rows, "loss", trivial, "title", "L1 loss", Path())
     left, right = drawn[0].axes
     told = "{}, mean ± standard deviation over clients"
-    of_global, of_clients = told.format("global model"), told.format("clients' own models")
+    of_global, of_clients = told.format("global model"), told.format("personal models")
     assert line_of(left, of_global) == [[0, 1, 2], [99, 2, 3]] and line_of(left, of_clients)[1] == [3, 4, 5]
     assert line_of(right, of_global)[1] == [2, 3, 4] and line_of(right, of_clients)[1] == [4, 5, 6]
     assert [band_at(axes, n, 2) for axes in (left, right) for n in (0, 1)] == [
         [2.75, 3.25], [4.25, 5.75], [3.5, 4.5], [5, 7],
     ]  # fmt: skip
-    assert line_of(right, "global model, all held-out images")[1] == [50, 51, 52]
+    assert line_of(right, "global model, global test")[1] == [50, 51, 52]
     assert [line_of(axes, "constant baseline")[1][0] for axes in (left, right)] == [5, 6]
-    assert [axes.get_title() for axes in (left, right)] == ["clients' own training images", "clients' held-out images"]
+    assert [axes.get_title() for axes in (left, right)] == ["client train", "client test"]
     # All that comes after the untrained model is in view, the global model on all held-out images, too.
     assert left.get_ylim()[1] == pytest.approx(1.08 * 52) and left.get_ylabel() == "L1 loss"
 

@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from reports.figures.comparison import comparison
-from reports.figures.style import COLOURS, IMAGES
+from reports.figures.style import COLOURS
 from reports.splits import increases
 from tests.reports.figures.pictures import check_figure, interval_of, legend_of, points_of, words
 from utils.runs import MEASURED_ON
@@ -105,7 +105,7 @@ def test_bars_and_their_ends_are_the_numbers_of_the_table(drawn: list[Figure]) -
         assert next(containers, None) is None
     assert words(panels[0, 0].get_yticklabels()) == ["FedAvg, α = 0.1", "FedAvg, α = 10"]
     assert panels[0, 0].yaxis.get_inverted()  # the first setting above
-    assert [axis.get_title().replace("\n", " ") for axis in panels[0]] == [IMAGES["train"], IMAGES["test"]]
+    assert [axis.get_title().replace("\n", " ") for axis in panels[0]] == [MEASURED_ON["train"], MEASURED_ON["test"]]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals", "Reshading"]
     named = {f"{kind}-based split": colour for kind, colour in COLOURS.items()}
     assert list(legend_of(drawn[0]).items())[:2] == list(named.items())

@@ -60,7 +60,7 @@ def test_tasks_whose_models_are_not_held_against_all_held_out_images_are_left_ou
     pd.read_csv(without_global).drop(columns="test_loss").to_csv(without_global, index=False)
     assert set(read(Results(tmp_path), "train")["task"]) == {"normal", "edge_texture"}
     assert set(read(Results(tmp_path), "test")["task"]) == {"normal"}
-    with pytest.raises(UserError, match=r"no run has a loss on clients' held-out images.*--data"):
+    with pytest.raises(UserError, match=r"no run has a loss on client test.*--data"):
         read(Results(tmp_path), "local_test")
 
 
@@ -350,7 +350,7 @@ def test_rounds_have_a_row_a_task_and_a_column_an_alpha(tmp_path: Path, write: W
             assert band_at(panels[row, column], number, 2) == pytest.approx([low, high])
     assert [axis.get_title() for axis in panels[0]] == ["α = 0.1", "α = 10"]
     assert [axis.get_ylabel() for axis in panels[:, 0]] == ["Surface normals\nL1 loss", "Reshading\nmean squared error"]
-    assert drawn[0].get_suptitle() == "FedAvg: loss by round\nclients' own training images, mean over 2 seeds"
+    assert drawn[0].get_suptitle() == "FedAvg: loss by round\nclient train, mean over 2 seeds"
     for label, colour in list(legend_of(drawn[0]).items())[:4]:
         [line] = [line for line in panels[0, 0].lines if line.get_label() == label]
         assert to_hex(line.get_color()) == colour

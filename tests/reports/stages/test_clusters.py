@@ -71,5 +71,7 @@ def test_a_central_model_that_has_not_learnt_is_named(capsys: pytest.CaptureFixt
     for loss in (0.676, 0.119):  # above the constant baseline's, or below it by less than what counts
         report.report_central("depth_euclidean", loss, 0.12)
         printed = " ".join(capsys.readouterr().out.split())
-        assert printed.startswith("The central model of depth_euclidean has not learnt its task: its held-out loss")
+        assert printed.startswith(
+            "The central model of depth_euclidean has not learnt its task: its loss on global test"
+        )
         assert f"{loss:.4f}, is not clearly below the constant baseline's, 0.1200" in printed

@@ -46,11 +46,11 @@ def test_the_table_shows_what_the_metrics_say(run: Callable) -> None:
     shown = {line[:27].strip(): float(line.split()[-6]) for line in printed.splitlines() if line.count(".") == 6}
     summary = json.loads((folder / "summary.json").read_text())
     assert shown == {
-        "personal, clients' own": pytest.approx(last["personal_train_loss_mean"], abs=1e-4),
-        "personal, clients' held out": pytest.approx(last["personal_local_test_loss_mean"], abs=1e-4),
-        "trivial, clients' own": pytest.approx(summary["trivial"]["train"]["loss"], abs=1e-4),
-        "trivial, clients' held out": pytest.approx(summary["trivial"]["local_test"]["loss"], abs=1e-4),
-        "trivial, held out": pytest.approx(summary["trivial"]["test"]["loss"], abs=1e-4),
+        "personal, client train": pytest.approx(last["personal_train_loss_mean"], abs=1e-4),
+        "personal, client test": pytest.approx(last["personal_local_test_loss_mean"], abs=1e-4),
+        "trivial, client train": pytest.approx(summary["trivial"]["train"]["loss"], abs=1e-4),
+        "trivial, client test": pytest.approx(summary["trivial"]["local_test"]["loss"], abs=1e-4),
+        "trivial, global test": pytest.approx(summary["trivial"]["test"]["loss"], abs=1e-4),
     }
     assert not (folder / "model.safetensors").exists()  # there is no global model
     args = json.loads((folder / "args.json").read_text())
@@ -94,7 +94,7 @@ def test_held_out_images_that_fall_to_nobody_are_said(run: Callable, own_copy: P
     rows = pd.read_csv(own_copy / TABLE_FILE)
     rows["part"] = np.where(rows["class"] == 0, "test", "train")  # of a class that no client trains on
     rows.to_csv(own_copy / TABLE_FILE, index=False)
-    said = "no held-out image is in a group that clients train on: the values on clients' held out are nan"
+    said = "no test image is in a group that clients train on: the values on client test are nan"
     printed, folder = run(f"--data_path {own_copy}")
     assert printed.count(said) == 1
     last = pd.read_csv(folder / "metrics.csv").iloc[-1]
