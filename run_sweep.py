@@ -6,6 +6,7 @@ to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
 """
 
 import sys
+from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def parse_args() -> tuple[dict[str, Any], list[str]]:
     default = {name: f"default: the experiment's, or {' '.join(map(str, KEYS[name]))}" for name in _LISTS}
     add("--scale", help="scale of the experiment; without one, settings of the stages: a folder of scripts/args; "
         "default: builtin")  # fmt: skip
-    add("--type", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the settings")
+    add("--sweep", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the settings")
+    add("--type", choices=SWEEP_TYPES, dest="sweep", help=SUPPRESS)  # the name that it once had
     add("--tasks", nargs="+", choices=TASKS, help=f"tasks, each with its own model; {default['tasks']}")
     add("--methods", nargs="+", choices=ALGORITHMS, help=f"federated methods; {default['methods']}")
     add("--splits", nargs="+", type=split_type,

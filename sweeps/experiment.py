@@ -33,7 +33,7 @@ STAGES = ("select", *SCRIPTS, "fed")
 _OF_GRIDS: dict[str, Any] = {
     "settings": "builtin", "tasks": ["depth_euclidean", "normal", "class_scene"], "methods": ["fedavg"],
     "splits": ["iid", "class_based", "embedding_based"], "alphas": ["0.1", "10"], "seeds": [0, 1, 2, 3, 4],
-    "n_clusters": [16], "features": ["model"], "type": COMPARISON, "folder": "", "central": True, "guidance": "",
+    "n_clusters": [16], "features": ["model"], "sweep": COMPARISON, "folder": "", "central": True, "guidance": "",
 } | {stage: {} for stage in STAGES}  # fmt: skip
 _OF_GRIDS["select"] = {"client_file_name": "rooms.csv", "taskonomy_clients_to_include": 4}
 # What only the whole experiment says.
@@ -44,6 +44,7 @@ KEYS = _OF_GRIDS | _OF_ALL
 _CHANGES = {"base": "", "scale": {}, "rooms": {}}
 BUILTIN = "builtin"  # the scale that is taken where none is named
 _TYPES = {dict: "a table", str: "a text", bool: "true or false", object: ""}
+_PRESENT = {"type": "sweep"}  # keys by the names that they once had
 _NAME = "name"  # of a table in `vary`, for `folder` and `guidance`
 # Lists of names: where a table of `vary` has one, the command line says which of these are kept. Of lists of numbers it
 # cannot tell: an alpha in a table may be one that has no part in what the table says.
@@ -127,7 +128,7 @@ def read_experiment(path: Path, scale: str | None) -> dict[str, Any]:
 def _read(path: Path, scale: str, within: tuple[Path, ...] = ()) -> tuple[dict[str, Any], list[str]]:
     """What a file says at a scale, over what its `base` says there; and the scales of both."""
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        said = _with_present_keys(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{path}: not a readable experiment ({reason})") from error
@@ -139,6 +140,18 @@ def _read(path: Path, scale: str, within: tuple[Path, ...] = ()) -> tuple[dict[s
         _check_keys(changes, KEYS, f"{path}: {name}")
     below, scales = _read(path.parent / base, scale, (*within, path.resolve())) if base else ({}, [])
     return merged(merged(below, said), own.get(scale, {})), list(dict.fromkeys((*scales, *own)))
+
+
+def _with_present_keys(table: Any) -> Any:
+    """A file's table, or list of tables, with keys of before under the names of today; arguments of stages stay."""
+    if isinstance(table, list):
+        return [_with_present_keys(each) for each in table]
+    if not isinstance(table, Mapping):
+        return table
+    return {
+        _PRESENT.get(name, name): value if name in STAGES else _with_present_keys(value)
+        for name, value in table.items()
+    }
 
 
 def merged(below: Spec, above: Spec) -> dict[str, Any]:
@@ -267,8 +280,8 @@ def _grids(
 ) -> Iterator[Grid]:
     """A grid for each initial model and teacher of a part."""
     tasks = _list(part["tasks"])
-    if part["type"] not in SWEEP_TYPES:
-        raise UserError(f"type: {part['type']!r} is not one of {', '.join(SWEEP_TYPES)}")
+    if part["sweep"] not in SWEEP_TYPES:
+        raise UserError(f"sweep: {part['sweep']!r} is not one of {', '.join(SWEEP_TYPES)}")
     axes = {name: [_value(each) for each in values] for name, values in _alternatives(part["fed"], "fed").items()}
     for init, teacher in product(_choices(part["init"], "init"), _choices(part["teacher"], "teacher")):
         known = {**names, **_texts(init), **_texts(teacher), "task": "_".join(map(str, tasks))}
@@ -284,7 +297,7 @@ def _grids(
             alphas=[text_of(alpha) for alpha in _list(part["alphas"])],
             seeds=_list(part["seeds"]),
             n_clusters=_list(part["n_clusters"]),
-            sweep_type=part["type"],
+            sweep_type=part["sweep"],
             init=tuple(_init_words(init)),
             common=("--test_mode", "True") if given.test_mode else (),
             axes=axes,

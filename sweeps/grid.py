@@ -18,8 +18,7 @@ from utils.versions import ROOT
 
 SETTINGS = ROOT / "scripts" / "args"
 SCALES = tuple(sorted(str(path.parent.relative_to(SETTINGS)) for path in SETTINGS.rglob("fed.txt")))
-# The types of sweep. The published `--type lr_test` and `--type sgd_test` vary an argument of the whole federation,
-# while `test_fed.py --type` says what one run assigns. So they are types of sweeps, each with a file of values to vary.
+# What `--sweep` names. Besides the comparison, each has a file of values of an argument of the whole federation.
 COMPARISON = "comparison"
 SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
 
@@ -89,7 +88,7 @@ class Grid:
         if self.sweep_type != COMPARISON and not self.axes and not file.is_file():
             folder = file.parent.relative_to(ROOT)
             raise UserError(
-                f"--type {self.sweep_type}: {folder} has no {file.name}; give values to vary, e.g. --init_lr 0.01 0.1"
+                f"--sweep {self.sweep_type}: {folder} has no {file.name}; give values to vary, e.g. --init_lr 0.01 0.1"
             )
 
     @property

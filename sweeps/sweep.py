@@ -26,7 +26,7 @@ class Sweep:
 
     def __init__(self, config: Mapping[str, Any], further: Sequence[str]) -> None:
         self.said, self.given = asked(config, further)
-        self.name = config["experiment"].stem if config["experiment"] else config["type"] or COMPARISON
+        self.name = config["experiment"].stem if config["experiment"] else config["sweep"] or COMPARISON
         self.runner = runner_of(config)
         self.reads = self.runner.ask(work.declared_arguments)
         self._expand()

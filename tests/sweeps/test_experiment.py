@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -48,6 +49,32 @@ splits = ["class_based"]
 alphas = [0.1]
 seeds = [0, 1]
 """
+
+
+def test_a_sweep_is_found_by_the_key_and_the_argument_of_earlier_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {
+        "the file": 'sweep = "lr_test"',
+        "a scale": '[scale.builtin]\nsweep = "lr_test"',
+        "a table of vary": '[[vary.of]]\nsweep = "lr_test"',
+    }
+    for place, text in places.items():
+        folders = {
+            name: [grid.runs_path for grid in made(tmp_path / "x.toml", SMALL + text.replace("sweep", name)).grids]
+            for name in ("sweep", "type")
+        }
+        assert folders["type"] == folders["sweep"] == [Path("out/photos/lr_test")], place
+    # An argument of a stage keeps its name: this one is of test_fed.py.
+    assert read_experiment(made_file(tmp_path, 'fed = { type = "iid" }'), None)["fed"] == {"type": "iid"}
+    for name in ("--sweep", "--type"):
+        monkeypatch.setattr(sys, "argv", ["run_sweep.py", "--data", str(tmp_path), name, "sgd_test"])
+        assert asked_here()[1].more["sweep"] == "sgd_test"
+
+
+def made_file(folder: Path, text: str) -> Path:
+    (folder / "y.toml").write_text(SMALL + text)
+    return folder / "y.toml"
 
 
 def test_lists_are_axes_and_tables_of_vary_vary_together(tmp_path: Path) -> None:
@@ -360,7 +387,7 @@ def test_fedcv_compares_a_schedule_with_none(name: str, scale: str, tmp_path: Pa
      (SMALL + "[make]\nfigure = 1", "make: unknown key figure, did you mean figures?"),
      (SMALL + "settings = 'papper'", "settings 'papper': not a folder of scripts/args, did you mean paper?"),
      (SMALL + "folder = '{size}'", "folder = '{size}': in braces there may be task"),
-     (SMALL + "until = 'now'", "until: 'now' is not one of"), (SMALL + "type = 'x'", "type: 'x' is not one of"),
+     (SMALL + "until = 'now'", "until: 'now' is not one of"), (SMALL + "type = 'x'", "sweep: 'x' is not one of"),
      (SMALL + "base = 'x.toml'", "has itself as its base"), (SMALL + "base = 'y.toml'", "y.toml: not a readable"),
      (SMALL + "[init]\nencoder = []", "init: an empty list says no value"),
      (SMALL + "[fed]\nmomentum = []", "fed: an empty list says no value"),

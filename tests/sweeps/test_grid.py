@@ -125,7 +125,7 @@ def test_learning_rates_are_each_tasks_own() -> None:
 
 
 def test_a_scale_without_values_to_vary_is_refused() -> None:
-    with pytest.raises(UserError, match=r"--type lr_test: scripts/args/fedcv has no lr_test\.txt"):
+    with pytest.raises(UserError, match=r"--sweep lr_test: scripts/args/fedcv has no lr_test\.txt"):
         grid(scale="fedcv", sweep_type="lr_test")
 
 
