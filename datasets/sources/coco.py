@@ -234,7 +234,7 @@ class Coco(Source):
             within = sorted({path.parts[0] for path in paths if len(path.parts) > 1 and part_of(path.parts[0])})
             if within and PART not in words:
                 print(
-                    f"{folder} has sub-folders {some(within, 3)}, whose test split would be drawn at random; with "
+                    f"{folder} has sub-folders {some(within, 3)}; the test split is drawn from all at random; with "
                     f"{PLACE} in place of their names, as in --image_folder and --label_folder, they are parts"
                 )
         labels: dict[str, str] = {}

@@ -551,7 +551,7 @@ def test_a_part_without_readable_images_is_an_error(tmp_path: Path, part: list[i
     for position, cell in enumerate(table.image_ids):
         if position not in part:
             write(tmp_path / cell, np.zeros((SIZE, SIZE, 3), np.uint8))
-    with pytest.raises(UserError, match=r"class_scene: . training and . held-out images; run extract_datapoints"):
+    with pytest.raises(UserError, match=r"class_scene: . training and . test images; run extract_datapoints"):
         data_of(table, "class_scene")
 
 

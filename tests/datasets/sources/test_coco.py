@@ -455,7 +455,7 @@ def test_parts_that_no_word_names_are_held_out_at_random_with_a_line(
         "coco", yolo, image_folder="images", label_folder="labels", categories="names.yaml", test_fraction=0.4
     )
     assert len(table) == 3
-    assert "images has sub-folders train, val, whose photographs are held out at random" in capsys.readouterr().out
+    assert "images has sub-folders train, val; the test split is drawn from all at random" in capsys.readouterr().out
 
 
 def test_boxes_of_yolo(yolo: Path) -> None:
