@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import zipfile
-from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,12 +53,12 @@ def _index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheels, "pip", pip)
 
 
-def settings(tmp_path: Path, megabytes: float, **more: object) -> Namespace:
+def settings(tmp_path: Path, megabytes: float, **more: Any) -> dict[str, Any]:
     (tmp_path / "requirements.txt").write_text(
         "torch>=2\n# others\nscikit-learn>=1.6  # K-means\npandas\ntimm>=1 # encoders\n"
     )
     given = {"has": ["torch==2.11.*"], "requirements": [tmp_path / "requirements.txt"], "further": []}
-    return Namespace(**given | {"megabytes": megabytes, "output_path": tmp_path / "out"} | more)
+    return given | {"megabytes": megabytes, "output_path": tmp_path / "out"} | more
 
 
 @pytest.mark.usefixtures("_index")
@@ -74,18 +74,18 @@ def settings(tmp_path: Path, megabytes: float, **more: object) -> Namespace:
 def test_what_the_machine_lacks_is_taken_by_importance_and_what_does_not_fit_named(
     megabytes: float, inside: set[str], left_out: list[str] | None, tmp_path: Path
 ) -> None:
-    named = make(settings(tmp_path, megabytes))
+    named = make(**settings(tmp_path, megabytes))
     assert {path.name.partition("-")[0] for path in (tmp_path / "out").iterdir()} == inside
     assert left_out is None or named == left_out
 
 
 @pytest.mark.usefixtures("_index")
 def test_what_comes_with_what_the_machine_has_does_not_travel(tmp_path: Path) -> None:
-    make(settings(tmp_path, 1000, has=["torch", "scikit_learn==1.9.1"]))
+    make(**settings(tmp_path, 1000, has=["torch", "scikit_learn==1.9.1"]))
     names = {path.name.partition("-")[0] for path in (tmp_path / "out").iterdir()}
     assert names == {"timm", "hub_client", "pandas"}
     with pytest.raises(UserError, match="out is not empty"):
-        make(settings(tmp_path, 1000))
+        make(**settings(tmp_path, 1000))
 
 
 def test_extras_bring_what_they_name() -> None:
