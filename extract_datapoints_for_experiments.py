@@ -25,8 +25,12 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add = parser.group("data").add_argument
     add("--source", choices=SOURCES, default="taskonomy", help="what the data folder holds")
     add("--data_path", type=Path, required=True, help="data folder")
-    add("--test_fraction", type=number(float, above=0, most=0.9), default=0.2,
-        help="share of the images in the test split, if the source has none")  # fmt: skip
+    add(
+        "--test_fraction",
+        type=number(float, above=0, most=0.9),
+        default=0.2,
+        help="share of the images in the test split, if the source has none",
+    )
     add("--fit", choices=FITS, default="crop", help="how images become square")
     text = "what a pixel of a smaller target is, unless it is an id: the mean of the pixels there, or the nearest"
     add("--resize", choices=RESIZES, default=MEAN, help=text)

@@ -23,17 +23,34 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add_shared(parser, "load_model_dir")
     model.add_flag("--from_checkpoint", False, "take the last checkpoint instead of the best model")
     add = clusters.add_argument
-    add("--features", type=features_name, default="model",
+    add(
+        "--features",
+        type=features_name,
+        default="model",
         help="what is clustered: model (the central model's embedding), target, image, efficientnet_lite0, timm:<name> "
-        "or random:<name>; all but the first need only the initial model, for its settings")  # fmt: skip
-    add("--encoder_weights", type=Path, metavar="FILE",
-        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
+        "or random:<name>; all but the first need only the initial model, for its settings",
+    )
+    add(
+        "--encoder_weights",
+        type=Path,
+        metavar="FILE",
+        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's",
+    )
     add_scaling(clusters, "features", "the network of --features")
     add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
-    add("--compare_n_clusters", type=number(int, least=2), nargs="+", metavar="K",
-        help="to help choose K: also measure and draw these numbers of clusters")  # fmt: skip
-    add("--cluster_threshold", type=number(float, least=0, most=1), default=0.0,
-        help="leave out clusters with a smaller share of the images")  # fmt: skip
+    add(
+        "--compare_n_clusters",
+        type=number(int, least=2),
+        nargs="+",
+        metavar="K",
+        help="to help choose K: also measure and draw these numbers of clusters",
+    )
+    add(
+        "--cluster_threshold",
+        type=number(float, least=0, most=1),
+        default=0.0,
+        help="leave out clusters with a smaller share of the images",
+    )
     add_whose(parser, "clusters", "cluster_clients", "clusters are found in")
     add_shared(parser, "assignment_files_path")
     output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")

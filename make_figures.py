@@ -20,8 +20,13 @@ def parse_args() -> Namespace:
     add("figure", choices=FIGURES, help="what to draw")
     add_shared(parser, "result_path")
     add_output("--figure_path", type=Path, help="folder for the figures; default: figures/ in the result path")
-    add("--methods", nargs="+", choices=ALGORITHMS, default=[],
-        help="federated methods for rounds, a figure each; default: all found")  # fmt: skip
+    add(
+        "--methods",
+        nargs="+",
+        choices=ALGORITHMS,
+        default=[],
+        help="federated methods for rounds, a figure each; default: all found",
+    )
     add("--metric", default="accuracy", help="metric for progress and emd; the larger, the better")
     add("--argument", default="init_lr", help="argument for sensitivity, in which the runs differ")
     add("--data", choices=MEASURED_ON, default="train", help="what losses are measured on; the paper's are on train")

@@ -18,16 +18,26 @@ def parse_args() -> dict[str, Any]:
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
     add("--embeddings", type=Path, help=".npy of numbers, a row per image: their K-means clusters are assigned")
-    add("--labels", type=Path,
+    add(
+        "--labels",
+        type=Path,
         help=".npy of each image's class, user, building …, numbers or text (negative: left out): they are assigned "
-        "or, with --embeddings, --users or --lat_lng, only reported")  # fmt: skip
+        "or, with --embeddings, --users or --lat_lng, only reported",
+    )
     add("--users", type=Path, help=".npy of each image's user, numbers or text: each user becomes a client")
-    add("--lat_lng", type=Path,
+    add(
+        "--lat_lng",
+        type=Path,
         help=".npy of each image's latitude and longitude in degrees, NaN for unknown: each cell of the earth's "
-        "surface becomes a client")  # fmt: skip
-    add("--within", type=Path, metavar="FILE",
+        "surface becomes a client",
+    )
+    add(
+        "--within",
+        type=Path,
+        metavar="FILE",
         help=".npy of each image's natural group (city …), numbers or text (negative or empty: left out): embeddings "
-        "are clustered, and clusters or labels assigned, within each, to clients of its own")  # fmt: skip
+        "are clustered, and clusters or labels assigned, within each, to clients of its own",
+    )
     add_partition(parser)
     text = "number of clusters, the K of K-means"
     parser.group("partition").add_argument("--n_clusters", type=POSITIVE_INT, default=16, help=text)

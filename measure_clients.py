@@ -26,15 +26,27 @@ def parse_args() -> Namespace:
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
-    add("--clients", metavar="FILE|COLUMN",
+    add(
+        "--clients",
+        metavar="FILE|COLUMN",
         help=".npy of each image's client, numbers or text (negative: of nobody), or a column of natural groups of the "
-        "table of images")  # fmt: skip
-    add("--groups", type=grouping, nargs="+", default=[], metavar="NAME=FILE",
+        "table of images",
+    )
+    add(
+        "--groups",
+        type=grouping,
+        nargs="+",
+        default=[],
+        metavar="NAME=FILE",
         help=".npy of each image's class, cluster …, numbers or text (negative: left out); FILE alone: called as it. "
-        "Several, to compare, beside those that a table has: its classes, and its clusters of each task")  # fmt: skip
-    add("--partition_file", type=Path,
+        "Several, to compare, beside those that a table has: its classes, and its clusters of each task",
+    )
+    add(
+        "--partition_file",
+        type=Path,
         help="for --clients: a saved partition, a run's folder or its partition.json (with --data_path, its table's "
-        "groups count, too); or a folder of Flower's partitions, whose columns --groups NAME=COLUMN names")  # fmt: skip
+        "groups count, too); or a folder of Flower's partitions, whose columns --groups NAME=COLUMN names",
+    )
     add_shared(parser, "data_path")
     text = "tasks of the table: also measure the share of their targets' variance that lies between clients"
     add("--tasks", nargs="+", default=[], choices=TASKS, metavar="TASK", help=text)

@@ -21,16 +21,28 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     add_model(parser, TASKS)
     group = parser.group("model")
     add = group.add_argument
-    add("--encoder", type=encoder_name, default="tiny",
-        help=f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32")  # fmt: skip
+    add(
+        "--encoder",
+        type=encoder_name,
+        default="tiny",
+        help=f"image encoder: {', '.join(ENCODERS)}, or {TIMM}<name>; the paper's is clip_vit_b32",
+    )
     add("--decoder", choices=DECODERS, help="what makes the output; default: the encoder's own, mostly taskonomy")
     add("--bottleneck", type=POSITIVE_INT, help="linear: width of a layer before the classes; default: no such layer")
-    add("--decoder_channels", type=POSITIVE_INT, nargs="+",
-        help="unet: channels at each size, the coarsest first; default: 256 128 64 32 16")  # fmt: skip
+    add(
+        "--decoder_channels",
+        type=POSITIVE_INT,
+        nargs="+",
+        help="unet: channels at each size, the coarsest first; default: 256 128 64 32 16",
+    )
     add("--image_size", type=POSITIVE_INT, help="side of the image in pixels; default: the encoder's, mostly 224")
     group.add_flag("--pretrained", None, "start from the encoder's published weights; default: if it has any")
-    add("--encoder_weights", type=Path, metavar="FILE",
-        help="start the encoder from this safetensors file or state dict in place of published weights")  # fmt: skip
+    add(
+        "--encoder_weights",
+        type=Path,
+        metavar="FILE",
+        help="start the encoder from this safetensors file or state dict in place of published weights",
+    )
     add_scaling(group, "image", "the encoder")
     add("--norm", choices=NORMS, default="batch", help="normalisation of the convolutions")
     add("--depth_target", choices=DEPTH_TARGETS, default="scaled", help="what depth models predict")

@@ -207,9 +207,16 @@ def compare(scale: Scale, at_once: int | None, repeats: int, precision: str, acc
         ours, least = (np.array(values[1:]) for values in seconds.values())
         size = sum(parameter.numel() for parameter in bare.model.parameters())
         return Comparison(
-            scale, simulation.trainer.vectorisation["vectorised_clients"], size, ours, least, bare.flops(),
-            matrix_rate(precision, device), memory, disagreement,
-        )  # fmt: skip
+            scale,
+            simulation.trainer.vectorisation["vectorised_clients"],
+            size,
+            ours,
+            least,
+            bare.flops(),
+            matrix_rate(precision, device),
+            memory,
+            disagreement,
+        )
 
 
 def measure(

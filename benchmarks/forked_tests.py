@@ -21,8 +21,20 @@ import pytest
 
 LOG = "tests.log"
 LONGEST = 600.0  # seconds of a call of pytest
-PACKAGES = ("torch._dynamo", "torchvision.models", "torchmetrics.image", "accelerate", "sklearn.cluster", "scipy.stats",
-            "matplotlib.pyplot", "networkx", "trimesh", "pandas", "safetensors.torch", "flwr.app")  # fmt: skip
+PACKAGES = (
+    "torch._dynamo",
+    "torchvision.models",
+    "torchmetrics.image",
+    "accelerate",
+    "sklearn.cluster",
+    "scipy.stats",
+    "matplotlib.pyplot",
+    "networkx",
+    "trimesh",
+    "pandas",
+    "safetensors.torch",
+    "flwr.app",
+)
 
 
 class ForkedTests:
@@ -35,9 +47,14 @@ class ForkedTests:
     def exit_code(self, arguments: list[str]) -> int:
         """Pytest's exit code; that of failed tests where they do not end in time."""
         process = self._process = self._process or subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.forked_tests"], cwd=self.root, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "benchmarks.forked_tests"],
+            cwd=self.root,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         assert process.stdout
         print(json.dumps(arguments), file=process.stdin, flush=True)
         if select.select([process.stdout], [], [], LONGEST)[0]:

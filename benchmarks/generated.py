@@ -105,10 +105,17 @@ def federation_on(
 ) -> Simulation:
     """FedAvg of this model on these data, before its first round."""
     settings = LocalSettings(
-        batch_size=scale.batch_size, sgd_per_epoch=scale.n_steps, epoch_per_round=1, n_rounds=n_rounds,
-        init_lr=scale.lr, momentum=scale.momentum, lr_schedule="cosine", lr_decay_rate=1.0, no_improvement_tolerance=1,
+        batch_size=scale.batch_size,
+        sgd_per_epoch=scale.n_steps,
+        epoch_per_round=1,
+        n_rounds=n_rounds,
+        init_lr=scale.lr,
+        momentum=scale.momentum,
+        lr_schedule="cosine",
+        lr_decay_rate=1.0,
+        no_improvement_tolerance=1,
         train=scale.train,
-    )  # fmt: skip
+    )
     clients, held_out = np.split(data.train, scale.n_clients), np.array_split(data.test, scale.n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data), np.int64))
     how = SimulationSettings(rand_seed=0, vectorised_clients=vectorised_clients)

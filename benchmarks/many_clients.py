@@ -88,9 +88,16 @@ def federation_of(name: str, n_clients: int, n_rounds: int, folder: Path) -> tup
     half = time.perf_counter()
     method, arguments = METHODS[name]
     settings = LocalSettings(
-        batch_size=IMAGES_A_CLIENT, sgd_per_epoch=_STEPS, epoch_per_round=1, n_rounds=n_rounds, init_lr=few.lr,
-        momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
-    )  # fmt: skip
+        batch_size=IMAGES_A_CLIENT,
+        sgd_per_epoch=_STEPS,
+        epoch_per_round=1,
+        n_rounds=n_rounds,
+        init_lr=few.lr,
+        momentum=0.0,
+        lr_schedule="none",
+        lr_decay_rate=1.0,
+        no_improvement_tolerance=1,
+    )
     sampling = ClientSampling(clients_per_round=A_ROUND, **arguments)
     how = SimulationSettings(rand_seed=0, evaluate_every=n_rounds, evaluate_clients=EVALUATED, memory=MEMORY)
     model = WithEmbedding(few.initial_model())

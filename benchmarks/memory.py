@@ -59,9 +59,16 @@ def federation_of(method: str, n_clients: int, bound: int, folder: Path) -> Simu
     data = Arrays(federation)
     train, data.test = np.split(data.test, [_IMAGES])
     settings = LocalSettings(
-        batch_size=10, sgd_per_epoch=5, epoch_per_round=1, n_rounds=METHODS[method], init_lr=federation.lr,
-        momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
-    )  # fmt: skip
+        batch_size=10,
+        sgd_per_epoch=5,
+        epoch_per_round=1,
+        n_rounds=METHODS[method],
+        init_lr=federation.lr,
+        momentum=0.0,
+        lr_schedule="none",
+        lr_decay_rate=1.0,
+        no_improvement_tolerance=1,
+    )
     clients, held_out = np.array_split(train, n_clients), np.array_split(data.test, n_clients)
     federated = FederatedData(data, clients, held_out, np.zeros(len(data.labels), np.int64))
     sampling = ClientSampling(clients_per_round=CLIENTS_A_ROUND)

@@ -70,9 +70,10 @@ def read(names: Sequence[str] = ()) -> list[Mutation]:
             raise UserError(f"{name}: {LIST.name} has no mutation of it; give a file or folder as it names them")
     return [
         Mutation(file, **entry | {"tests": tuple(entry.get("tests", ()))})
-        for file, entries in files.items() if any(Path(file).is_relative_to(name) for name in names or ["."])
+        for file, entries in files.items()
+        if any(Path(file).is_relative_to(name) for name in names or ["."])
         for entry in entries
-    ]  # fmt: skip
+    ]
 
 
 class Copy(ForkedTests):

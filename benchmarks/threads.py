@@ -60,9 +60,15 @@ class Federation:
         command = f"-m benchmarks.threads --scale {scale} --serve {threads == 'all'}"
         environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
         return cls(
-            subprocess.Popen([sys.executable, *command.split()], cwd=ROOT, env=environment | WAITING[waiting],
-                             text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        )  # fmt: skip
+            subprocess.Popen(
+                [sys.executable, *command.split()],
+                cwd=ROOT,
+                env=environment | WAITING[waiting],
+                text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        )
 
     def tell(self, n_rounds: int) -> None:
         """Let it run so many rounds."""

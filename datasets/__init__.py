@@ -3,11 +3,26 @@
 from typing import Any
 
 # What other packages take from Hugging Face's `datasets`, which this folder hides from programs that start beside it.
-_HUGGING_FACE = frozenset({
-    "Audio", "ClassLabel", "Dataset", "DatasetDict", "Features", "Image", "IterableDataset", "IterableDatasetDict",
-    "Sequence", "Value", "concatenate_datasets", "get_dataset_config_names", "interleave_datasets", "load_dataset",
-    "load_dataset_builder", "load_from_disk",
-})  # fmt: skip
+_HUGGING_FACE = frozenset(
+    {
+        "Audio",
+        "ClassLabel",
+        "Dataset",
+        "DatasetDict",
+        "Features",
+        "Image",
+        "IterableDataset",
+        "IterableDatasetDict",
+        "Sequence",
+        "Value",
+        "concatenate_datasets",
+        "get_dataset_config_names",
+        "interleave_datasets",
+        "load_dataset",
+        "load_dataset_builder",
+        "load_from_disk",
+    }
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -54,8 +54,11 @@ def _resized(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
 # (images, their side, generator) -> frames (images, 5)
 AUGMENTS: dict[str, Callable[[int, int, np.random.Generator], np.ndarray] | None] = {
-    "none": None, "flip": _full_images, "crop_flip": _shifted, "resized_crop": _resized,
-}  # fmt: skip
+    "none": None,
+    "flip": _full_images,
+    "crop_flip": _shifted,
+    "resized_crop": _resized,
+}
 
 
 def augmented(batch: Batch, frames: Tensor, task: Task) -> Batch:

@@ -8,6 +8,18 @@ import zlib
 from PIL import Image
 
 FAULTS = (
-    OSError, ValueError, SyntaxError, EOFError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, Image.DecompressionBombError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    RuntimeError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+    Image.DecompressionBombError,
+)

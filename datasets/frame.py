@@ -15,9 +15,11 @@ from datasets.tasks import DIRECTIONS
 
 # Turns that exchange width and height: x and y change places, and then run the other way or not.
 SIDEWAYS = {
-    Image.Transpose.TRANSPOSE: (False, False), Image.Transpose.ROTATE_270: (True, False),
-    Image.Transpose.TRANSVERSE: (True, True), Image.Transpose.ROTATE_90: (False, True),
-}  # fmt: skip
+    Image.Transpose.TRANSPOSE: (False, False),
+    Image.Transpose.ROTATE_270: (True, False),
+    Image.Transpose.TRANSVERSE: (True, True),
+    Image.Transpose.ROTATE_90: (False, True),
+}
 _OTHER_SHAPE = 0.02  # by which the ratio of sides may differ: a camera's depth sensor is not exactly as wide
 
 

@@ -85,9 +85,14 @@ class TaskData:
 
     @classmethod
     def open(
-        cls, data_path: Path, task: Task, image_size: int, accelerator: Accelerator, test_mode: bool = False,
+        cls,
+        data_path: Path,
+        task: Task,
+        image_size: int,
+        accelerator: Accelerator,
+        test_mode: bool = False,
         check: Callable[[Table], None] = lambda table: None,
-    ) -> TaskData:  # fmt: skip
+    ) -> TaskData:
         """The data of the table in a folder; `test_mode` shortens them.
 
         `check` raises UserError where the table does not fit the arguments, before images are packed.

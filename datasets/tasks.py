@@ -266,8 +266,11 @@ DEPTH_MAPS = map_encoding("depth", 1, MapFiles(distances=True))
 
 # What tasks of the same kind have in common, whatever their files are: how they are drawn, and depth's variants.
 _DEPTH: dict[str, Any] = {
-    "activation": "tanh", "colormap": "magma_r", "value_range": None, "unit": "m, given the farthest surface",
-}  # fmt: skip
+    "activation": "tanh",
+    "colormap": "magma_r",
+    "value_range": None,
+    "unit": "m, given the farthest surface",
+}
 _IN_METRES: dict[str, Any] = {"activation": "identity", "unit": "m", "physical": None}
 _LOG_METRES = _IN_METRES | {"metrics": ("mae", "rmse"), "physical": log_in_metres}
 _NORMALS: dict[str, Any] = {"activation": "tanh", "value_range": (-1.0, 1.0), "mirror": mirror_normals}

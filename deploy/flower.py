@@ -41,10 +41,14 @@ from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 __all__ = ["LOST", "SUPERNODE", "ObjectPushError", "Task", "alive", "failure", "next_token", "runtime"]
 
 # Errors that mean that a message was lost, and not that its client refuses it.
-LOST = frozenset({
-    ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE,
-    ErrorCode.CLIENT_APP_CRASHED,
-})  # fmt: skip
+LOST = frozenset(
+    {
+        ErrorCode.MESSAGE_UNAVAILABLE,
+        ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+        ErrorCode.NODE_UNAVAILABLE,
+        ErrorCode.CLIENT_APP_CRASHED,
+    }
+)
 # A program that is `flower-supernode`, which by itself never ends where it gives up its server: a thread of it goes on.
 SUPERNODE = """
 import os, traceback

@@ -103,8 +103,9 @@ def _check(path: Path, key: Path, issuer: Path, hosts: Sequence[x509.GeneralName
 def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: timedelta) -> bytes:
     """A new certificate of the authority or of the server."""
     key, of_authority = (_read(folder / f"{owner}.key") for owner in (name, AUTHORITY))
-    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {each}")])
-                       for each in (name, AUTHORITY))  # fmt: skip
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"federation {each}")]) for each in (name, AUTHORITY)
+    )
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + valid)
@@ -114,9 +115,17 @@ def _signed(folder: Path, name: str, hosts: Sequence[x509.GeneralName], valid: t
     builder = builder.add_extension(known_by, critical=False).add_extension(signed_by, critical=False)
     if name == AUTHORITY:  # strict clients want to be told that it signs
         unused = dict.fromkeys(
-            ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
-             "decipher_only", "digital_signature"), False,
-        )  # fmt: skip
+            (
+                "content_commitment",
+                "key_encipherment",
+                "data_encipherment",
+                "key_agreement",
+                "encipher_only",
+                "decipher_only",
+                "digital_signature",
+            ),
+            False,
+        )
         usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused)
         builder = builder.add_extension(usage, critical=True)
     else:

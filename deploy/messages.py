@@ -23,8 +23,10 @@ _NAMES = 1 << 16  # bytes that the names and shapes of an upload may take, besid
 
 def write(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None) -> RecordDict:
     """A message's content."""
-    plain = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-             for name, tensor in (tensors or {}).items()}  # fmt: skip
+    plain = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in (tensors or {}).items()
+    }
     data = save(plain)
     array = Array("uint8", (len(data),), _FORMAT, data)
     return RecordDict({"said": ConfigRecord({"json": json.dumps(metadata)}), "tensors": ArrayRecord({_FORMAT: array})})

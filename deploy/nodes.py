@@ -86,8 +86,11 @@ class Nodes:
             unasked = {
                 client: self._node_of.get(client, -1) for client in contents.keys() - answers.keys() - waited_for
             }
-            self._push(kind, [(contents[client], node, client) for client, node in sorted(unasked.items())
-                              if node in self._up], group)  # fmt: skip
+            self._push(
+                kind,
+                [(contents[client], node, client) for client, node in sorted(unasked.items()) if node in self._up],
+                group,
+            )
             return [client for client in contents if client not in answers]
 
         self._wait(open_questions, answers)
@@ -150,8 +153,9 @@ class Nodes:
         """
         if not questions:
             return []
-        messages = [Message(content, dst_node_id=node, message_type=kind, group_id=group)
-                    for content, node, _ in questions]  # fmt: skip
+        messages = [
+            Message(content, dst_node_id=node, message_type=kind, group_id=group) for content, node, _ in questions
+        ]
         try:
             identities = [*self.grid.push_messages(messages)]
         except _SUPERLINK_ERRORS as error:

@@ -230,9 +230,12 @@ class RemoteEvaluation(Evaluation):
     def __init__(self, clients: RemoteClients) -> None:
         settings = clients.simulation.config.settings
         super().__init__(
-            clients.data, clients.simulation.accelerator, n_clients=settings.evaluate_clients,
-            seed=settings.rand_seed, apart=True,
-        )  # fmt: skip
+            clients.data,
+            clients.simulation.accelerator,
+            n_clients=settings.evaluate_clients,
+            seed=settings.rand_seed,
+            apart=True,
+        )
         self._clients = clients
 
     def of_server(self, model: nn.Module, own: Collection[int]) -> dict[str, float]:

@@ -90,8 +90,12 @@ def _epsilon(account: Account, n_rounds: int) -> float:
 
 
 # Rényi's orders: dp-accounting's, more below 2, which count after many rounds, and more above, which count after few.
-_ORDERS = (*(1 + x / 100 for x in (1, 2, 3, 5, 7)), *(1 + x / 10 for x in range(1, 100)), *range(11, 64),
-           *(2**x for x in range(6, 12)))  # fmt: skip
+_ORDERS = (
+    *(1 + x / 100 for x in (1, 2, 3, 5, 7)),
+    *(1 + x / 10 for x in range(1, 100)),
+    *range(11, 64),
+    *(2**x for x in range(6, 12)),
+)
 
 
 def _by_divergence(account: Account, n_rounds: int) -> float:

@@ -46,8 +46,11 @@ def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     federated = [run for run in runs if run.args["method"] != CENTRAL]
     if not federated:
         raise UserError(f"no finished federated run in {results.path} has test_{metric} of a global model")
-    values = {(run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
-             for run in runs if run.args["method"] == CENTRAL}  # fmt: skip
+    values = {
+        (run.args["task"], run.args["rand_seed"], run.summary["last"][f"test_{metric}"])
+        for run in runs
+        if run.args["method"] == CENTRAL
+    }
     for run in results["train_centralized"]:
         if metric in run.summary["test"]:
             values.add((run.args["task"], run.args["rand_seed"], run.summary["test"][metric]))
@@ -178,9 +181,9 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
         for share in shares:
             above = run["value"] >= share * run["central"]
             first = above.idxmax() if above.any() else None
-            reached[f"{share:.0%}"] = (np.nan, last, False) if first is None else (
-                run["round"][first], last, bool(skipped[first])
-            )  # fmt: skip
+            reached[f"{share:.0%}"] = (
+                (np.nan, last, False) if first is None else (run["round"][first], last, bool(skipped[first]))
+            )
         return reached
 
     def text(cells: pd.Series) -> str:

@@ -150,8 +150,10 @@ def gap_sentences(verdicts: pd.DataFrame) -> list[str]:
         setting = ", ".join(str(row[name]) for name in ("task", "method", "alpha", "more") if row.get(name))
         setting += ", personal models" * (row["model"] == "personal")
         phrase = _PHRASES.get(row[_VERDICT].split()[0], row[_VERDICT])
-        lines.append(f"{setting}: {phrase} ({counted(row['seeds'], 'seed')}, adjusted p {row['p, adjusted']}): "
-                     f"{row['embedding, %']} % against {row['class, %']} %")  # fmt: skip
+        lines.append(
+            f"{setting}: {phrase} ({counted(row['seeds'], 'seed')}, adjusted p {row['p, adjusted']}): "
+            f"{row['embedding, %']} % against {row['class, %']} %"
+        )
     return lines
 
 

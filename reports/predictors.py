@@ -138,10 +138,12 @@ def parse_args() -> Namespace:
     parser = Parser(__doc__.split("\n")[0])
     parser.add_argument("result_path", type=Path, nargs="+", help="result folders, each of one data set")
     parser.add_argument(
-        "--cost", metavar="COLUMN", default=OWN,
+        "--cost",
+        metavar="COLUMN",
+        default=OWN,
         help="loss that a split raises: train_loss (client train), local_test_loss, test_loss or, of runs "
         "with unseen clients, unseen_train_loss and unseen_test_loss",
-    )  # fmt: skip
+    )
     text = "folder for table and figure"
     parser.add_argument("--table_path", type=Path, default=Path("results/predictors"), help=text)
     return parser.parse_args()

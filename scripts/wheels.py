@@ -97,8 +97,14 @@ def make(
         present = closure(map(named, has), packages)
         missing = {name: package for name, package in packages.items() if name not in present}
         downloads = Path(folder, "wheels")
-        pip("download", "--no-deps", *_WHEELS, "--dest", str(downloads),
-            *(f"{name}=={package['version']}" for name, package in missing.items()))  # fmt: skip
+        pip(
+            "download",
+            "--no-deps",
+            *_WHEELS,
+            "--dest",
+            str(downloads),
+            *(f"{name}=={package['version']}" for name, package in missing.items()),
+        )
         wheels = {named(path.name.partition("-")[0]): path for path in downloads.glob("*.whl")}
         sizes = {name: wheels[name].stat().st_size for name in missing}
         roots = [name for name in map(named, wanted) if name in packages]

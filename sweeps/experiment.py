@@ -25,9 +25,11 @@ from utils.errors import UserError
 UNTIL = ("selection", "clusters", "federated")
 # The stages whose arguments the command line gives behind `--<stage>_arguments`, and their scripts.
 SCRIPTS = {
-    "init": "model_initialization.py", "train": "train_centralized_task_model.py", "embed": "extract_embeddings.py",
+    "init": "model_initialization.py",
+    "train": "train_centralized_task_model.py",
+    "embed": "extract_embeddings.py",
     "teacher": "extract_diffusion_features.py",
-}  # fmt: skip
+}
 STAGES = ("select", *SCRIPTS, "fed")
 # What a part of an experiment says, with its default; a list is of alternatives.
 _OF_GRIDS: dict[str, Any] = {

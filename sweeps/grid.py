@@ -129,8 +129,10 @@ class Grid:
         """
         for task in self.tasks:
             path = self.result_path / "settings" / f"{task}.json"
-            wanted = {"init": [*self._settings("init", task), *self.init],
-                      "train": [*self._settings("train", task), *self.train, *self.common]}  # fmt: skip
+            wanted = {
+                "init": [*self._settings("init", task), *self.init],
+                "train": [*self._settings("train", task), *self.train, *self.common],
+            }
             names = (f"seed*/initial_models/init_model_{task}{cbam}.safetensors" for cbam in ("", "_cbam"))
             if not path.is_file() or not any(file for name in names for file in self.result_path.glob(name)):
                 write_json(path, wanted)
@@ -143,13 +145,31 @@ class Grid:
     def _model(self, task: str, seed: int) -> Job:
         """The job that makes the central model or, where none is needed, the initial one."""
         models = self._models(seed)
-        init = ("model_initialization.py", "--task", task, *self._folders(seed, self.result_path), "--init_model_dir",
-                f"{models}/initial_models", *self._settings("init", task), *self.init)  # fmt: skip
+        init = (
+            "model_initialization.py",
+            "--task",
+            task,
+            *self._folders(seed, self.result_path),
+            "--init_model_dir",
+            f"{models}/initial_models",
+            *self._settings("init", task),
+            *self.init,
+        )
         if not self.has_central:
             return Job(_name("model_initialization", init), (init,))
-        train = ("train_centralized_task_model.py", "--task", task, *self._folders(seed, self.result_path),
-                 "--init_model_dir", f"{models}/initial_models", "--checkpoint_path", f"{models}/trained_models",
-                 *self._settings("train", task), *self.train, *self.common)  # fmt: skip
+        train = (
+            "train_centralized_task_model.py",
+            "--task",
+            task,
+            *self._folders(seed, self.result_path),
+            "--init_model_dir",
+            f"{models}/initial_models",
+            "--checkpoint_path",
+            f"{models}/trained_models",
+            *self._settings("train", task),
+            *self.train,
+            *self.common,
+        )
         return Job(_name("train_centralized", (*init, *train)), (init, train))
 
     def _clusters(self, task: str, seed: int, k: int, features: str) -> Job:
@@ -157,18 +177,41 @@ class Grid:
         first = seed if self.has_central else self.seeds[0]
         models, folders = self._models(first), self._folders(seed, self.result_path)
         shown = ("--observe_performance", "True") if features == MODEL else ()
-        command = ("--task", task, "--n_clusters", str(k), "--features", features, *shown,
-                   *(folders if self.has_central else folders[:4]), "--load_model_dir", f"{models}/trained_models",
-                   "--init_model_dir", f"{models}/initial_models",
-                   "--assignment_files_path", self._assignments(seed, k, features),
-                   *self._settings("embed", task), *self.embed)  # fmt: skip
+        command = (
+            "--task",
+            task,
+            "--n_clusters",
+            str(k),
+            "--features",
+            features,
+            *shown,
+            *(folders if self.has_central else folders[:4]),
+            "--load_model_dir",
+            f"{models}/trained_models",
+            "--init_model_dir",
+            f"{models}/initial_models",
+            "--assignment_files_path",
+            self._assignments(seed, k, features),
+            *self._settings("embed", task),
+            *self.embed,
+        )
         return _job("extract_embeddings", command, (self._model(task, first).name,))
 
     def _guidance(self) -> Job:
         """The job that asks the teacher; one that was cut off is taken up by the script itself."""
-        command = ("extract_diffusion_features.py", "--data_path", str(self.data_path), "--result_path",
-                   str(self.result_path), "--guidance_path", str(self.guidance), "--resume_training", "True",
-                   *self.teacher, *self.common)  # fmt: skip
+        command = (
+            "extract_diffusion_features.py",
+            "--data_path",
+            str(self.data_path),
+            "--result_path",
+            str(self.result_path),
+            "--guidance_path",
+            str(self.guidance),
+            "--resume_training",
+            "True",
+            *self.teacher,
+            *self.common,
+        )
         return Job(_name("extract_diffusion_features", command), (command,))
 
     def _is_taught(self, method: str) -> bool:
@@ -194,11 +237,22 @@ class Grid:
     def _federation(self, task: str, seed: int, k: int, features: str, method: str) -> Command:
         models = self._models(seed)
         return (
-            "--task", task, "--method", method, "--n_clusters", str(k), *self._folders(seed, self.runs_path),
-            "--init_model_dir", f"{models}/initial_models", "--trained_model_dir", f"{models}/trained_models",
-            "--assignment_files_path", self._assignments(seed, k, features), *self._settings("fed", task, method),
+            "--task",
+            task,
+            "--method",
+            method,
+            "--n_clusters",
+            str(k),
+            *self._folders(seed, self.runs_path),
+            "--init_model_dir",
+            f"{models}/initial_models",
+            "--trained_model_dir",
+            f"{models}/trained_models",
+            "--assignment_files_path",
+            self._assignments(seed, k, features),
+            *self._settings("fed", task, method),
             *self.common,
-        )  # fmt: skip
+        )
 
     def _partitions(self) -> Iterator[tuple[str, Command]]:
         """Each combination of features, split and alpha: the features, and the arguments of the split.

@@ -105,8 +105,12 @@ class Outputs:
     def _filled(self, text: Any, folder: Path, task: str = "") -> str:
         """A text with a folder, its first seed and number of clusters, and a task, for their names in braces."""
         first = self._first(folder)
-        known = {"folder": folder, "result_path": self.result_path, "seed": first.seeds[0],
-                 "n_clusters": first.n_clusters[0]}  # fmt: skip
+        known = {
+            "folder": folder,
+            "result_path": self.result_path,
+            "seed": first.seeds[0],
+            "n_clusters": first.n_clusters[0],
+        }
         try:
             return str(text).format(**known, task=task)
         except (KeyError, IndexError, ValueError) as error:

@@ -25,9 +25,13 @@ STAGES = {
 }
 # Modules of libraries that are otherwise imported on first use.
 _LATER = (
-    "matplotlib.backends.backend_agg", "safetensors.torch", "scipy.optimize", "scipy.special", "torch._dynamo",
+    "matplotlib.backends.backend_agg",
+    "safetensors.torch",
+    "scipy.optimize",
+    "scipy.special",
+    "torch._dynamo",
     "torchmetrics.functional.image",
-)  # fmt: skip
+)
 _OWN = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {path.stem for path in ROOT.glob("*.py")}
 MODULES: dict[str, ModuleType] = {}
 

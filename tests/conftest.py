@@ -218,11 +218,14 @@ def start_spread(
     shared |= {"MASTER_PORT": str(port)}
     return [
         start_in(
-            folder, command, hook if rank == processes - 1 else None,
-            shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, f"output{rank or ''}.txt",
+            folder,
+            command,
+            hook if rank == processes - 1 else None,
+            shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            f"output{rank or ''}.txt",
         )
         for rank in range(processes)
-    ]  # fmt: skip
+    ]
 
 
 def _run_forked(

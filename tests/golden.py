@@ -79,13 +79,21 @@ WHERE = {
 
 def parts() -> dict[str, tuple[Any, Callable[[], list[float]]]]:
     """The declared version of every part, and what computes its numbers."""
-    engines = {"train_centralized_task_model": central, "extract_embeddings": embeddings,
-               "extract_diffusion_features": guidance, "test_fed": federation}  # fmt: skip
+    engines = {
+        "train_centralized_task_model": central,
+        "extract_embeddings": embeddings,
+        "extract_diffusion_features": guidance,
+        "test_fed": federation,
+    }
     found: dict[str, tuple[Any, Callable[[], list[float]]]] = {}
     found |= {f"engine of {stage}": (version, engines[stage]) for stage, version in ENGINE.items()}
     found |= {f"method {name}": (method.versions(), partial(rounds, name)) for name, method in ALGORITHMS.items()}
-    entries = {"task": (TASKS, task), "partition": (PARTITIONERS, assigned), "encoder": (ENCODERS, encoded),
-               "decoder": (DECODERS, decoded)}  # fmt: skip
+    entries = {
+        "task": (TASKS, task),
+        "partition": (PARTITIONERS, assigned),
+        "encoder": (ENCODERS, encoded),
+        "decoder": (DECODERS, decoded),
+    }
     entries |= {"aggregation": (AGGREGATIONS, aggregated), "attack": (ATTACKS, attacked)}
     for kind, (registry, compute) in entries.items():
         found |= {f"{kind} {name}": (entry.version, partial(compute, name)) for name, entry in registry.items()}
@@ -182,19 +190,30 @@ def federation() -> list[float]:
     without_privacy = [name for name in SAMPLERS if name != POISSON]
     for sampler, augment, schedule in zip([*without_privacy, "uniform"], AUGMENTS, schedules, strict=True):
         settings = LocalSettings(
-            n_rounds=2, sgd_per_epoch=2, epoch_per_round=1, batch_size=4, init_lr=0.01, momentum=0.5, weight_decay=0.01,
-            augment=augment, lr_schedule=schedule, lr_decay_rate=0.5, no_improvement_tolerance=1,
-        )  # fmt: skip
+            n_rounds=2,
+            sgd_per_epoch=2,
+            epoch_per_round=1,
+            batch_size=4,
+            init_lr=0.01,
+            momentum=0.5,
+            weight_decay=0.01,
+            augment=augment,
+            lr_schedule=schedule,
+            lr_decay_rate=0.5,
+            no_improvement_tolerance=1,
+        )
         with tempfile.TemporaryDirectory() as folder:
             data = data_of(TASKS["normal"], Path(folder))
             clients = [data.train[:4], data.train[4:10], data.train[10:]]
             federated = FederatedData(data, clients, [data.test] * 3, np.arange(N) % 4)
             sampling = ClientSampling(clients_per_round=2, client_sampling=sampler)
             simulation = Simulation(
-                model_of(ModelConfig("normal", image_size=SIZE)), federated,
-                FederationConfig(FedAvg(), settings, SimulationSettings(3), sampling), Accelerator(cpu=True),
+                model_of(ModelConfig("normal", image_size=SIZE)),
+                federated,
+                FederationConfig(FedAvg(), settings, SimulationSettings(3), sampling),
+                Accelerator(cpu=True),
                 Run(Path(folder)),
-            )  # fmt: skip
+            )
             found += losses_of(simulation.train())
     return found
 
@@ -204,9 +223,17 @@ def central() -> list[float]:
     found = []
     for schedule, adam, rate in (("plateau", False, 0.003), ("one_cycle", True, 0.0003)):
         settings = TrainSettings(
-            rand_seed=3, n_epochs=2, batch_size=8, init_lr=rate, lr_schedule=schedule, lr_decay_rate=0.5,
-            no_improvement_tolerance=1, use_adam=adam, augment="flip", val_fraction=0.2,
-        )  # fmt: skip
+            rand_seed=3,
+            n_epochs=2,
+            batch_size=8,
+            init_lr=rate,
+            lr_schedule=schedule,
+            lr_decay_rate=0.5,
+            no_improvement_tolerance=1,
+            use_adam=adam,
+            augment="flip",
+            val_fraction=0.2,
+        )
         with tempfile.TemporaryDirectory() as name:
             data = data_of(TASKS["normal"], Path(name))
             files = [Path(name) / file for file in ("last.safetensors", "best.safetensors", "early.safetensors")]
@@ -385,8 +412,9 @@ def _output(task: Task, n_classes: int) -> Tensor:
     """What a model could give."""
     if not task.boxes:
         return values(*([N, n_classes] if task.encoding is None else [N, task.out_channels, SIZE, SIZE])) / 2 + 0.3
-    points = [(x + 0.5, y + 0.5, stride) for stride in (8, 16) for y in range(SIZE // stride)
-              for x in range(SIZE // stride)]  # fmt: skip
+    points = [
+        (x + 0.5, y + 0.5, stride) for stride in (8, 16) for y in range(SIZE // stride) for x in range(SIZE // stride)
+    ]
     constants = torch.tensor(points) * torch.tensor(points)[:, 2:] ** torch.tensor([1.0, 1.0, 0.0])
     predicted = values(N, len(points), n_classes + 5)
     predicted[..., n_classes:-1] = predicted[..., n_classes:-1].abs() * 2

@@ -23,8 +23,19 @@ from utils.settings import arguments_in
 from utils.stage import StageSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
-_CLASSES = (ModelConfig, TrainSettings, SplitSettings, AssignSettings, LocalSettings, SimulationSettings,
-            ClientSampling, FedIR, PrivacySettings, AdaptSettings, Adapters)  # fmt: skip
+_CLASSES = (
+    ModelConfig,
+    TrainSettings,
+    SplitSettings,
+    AssignSettings,
+    LocalSettings,
+    SimulationSettings,
+    ClientSampling,
+    FedIR,
+    PrivacySettings,
+    AdaptSettings,
+    Adapters,
+)
 _REGISTRIES = {
     "Federated methods, `network.algorithms.ALGORITHMS`": ALGORITHMS,
     "Partition rules, `network.partition.rules.PARTITIONERS`": PARTITIONERS,

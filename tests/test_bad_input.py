@@ -352,14 +352,23 @@ LEFT_NOTHING = [
     (f"{EMBED} --compare_n_clusters 4 1000", "--compare_n_clusters 1000 is more than 80%"),
     (f"{EMBED} --n_clusters 1000", "--n_clusters 1000 is more than the"),
     (f"{FED} --method feddifrc", "guidance/guidance.json is missing; run extract_diffusion_features.py first"),
-    (f"{FED} --type class_based --assignment_files_path none --importance_reweighting cluster",
-     "none/assignments_normal.json is missing; run extract_embeddings.py --task normal first"),
-    (f"{FED} --type class_based --assignment_files_path none --method fedproto --label_source cluster",
-     "none/assignments_normal.json is missing"),
-    *((f"{FED} --type iid --n_clients 5 --method fedper --train head {act}",
-       f"{act} does not suit --method fedper: all that --train head trains stays with the clients; omit one of them")
-      for act in ("--clip_norm 0.5", "--attack alie", "--attack sign_flip", "--aggregation krum")),
-]  # fmt: skip
+    (
+        f"{FED} --type class_based --assignment_files_path none --importance_reweighting cluster",
+        "none/assignments_normal.json is missing; run extract_embeddings.py --task normal first",
+    ),
+    (
+        f"{FED} --type class_based --assignment_files_path none --method fedproto --label_source cluster",
+        "none/assignments_normal.json is missing",
+    ),
+    *(
+        (
+            f"{FED} --type iid --n_clients 5 --method fedper --train head {act}",
+            f"{act} does not suit --method fedper: all that --train head trains stays with the clients; "
+            "omit one of them",
+        )
+        for act in ("--clip_norm 0.5", "--attack alie", "--attack sign_flip", "--aggregation krum")
+    ),
+]
 
 
 @pytest.mark.parametrize(("command", "text"), LEFT_NOTHING)
@@ -443,13 +452,27 @@ FILES = {
     "list unknown": (put(Path("data/rooms.csv"), "id\nhanson\n"), SELECT, "building 'hanson' has no scene classes und"),
     "list bytes": (put(Path("data/rooms.csv"), b"id\n\xff\n"), SELECT, "cannot read the building list"),
     "names short": (put(Path("data/places_class_names.txt"), "a\nb\n"), SELECT, "2 class names where Places has 365"),
-    "listing columns": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"), "a,b\n1,2\n"), SELECT,
-                        "scene_classes.csv: needs the columns filepath and class_idx"),
-    "listing class": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
-                          "filepath,class_idx\npoint_0_view_0_domain_rgb.png,999\n"), SELECT, "numbers in 0..364"),
-    "listing long": (put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
-                         f"filepath,class_idx\npoint_{'1' * 300}_view_0_domain_rgb.png,9\n"), SELECT,
-                     "not a Taskonomy file name: point_1111"),
+    "listing columns": (
+        put(Path("data/class_scene/taskonomy/aspen/scene_classes.csv"), "a,b\n1,2\n"),
+        SELECT,
+        "scene_classes.csv: needs the columns filepath and class_idx",
+    ),
+    "listing class": (
+        put(
+            Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
+            "filepath,class_idx\npoint_0_view_0_domain_rgb.png,999\n",
+        ),
+        SELECT,
+        "numbers in 0..364",
+    ),
+    "listing long": (
+        put(
+            Path("data/class_scene/taskonomy/aspen/scene_classes.csv"),
+            f"filepath,class_idx\npoint_{'1' * 300}_view_0_domain_rgb.png,9\n",
+        ),
+        SELECT,
+        "not a Taskonomy file name: point_1111",
+    ),
     "domain gone": (lambda: shutil.rmtree("data/reshading"), f"{SELECT} --tasks reshading", "no image has all of rgb,"),
     "selection gone": (gone(CSV), TRAIN, "is missing; run extract_datapoints_for_experiments.py first"),
     "selection empty": (put(CSV, ""), TRAIN, "run extract_datapoints_for_experiments.py again"),
@@ -466,8 +489,11 @@ FILES = {
     "selection infinite": (cell("class", float("inf")), TRAIN, "run extract_datapoints_for_experiments.py again"),
     "selection twice": (rows(lambda t: pd.concat([t, t[:1]])), TRAIN, "stands there twice; run extract_datapoints"),
     "selection train only": (rows(lambda t: t[t["part"] == "train"]), TRAIN, "0 test images; run extract_datapoin"),
-    "selection quoted": (lambda: CSV.write_text(CSV.read_text().replace("aspen,", '"aspen,', 1)) and None, TRAIN,
-                         "EOF inside string"),
+    "selection quoted": (
+        lambda: CSV.write_text(CSV.read_text().replace("aspen,", '"aspen,', 1)) and None,
+        TRAIN,
+        "EOF inside string",
+    ),
     "selection old": (gone(SAID), TRAIN, "the selection is of an earlier version; run extract_datapoints_for_experime"),
     "said garbage": (put(SAID, "{"), TRAIN, "not a table's description"),
     "said version": (edit(SAID, version=0), TRAIN, "is of version 0, and this is 1; run again: python "),
@@ -475,32 +501,58 @@ FILES = {
     "rgb text": (images("rgb", lambda path: path.write_text("no image")), f"{TRAIN} {REPACK}", UNREADABLE),
     "rgb cut": (images("rgb", lambda path: path.write_bytes(path.read_bytes()[:80])), f"{TRAIN} {REPACK}", UNREADABLE),
     "rgb empty": (images("rgb", lambda path: path.write_bytes(b"")), f"{TRAIN} {REPACK}", UNREADABLE),
-    "normal grey": (images("normal", lambda path: Image.open(path).convert("L").save(path)), TRAIN,
-                    "1 channels where normal has 3; download or make the normal files anew"),
-    "normal deep": (images("normal", lambda path: Image.fromarray(np.zeros((32, 32), np.uint16)).save(path)), TRAIN,
-                    "pixel format I;16 where one of L, RGB, RGBA should be"),
-    "normal nothing": (lambda: shutil.rmtree("data/packed") or images(
-                           "normal", lambda path: Image.new("RGB", (32, 32), (128, 128, 128)).save(path))(), TRAIN,
-                       "normal: its trivial loss is nan, because nothing counts in the"),
+    "normal grey": (
+        images("normal", lambda path: Image.open(path).convert("L").save(path)),
+        TRAIN,
+        "1 channels where normal has 3; download or make the normal files anew",
+    ),
+    "normal deep": (
+        images("normal", lambda path: Image.fromarray(np.zeros((32, 32), np.uint16)).save(path)),
+        TRAIN,
+        "pixel format I;16 where one of L, RGB, RGBA should be",
+    ),
+    "normal nothing": (
+        lambda: (
+            shutil.rmtree("data/packed")
+            or images("normal", lambda path: Image.new("RGB", (32, 32), (128, 128, 128)).save(path))()
+        ),
+        TRAIN,
+        "normal: its trivial loss is nan, because nothing counts in the",
+    ),
     "initial cut": (cut(START), TRAIN, "not a model of this project"),
     "initial text": (put(START, "weights"), TRAIN, "run model_initialization.py again"),
     "initial bare": (weights(START), FED, "not a model of this project"),
     "initial other": (weights(START, '{"task": "reshading"}'), FED, "holds a model for reshading, not for --task norm"),
-    "initial unfit": (weights(START, CONFIG, **{"decoder.fc.weight": torch.zeros(2, 2)}), FED,
-                      "the weights do not fit the network; run model_initialization.py again"),
-    "initial encoder": (weights(START, '{"task": "normal", "encoder": "vgg", "image_size": 32}'), FED,
-                        "unknown encoder 'vgg'"),
+    "initial unfit": (
+        weights(START, CONFIG, **{"decoder.fc.weight": torch.zeros(2, 2)}),
+        FED,
+        "the weights do not fit the network; run model_initialization.py again",
+    ),
+    "initial encoder": (
+        weights(START, '{"task": "normal", "encoder": "vgg", "image_size": 32}'),
+        FED,
+        "unknown encoder 'vgg'",
+    ),
     "initial keys": (weights(START, '{"task": "normal", "colour": 1}'), FED, "not a model of this project"),
     "best cut": (cut(BEST), EMBED, "run train_centralized_task_model.py again"),
     "last cut": (cut(CENTRAL), f"{EMBED} --from_checkpoint True", "not a readable checkpoint"),
     "central cut": (BOTH, f"{TRAIN} {RESUME}", "not a readable checkpoint"),
-    "central gone": (both(gone(CENTRAL), gone(CENTRAL.with_stem(f"{CENTRAL.stem}_previous"))), f"{TRAIN} {RESUME}",
-                     "not a readable checkpoint"),
-    "central other": (lambda: shutil.copy(FED_LAST, CENTRAL), f"{TRAIN} {RESUME}",
-                      "is not a checkpoint of train_centralized_task_model.py"),
+    "central gone": (
+        both(gone(CENTRAL), gone(CENTRAL.with_stem(f"{CENTRAL.stem}_previous"))),
+        f"{TRAIN} {RESUME}",
+        "not a readable checkpoint",
+    ),
+    "central other": (
+        lambda: shutil.copy(FED_LAST, CENTRAL),
+        f"{TRAIN} {RESUME}",
+        "is not a checkpoint of train_centralized_task_model.py",
+    ),
     "central rate": (lambda: None, f"{TRAIN} --init_lr 0.5 {RESUME}", "was made with another --init_lr; resume with t"),
-    "central encoder": (weights(START, '{"task": "normal", "image_size": 32, "depth_target": "log"}'),
-                        f"{TRAIN} {RESUME}", "was made with another initial model; resume with the same arguments"),
+    "central encoder": (
+        weights(START, '{"task": "normal", "image_size": 32, "depth_target": "log"}'),
+        f"{TRAIN} {RESUME}",
+        "was made with another initial model; resume with the same arguments",
+    ),
     "assigned length": (both(array(ASSIGNED, [0, 1]), edit(ABOUT, assignments_sha256=None)), FED, "do not belong toge"),
     "assigned few": (array(ASSIGNED, [0, 1]), FED, "do not belong together; run extract_embeddings.py --task normal"),
     "assigned ids": (array(ASSIGNED, [9] * 72), FED, "run extract_embeddings.py --task normal again"),
@@ -519,22 +571,34 @@ FILES = {
     "fed partition": (array(DONE / "partition.npy", [0] * 72), OWN, "do not belong together"),
     "partition cut": (cut(DONE / "groups.npy"), f"{FED} --partition_file {DONE}", "readable partition"),
     "partition list": (put(DONE / "partition.json", "[]"), f"{FED} --partition_file {DONE}", "readable partition"),
-    "partition nested": (put(DONE / "partition.json", "[" * 10**5), f"{FED} --partition_file {DONE}",
-                         "partition.json: cannot be read (brackets are nested too deeply)"),
+    "partition nested": (
+        put(DONE / "partition.json", "[" * 10**5),
+        f"{FED} --partition_file {DONE}",
+        "partition.json: cannot be read (brackets are nested too deeply)",
+    ),
     "partition alpha": (edit(DONE / "partition.json", alpha="x"), f"{FED} --partition_file {DONE}", "alpha 'x' is not"),
     "partition type": (edit(DONE / "partition.json", type="x"), f"{FED} --partition_file {DONE}", "type 'x' is not"),
-    "partition path": (edit(DONE / "partition.json", type="../x_based"), f"{FED} --partition_file {DONE}",
-                       "type '../x_based' is not valid; make the partition again"),
-    "partition pickle": (array(DONE / "partition.npy", [{}] * 72, dtype=object), f"{FED} --partition_file {DONE}",
-                         "allow_pickle=False"),
+    "partition path": (
+        edit(DONE / "partition.json", type="../x_based"),
+        f"{FED} --partition_file {DONE}",
+        "type '../x_based' is not valid; make the partition again",
+    ),
+    "partition pickle": (
+        array(DONE / "partition.npy", [{}] * 72, dtype=object),
+        f"{FED} --partition_file {DONE}",
+        "allow_pickle=False",
+    ),
     "labels pickle": (array(Path("labels.npy"), [{}] * 60, dtype=object), PART, "labels.npy: not a readable .npy file"),
     "labels flat": (array(Path("labels.npy"), np.zeros((60, 2), int)), PART, "one whole number or text per image"),
     "labels few": (array(Path("labels.npy"), [1, 2]), f"{PART} --embeddings embeddings.npy", "60 embeddings but 2 lab"),
-    "embeddings nan": (array(Path("embeddings.npy"), np.full((60, 3), np.nan)), f"{PART} --embeddings embeddings.npy",
-                       "have values that are not finite; mend the file"),
+    "embeddings nan": (
+        array(Path("embeddings.npy"), np.full((60, 3), np.nan)),
+        f"{PART} --embeddings embeddings.npy",
+        "have values that are not finite; mend the file",
+    ),
     "embeddings cut": (cut(Path("embeddings.npy"), 90), f"{PART} --embeddings embeddings.npy", "readable .npy file"),
     "summary cut": (put(DONE / "summary.json", "{"), "make_tables.py", "not a readable run"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -608,13 +672,17 @@ def test_full_disk(
 @pytest.mark.parametrize(
     "command",
     [
-        f"{INIT} --init_model_dir {{place}}", f"{TRAIN} --checkpoint_path {{place}}",
-        f"{TRAIN} --result_path {{place}} --data_path data", f"{FED} --result_path {{place}} --data_path data",
-        f"{EMBED} --assignment_files_path {{place}}", f"{SELECT} --result_path {{place}}",
-        f"{PART} --output_path {{place}}", "make_tables.py --table_path {place} --data_path data",
+        f"{INIT} --init_model_dir {{place}}",
+        f"{TRAIN} --checkpoint_path {{place}}",
+        f"{TRAIN} --result_path {{place}} --data_path data",
+        f"{FED} --result_path {{place}} --data_path data",
+        f"{EMBED} --assignment_files_path {{place}}",
+        f"{SELECT} --result_path {{place}}",
+        f"{PART} --output_path {{place}}",
+        "make_tables.py --table_path {place} --data_path data",
         "datasets/rooms/make.py --n_buildings 1 --views_per_building 4 --n_workers 1 --data_path {place}/rooms",
     ],
-)  # fmt: skip
+)
 def test_no_permission(
     work: Path, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,9 +31,20 @@ PAGES = sorted(
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 # Programs of others, whose arguments are theirs.
 FOREIGN = {
-    "cd", "conda", "export", "flower-superlink", "flwr", "git", "mypy", "omnitools.download", "pip", "rsync",
-    "ruff", "source", "tensorboard",
-}  # fmt: skip
+    "cd",
+    "conda",
+    "export",
+    "flower-superlink",
+    "flwr",
+    "git",
+    "mypy",
+    "omnitools.download",
+    "pip",
+    "rsync",
+    "ruff",
+    "source",
+    "tensorboard",
+}
 FOREIGN_OPTIONS = {
     "--clip", "--components", "--cpus", "--database", "--dest", "--disable", "--enable", "--exponent", "--extra",
     "--flag", "--host", "--logdir", "--machine_rank",
@@ -186,13 +197,21 @@ def test_commands_are_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "python test_fed.py --task normal --no_such 1", "python test_fed.py --task no_such", "python no_such.py",
-        "bash scripts/no_such.sh", "bash run_pipeline.sh --no_such", "pip install -r no_such.txt", "no_such_program",
-        "bash scripts/fedcv/reproduce_table_2.sh --no_such", "bash scripts/feddifrc/table3_methods.sh --data x --lam y",
-        "python run_sweep.py --data_path data --init_lrr 0.1", "bash scripts/fedcv/reproduce_table_2.sh --scale no",
-        "python -m benchmarks.partition --no_such 1", "python -m datasets.download --no_such 1",
+        "python test_fed.py --task normal --no_such 1",
+        "python test_fed.py --task no_such",
+        "python no_such.py",
+        "bash scripts/no_such.sh",
+        "bash run_pipeline.sh --no_such",
+        "pip install -r no_such.txt",
+        "no_such_program",
+        "bash scripts/fedcv/reproduce_table_2.sh --no_such",
+        "bash scripts/feddifrc/table3_methods.sh --data x --lam y",
+        "python run_sweep.py --data_path data --init_lrr 0.1",
+        "bash scripts/fedcv/reproduce_table_2.sh --scale no",
+        "python -m benchmarks.partition --no_such 1",
+        "python -m datasets.download --no_such 1",
     ],
-)  # fmt: skip
+)
 def test_wrong_commands_are_found(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [words] = commands(f"```bash\n{command}\n```")
     with pytest.raises((AssertionError, UserError)):

@@ -31,8 +31,11 @@ OF_DOMAINS = {("feddifrc", "table_4.toml"), ("task_perspective", "own_clients.to
 FILES = sorted(path for path in ROOT.glob("experiments/*/*.toml") if "\ntitle" in f"\n{path.read_text()}")
 
 RELATIVES = {
-    "vit_b16": "timm:test_vit", "clip_vit_b32": "timm:test_vit", "resnet50": "resnet18", "resnet101": "resnet18",
-}  # fmt: skip
+    "vit_b16": "timm:test_vit",
+    "clip_vit_b32": "timm:test_vit",
+    "resnet50": "resnet18",
+    "resnet101": "resnet18",
+}
 
 
 @pytest.fixture(scope="module")

@@ -88,8 +88,10 @@ def test_embeddings_and_labels_are_assigned_within_natural_groups(
     for pair in range(partition.groups.max() + 1):
         assert len({(cities[i], words[i]) for i in np.flatnonzero(partition.groups == pair)}) == 1
     np.save(tmp_path / "short.npy", np.zeros(9, int))
-    for wrong, line in (("--users city.npy", "--within is not for --users"),
-                        ("--labels short.npy", "9 labels but 300 values of --within")):  # fmt: skip
+    for wrong, line in (
+        ("--users city.npy", "--within is not for --users"),
+        ("--labels short.npy", "9 labels but 300 values of --within"),
+    ):
         done = run_anywhere(tmp_path, command.format(wrong, "c"))
         assert done.returncode == 2 and line in done.stderr
 

@@ -47,8 +47,11 @@ def test_example_of_ones_own_photographs_runs_in_any_folder(tmp_path: Path, monk
     assert "test_accuracy" in done.stdout and "constant baseline: 0.69" in done.stdout  # ln 2
     rounds = pd.read_csv(tmp_path / "runs/mine/metrics.csv")
     assert rounds["round"].tolist() == [0, 1, 2, 3] and {path.name for path in tmp_path.iterdir()} == {
-        "photos", "program.py", "runs", "task-perspective-het"
-    }  # fmt: skip
+        "photos",
+        "program.py",
+        "runs",
+        "task-perspective-het",
+    }
 
 
 def test_the_page_of_all_settings_is_made_of_them() -> None:

@@ -94,8 +94,11 @@ def tensors(path: Path) -> dict[str, torch.Tensor]:
 
 def result(folder: Path) -> tuple[list, dict[str, dict[str, torch.Tensor]]]:
     """The metrics of the last finished run in a folder, and all the weights and states that it leaves."""
-    finished = [path for stage in ("test_federated", "train_centralized")
-                for path in folder.glob(f"results/{stage}/**/summary.json")]  # fmt: skip
+    finished = [
+        path
+        for stage in ("test_federated", "train_centralized")
+        for path in folder.glob(f"results/{stage}/**/summary.json")
+    ]
     summary = max(finished, key=lambda path: path.stat().st_mtime_ns)
     run = summary.parent
     rows = pd.read_csv(run / "metrics.csv").drop(columns="seconds", errors="ignore").to_dict("records")

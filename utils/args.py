@@ -27,9 +27,23 @@ from utils.renamed import NAMES, present_value
 
 # What `--help` puts arguments under, in this order.
 _HEADINGS = (
-    "grid", "data", "source", "model", "clusters", "partition", "training", "local training", "adapters", "method",
-    "aggregation", "attack", "privacy", "unseen clients", "output", "running",
-)  # fmt: skip
+    "grid",
+    "data",
+    "source",
+    "model",
+    "clusters",
+    "partition",
+    "training",
+    "local training",
+    "adapters",
+    "method",
+    "aggregation",
+    "attack",
+    "privacy",
+    "unseen clients",
+    "output",
+    "running",
+)
 
 
 class _Formatter(argparse.HelpFormatter):

@@ -151,9 +151,14 @@ def add_code(parser: Parser) -> None:
     either.add_argument("--reuse", choices=reuse.choices, default=reuse.default, help=reuse.text)
     for former, policy in (("--accept_code", ANY), ("--refuse_code", SAME_SOURCE)):
         either.add_argument(
-            former, dest="reuse", nargs="?", const="True", type=partial(_policy, policy), default=argparse.SUPPRESS,
+            former,
+            dest="reuse",
+            nargs="?",
+            const="True",
+            type=partial(_policy, policy),
+            default=argparse.SUPPRESS,
             help=argparse.SUPPRESS,
-        )  # fmt: skip
+        )
 
 
 def _policy(policy: str, text: str) -> str:

@@ -41,8 +41,11 @@ if __name__ == "__main__":
     federation = Federation.of_text(sys.argv[1])
     os.environ[SPECIFICATION] = sys.argv[1]
     run_simulation(
-        server, app, federation.n_clients,
+        server,
+        app,
+        federation.n_clients,
         backend_config={
-            "init_args": RAY | {"num_cpus": federation.cores}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}
+            "init_args": RAY | {"num_cpus": federation.cores},
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
-    )  # fmt: skip
+    )

@@ -70,9 +70,16 @@ class Arrays:
 def simulation_of(federation: Federation, folder: Path) -> Simulation:
     """The federation, before its first round."""
     settings = LocalSettings(
-        batch_size=federation.batch_size, sgd_per_epoch=federation.n_steps, epoch_per_round=1, n_rounds=1,
-        init_lr=federation.lr, momentum=0.0, lr_schedule="none", lr_decay_rate=1.0, no_improvement_tolerance=1,
-    )  # fmt: skip
+        batch_size=federation.batch_size,
+        sgd_per_epoch=federation.n_steps,
+        epoch_per_round=1,
+        n_rounds=1,
+        init_lr=federation.lr,
+        momentum=0.0,
+        lr_schedule="none",
+        lr_decay_rate=1.0,
+        no_improvement_tolerance=1,
+    )
     data = Arrays(federation)
     clients = np.split(data.test, federation.n_clients)
     federated = FederatedData(data, clients, clients, np.zeros(len(data.test), np.int64))

@@ -37,13 +37,35 @@ from utils.files import json_in
 
 VERSION = 2  # of the files: to be raised with every change of what the same arguments render
 BUILDINGS = (
-    "aspen", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "juniper", "larch", "maple", "oak",
-    "pine", "rowan", "spruce", "willow",
-)  # fmt: skip
+    "aspen",
+    "birch",
+    "cedar",
+    "dogwood",
+    "elm",
+    "fir",
+    "ginkgo",
+    "hazel",
+    "juniper",
+    "larch",
+    "maple",
+    "oak",
+    "pine",
+    "rowan",
+    "spruce",
+    "willow",
+)
 DOMAINS = (
-    "rgb", "depth_euclidean", "normal", "reshading", "keypoints3d", "edge_texture", "principal_curvature",
-    "segment_semantic", INSTANCES, "class_scene",
-)  # fmt: skip
+    "rgb",
+    "depth_euclidean",
+    "normal",
+    "reshading",
+    "keypoints3d",
+    "edge_texture",
+    "principal_curvature",
+    "segment_semantic",
+    INSTANCES,
+    "class_scene",
+)
 FRAMES = (RGB_NEXT.domain, MOTION)  # what a second frame adds
 MANIFEST = "sample_rooms.json"
 BUILDING_LIST = "rooms.csv"

@@ -64,9 +64,15 @@ class SceneBuilder:
         return range(self._n_things - n, self._n_things)
 
     def add(
-        self, shape: str, bounds: ArrayLike, material: Material, label: str = "background",
-        yaw: float = 0.0, origin: ArrayLike = (0.0, 0.0, 0.0), thing: int = -1,
-    ) -> None:  # fmt: skip
+        self,
+        shape: str,
+        bounds: ArrayLike,
+        material: Material,
+        label: str = "background",
+        yaw: float = 0.0,
+        origin: ArrayLike = (0.0, 0.0, 0.0),
+        thing: int = -1,
+    ) -> None:
         """Add `shape` filling `bounds` (x0, x1, y0, y1, z0, z1), turned by `yaw` radians and moved to `origin`.
 
         `thing` is its number among the things, -1 for none.

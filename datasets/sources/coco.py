@@ -271,8 +271,11 @@ class Coco(Source):
             for cell, may in unclear.items()
         ]
         label_files = {cell: (folder / text).as_posix() for cell, text in labels.items()}
-        if moved := [f"{label_files[cell]} for {cell}" for cell, text in labels.items()
-                     if text.parent != photographs[cell].parent]:  # fmt: skip
+        if moved := [
+            f"{label_files[cell]} for {cell}"
+            for cell, text in labels.items()
+            if text.parent != photographs[cell].parent
+        ]:
             print(
                 f"{counted(len(moved), 'label file')} in another folder than the photograph, found by the name: "
                 f"{some(moved, 3)}"

@@ -42,9 +42,14 @@ class Csv(Source):
     pairs; and every other one is a natural group.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = {
-        "table_file": Argument("images.csv", "csv file of the images, in the data folder"),
-    } | MASK_CLASSES | MAX_CELL | MEDIAN_DEPTH  # fmt: skip
+    arguments: ClassVar[dict[str, Argument]] = (
+        {
+            "table_file": Argument("images.csv", "csv file of the images, in the data folder"),
+        }
+        | MASK_CLASSES
+        | MAX_CELL
+        | MEDIAN_DEPTH
+    )
     table_file: str
     mask_classes: str | None
     void_ids: Sequence[int]

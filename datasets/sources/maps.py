@@ -174,9 +174,12 @@ class Maps(Source):
             raise UserError(f"--intrinsics are those of maps of one size, and these have {len(self._sizes)}")
         rows = rows[[error is None for error in errors]].reset_index(drop=True)
         info = self.dataset_info(
-            domains=(RGB.domain, *domains), groups=groups, together=self.together,
-            limits=limits, scales={target.encoding.domain: target.scale for target in targets},
-        )  # fmt: skip
+            domains=(RGB.domain, *domains),
+            groups=groups,
+            together=self.together,
+            limits=limits,
+            scales={target.encoding.domain: target.scale for target in targets},
+        )
         return Listing(rows, info, named)
 
     def _targets(self) -> list[_Target]:
@@ -202,12 +205,19 @@ class Maps(Source):
         masks = self._values_of_target("valid_folder")
         invalid = self._values_of_target("invalid")
         return [
-            _Target(MAPS[name], folder, prefix, suffix, self._scale_of(MAPS[name], unit, values, camera),
-                    valid_folders, valid_suffix)
+            _Target(
+                MAPS[name],
+                folder,
+                prefix,
+                suffix,
+                self._scale_of(MAPS[name], unit, values, camera),
+                valid_folders,
+                valid_suffix,
+            )
             for name, values, valid_folders, folder, prefix, suffix, unit, valid_suffix in zip(
                 self.target, invalid, masks, *columns.values(), strict=True
             )
-        ]  # fmt: skip
+        ]
 
     def _camera(self) -> Camera | None:
         """What makes depth of distances; None where it is in z. UserError where its numbers are not those of one."""
@@ -226,9 +236,10 @@ class Maps(Source):
     def _say_camera(self) -> None:
         """Print where the middle of the camera's picture is outside of the maps, whose size is then another."""
         outside = [
-            (height, width) for height, width in sorted(self._sizes)
+            (height, width)
+            for height, width in sorted(self._sizes)
             if self.intrinsics and not (0 <= self.intrinsics[2] <= width and 0 <= self.intrinsics[3] <= height)
-        ]  # fmt: skip
+        ]
         if outside:
             height, width = outside[0]
             print(
@@ -241,10 +252,15 @@ class Maps(Source):
         assert encoding.maps is not None
         rotated, world = self.bits == "rotated", self.axes == "world"
         return Scale(
-            unit, invalid, rotated=rotated and encoding.maps.distances, world=world and encoding.maps.signed,
-            offset=self.offset, camera=camera if encoding.maps.distances else None,
-            valid_from=self.valid_from, valid_to=self.valid_to,
-        )  # fmt: skip
+            unit,
+            invalid,
+            rotated=rotated and encoding.maps.distances,
+            world=world and encoding.maps.signed,
+            offset=self.offset,
+            camera=camera if encoding.maps.distances else None,
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+        )
 
     def _values_by_target(self, name: str) -> list[Any]:
         """An argument's value for each target; UserError unless there is one for each, or one for all."""
@@ -286,9 +302,11 @@ class Maps(Source):
         cells = [""] * len(listed)
         for (folder, prefix), members in of_folders.items():
             maps = [
-                photograph for suffix in endings for photograph in photographs(self.data_path, folder, prefix, suffix)
+                photograph
+                for suffix in endings
+                for photograph in photographs(self.data_path, folder, prefix, suffix)
                 if photograph.cell not in {listed[i].cell for i in members}
-            ]  # fmt: skip
+            ]
             numbers = [_number(feature_map) for feature_map in maps]
             for i, j in nearest_pairs([_number(listed[i]) for i in members], numbers, within).items():
                 cells[members[i]] = maps[j].cell

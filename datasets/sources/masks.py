@@ -291,11 +291,14 @@ class Masks(Source):
         lists = {path.stem: "" for path in sorted((self.data_path / _VOC_LISTS).glob("*.txt"))}
         has_parts = bool(parts.keys() & lists.keys())
         rows = [
-            (beside(self.data_path, image_folder, self.image_prefix + stem, endings),
-             beside(self.data_path, mask_folder, self.mask_prefix + stem, of_masks), part)
+            (
+                beside(self.data_path, image_folder, self.image_prefix + stem, endings),
+                beside(self.data_path, mask_folder, self.mask_prefix + stem, of_masks),
+                part,
+            )
             for name, part in (parts if has_parts else lists).items()
             for stem in (Path(listed).name for listed in names_in(self.data_path / _VOC_LISTS / f"{name}.txt"))
-        ]  # fmt: skip
+        ]
         pairs = pd.DataFrame(rows, columns=[RGB.domain, MASK, PART])
         return pairs if has_parts else pairs.drop(columns=PART).drop_duplicates(RGB.domain)
 

@@ -25,9 +25,20 @@ from utils.errors import UserError
 from utils.words import counted
 
 _OF_MAPS = (
-    "image_folder", "image_suffix", "image_prefix", "target_folder", "target_suffix", "target_prefix", "nearest_within",
-    "unit", "invalid", "intrinsics", "together", "group_pattern", "max_median_depth",
-)  # fmt: skip
+    "image_folder",
+    "image_suffix",
+    "image_prefix",
+    "target_folder",
+    "target_suffix",
+    "target_prefix",
+    "nearest_within",
+    "unit",
+    "invalid",
+    "intrinsics",
+    "together",
+    "group_pattern",
+    "max_median_depth",
+)
 _NO_ROTATION = 0.01  # by which a pose's axes may differ from unit length and right angles
 
 
@@ -45,7 +56,7 @@ class Motion(Maps):
         "pose_suffix": Argument(".txt", "end of their names, such as .pose.txt"),
         "trajectory": Argument(None, "file of a video's poses: lines of time, x y z, and quaternion x y z w, as TUM's"),
         "frame_step": Argument(1, "frames from the first photograph of a pair to the second", POSITIVE_INT),
-    }  # fmt: skip
+    }
     pose_folder: str | None
     pose_suffix: str
     trajectory: str | None

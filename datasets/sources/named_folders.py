@@ -59,18 +59,24 @@ def photographs(
     Without a `suffix` they end as those of any image do. Lines say which other pictures, which folders called like
     no part, are left out; where `others` says which folders hold something else, also which sub-folders with pictures.
     """
-    say_no_part(folder, [
-        sub_folder.as_posix() for sub_folder, words in folders_of_no_part(data_path, folder)
-        if any(_photographs_in(data_path, sub_folder, words, prefix, suffix))
-    ])  # fmt: skip
+    say_no_part(
+        folder,
+        [
+            sub_folder.as_posix()
+            for sub_folder, words in folders_of_no_part(data_path, folder)
+            if any(_photographs_in(data_path, sub_folder, words, prefix, suffix))
+        ],
+    )
     there = list(folders(data_path, folder))
     if others is not None:
         _say_sub_folders(data_path, folder, [sub_folder for sub_folder, _ in there], others)
     if suffix is None:
         names = [
-            path.name for sub_folder, words in there for path in (data_path / sub_folder).iterdir()
+            path.name
+            for sub_folder, words in there
+            for path in (data_path / sub_folder).iterdir()
             if _called(words, prefix, suffix).fullmatch(path.stem)
-        ]  # fmt: skip
+        ]
         say_not_read(folder, names)
     for sub_folder, words in there:
         yield from _photographs_in(data_path, sub_folder, words, prefix, suffix)
@@ -80,10 +86,14 @@ def say_alone(data_path: Path, name: str, prefix: str, endings: Sequence[str], u
     """Print how many files of these names in the folders of a name with words are not among the `used` cells."""
     known = set(used)
     alone = [
-        cell for folder, words in folders(data_path, name) for path in sorted((data_path / folder).iterdir())
-        if (cell := (folder / path.name).as_posix()) not in known and not path.name.startswith(".")
-        and path.name.startswith(filled(prefix, words)) and path.name.endswith(tuple(filled(e, words) for e in endings))
-    ]  # fmt: skip
+        cell
+        for folder, words in folders(data_path, name)
+        for path in sorted((data_path / folder).iterdir())
+        if (cell := (folder / path.name).as_posix()) not in known
+        and not path.name.startswith(".")
+        and path.name.startswith(filled(prefix, words))
+        and path.name.endswith(tuple(filled(e, words) for e in endings))
+    ]
     if alone:
         print(f"left out {counted(len(alone), 'file')} of {name} without a photograph: {some(alone, 3)}")
 
@@ -92,15 +102,19 @@ def _say_sub_folders(data_path: Path, name: str, there: Sequence[Path], others: 
     """Print the folders with pictures right in those of a name, without what is of others, or written by the stages."""
     of_others = [path for other in others if other for path, _ in folders(data_path, other)]
     within = [
-        folder / entry.name for folder in there for entry in sorted((data_path / folder).iterdir())
+        folder / entry.name
+        for folder in there
+        for entry in sorted((data_path / folder).iterdir())
         if entry.is_dir() and not entry.name.startswith(".")
-    ]  # fmt: skip
+    ]
     strange = [
-        path.as_posix() for path in within
-        if path.as_posix() not in _WRITTEN and path not in there
+        path.as_posix()
+        for path in within
+        if path.as_posix() not in _WRITTEN
+        and path not in there
         and not any(path == other or path in other.parents or other in path.parents for other in of_others)
         and any(walk(data_path / path, _DEEPEST, IMAGE_ENDINGS))
-    ]  # fmt: skip
+    ]
     if strange:
         print(f"left out sub-folders of {name} with pictures, which a word in braces reads: {some(strange, 8)}")
 

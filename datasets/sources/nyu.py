@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     from datasets.captures import Capture
 
 DOMAINS = (
-    "rgb", "depth_euclidean", "normal", "reshading", "keypoints3d", "edge_texture", "principal_curvature",
+    "rgb",
+    "depth_euclidean",
+    "normal",
+    "reshading",
+    "keypoints3d",
+    "edge_texture",
+    "principal_curvature",
     "segment_semantic",
-)  # fmt: skip
+)
 # The colour camera's focal lengths and centre in pixels, from the data set's own toolbox (camera_params.m).
 FOCAL, CENTRE = (518.857901, 519.469611), (325.582449, 253.736166)
 # Rows and columns with labels: the margin around them is white, from undistorting the photographs.

@@ -16,8 +16,17 @@ from utils.errors import UserError
 
 _DOMAINS = {"caltech": "Caltech", "amazon": "Amazon", "webcam": "Webcam", "dslr": "DSLR"}
 _CLASSES = (
-    "backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector",
-)  # fmt: skip
+    "backpack",
+    "bike",
+    "calculator",
+    "headphones",
+    "keyboard",
+    "laptop",
+    "monitor",
+    "mouse",
+    "mug",
+    "projector",
+)
 _ALIASES = {"laptopcomputer": "laptop", "headphone": "headphones"}
 
 

@@ -50,14 +50,18 @@ class Panoptic(Source):
     65536 blue of its colour, and 0 is void. Masks of classes and maps of the things are written into the data folder.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = {
-        "image_folder": Argument("{part}", "of the photographs; {part} is that of --annotations"),
-        "annotations": Argument("annotations/panoptic_{part}.json", "of the files of the segments"),
-        "mask_folder": Argument("annotations/panoptic_{part}", "of the pictures of the segments"),
-        "instance_classes": Argument(
-            None, "file of the categories whose objects are told apart; default: those that are things (isthing 1)"
-        ),
-    } | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
+    arguments: ClassVar[dict[str, Argument]] = (
+        {
+            "image_folder": Argument("{part}", "of the photographs; {part} is that of --annotations"),
+            "annotations": Argument("annotations/panoptic_{part}.json", "of the files of the segments"),
+            "mask_folder": Argument("annotations/panoptic_{part}", "of the pictures of the segments"),
+            "instance_classes": Argument(
+                None, "file of the categories whose objects are told apart; default: those that are things (isthing 1)"
+            ),
+        }
+        | CLASS_OF_IMAGE
+        | GROUP_PATTERN
+    )
     image_folder: str
     annotations: str
     mask_folder: str

@@ -196,8 +196,11 @@ def lines_of_levels(data_path: Path, cells: Sequence[str], levels: tuple[float, 
 
     with ThreadPoolExecutor() as pool:
         answers = pool.map(ranges, files.values())
-        extremes = [bounds for answer in progress.bar(answers, total=len(files), desc="depth of colour", unit="file")
-                 for bounds in answer]  # fmt: skip
+        extremes = [
+            bounds
+            for answer in progress.bar(answers, total=len(files), desc="depth of colour", unit="file")
+            for bounds in answer
+        ]
     if not extremes:
         if levels is not None:
             yield "--levels: there is no photograph of 16 bits"

@@ -36,16 +36,48 @@ CLASS_NAMES = "places_class_names.txt"
 N_SCENE_CLASSES = 16
 SEGMENTS = ClassSet(
     names=(
-        "uncertain", "background", "bottle", "chair", "couch", "potted plant", "bed", "dining table", "toilet",
-        "tv", "microwave", "oven", "toaster", "sink", "refrigerator", "book", "clock", "vase",
+        "uncertain",
+        "background",
+        "bottle",
+        "chair",
+        "couch",
+        "potted plant",
+        "bed",
+        "dining table",
+        "toilet",
+        "tv",
+        "microwave",
+        "oven",
+        "toaster",
+        "sink",
+        "refrigerator",
+        "book",
+        "clock",
+        "vase",
     ),
     void=(0,),
     # Grey for what does not count, pale for background, and distinct hues for the things.
     colours=(
-        "#c8c8d8", "#f0ead6", "#e6194b", "#3cb44b", "#4363d8", "#8b5a2b", "#911eb4", "#f58231", "#46f0f0",
-        "#000075", "#bcf60c", "#fabebe", "#008080", "#e6beff", "#800000", "#ffe119", "#808000", "#f032e6",
+        "#c8c8d8",
+        "#f0ead6",
+        "#e6194b",
+        "#3cb44b",
+        "#4363d8",
+        "#8b5a2b",
+        "#911eb4",
+        "#f58231",
+        "#46f0f0",
+        "#000075",
+        "#bcf60c",
+        "#fabebe",
+        "#008080",
+        "#e6beff",
+        "#800000",
+        "#ffe119",
+        "#808000",
+        "#f032e6",
     ),
-)  # fmt: skip
+)
 
 _FIRST_THING = 2  # of the classes; before it are "uncertain" and "background"
 THINGS = ClassSet(
@@ -121,7 +153,7 @@ class Taskonomy(Source):
         "tasks": Argument(
             None, "tasks whose files each image must have; default: all that are there", task_name, nargs="+"
         ),
-    } | MEDIAN_DEPTH  # fmt: skip
+    } | MEDIAN_DEPTH
     is_rendered: ClassVar[bool] = True
     client_file_name: str | None
     taskonomy_clients_to_include: int

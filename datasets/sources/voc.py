@@ -58,20 +58,28 @@ class Voc(Source):
     does not count, are left out; truncated ones stay.
     """
 
-    arguments: ClassVar[dict[str, Argument]] = {
-        "image_folder": Argument(
-            "JPEGImages", "of the photographs; {part}: train, val and test in turn, {any_other_word}: a natural group"
-        ),
-        "label_folder": Argument("Annotations", "of the XML files, which may be that of the photographs"),
-        "first_pixel": Argument(
-            "auto", "number of an image's first pixel: 1 as in VOC, 0 as many tools write, or auto, by the files",
-            choices=("auto", "0", "1"),
-        ),
-        "leave_out": Argument(
-            ("difficult",), "marks of the objects that are left out, of difficult and truncated; without any, all stay",
-            choices=MARKS, nargs="*",
-        ),
-    } | CLASS_OF_IMAGE | GROUP_PATTERN  # fmt: skip
+    arguments: ClassVar[dict[str, Argument]] = (
+        {
+            "image_folder": Argument(
+                "JPEGImages",
+                "of the photographs; {part}: train, val and test in turn, {any_other_word}: a natural group",
+            ),
+            "label_folder": Argument("Annotations", "of the XML files, which may be that of the photographs"),
+            "first_pixel": Argument(
+                "auto",
+                "number of an image's first pixel: 1 as in VOC, 0 as many tools write, or auto, by the files",
+                choices=("auto", "0", "1"),
+            ),
+            "leave_out": Argument(
+                ("difficult",),
+                "marks of the objects that are left out, of difficult and truncated; without any, all stay",
+                choices=MARKS,
+                nargs="*",
+            ),
+        }
+        | CLASS_OF_IMAGE
+        | GROUP_PATTERN
+    )
     image_folder: str
     label_folder: str
     first_pixel: str

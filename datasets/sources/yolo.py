@@ -30,8 +30,9 @@ def paired(photographs: Mapping[str, Path], texts: Sequence[Path]) -> tuple[dict
         of_name[text.stem].append(text)
     named = {
         cell: sorted(of_name.get(path.stem, []) + of_name.get(path.name, []))
-        for cell, path in photographs.items() if cell not in labels
-    }  # fmt: skip
+        for cell, path in photographs.items()
+        if cell not in labels
+    }
     claims = Counter(text for several in named.values() for text in several)
     unclear = {cell: several for cell, several in named.items() if sum(claims[text] for text in several) > 1}
     labels |= {cell: several[0] for cell, several in named.items() if several and cell not in unclear}

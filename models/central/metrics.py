@@ -219,21 +219,28 @@ METRICS: dict[str, Metric] = {
     "abs_rel": Metric(("abs_rel",), _relative, _ratios, errors=("abs_rel",)),
     "delta1": Metric(("delta1",), _within_quarter, _ratios),
     "angle": Metric(
-        ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30"), _angles, _finish_angles,
-        5 + _ANGLE_STEPS, errors=("angle_mean", "angle_median"),
+        ("angle_mean", "angle_median", "within_11.25", "within_22.5", "within_30"),
+        _angles,
+        _finish_angles,
+        5 + _ANGLE_STEPS,
+        errors=("angle_mean", "angle_median"),
     ),
     # Of all pixels alike, where the loss is of images; outliers as in KITTI 2015 (Menze and Geiger, CVPR 2015).
     "flow": Metric(("epe", "outliers"), _flow, _ratios, 3, errors=("epe", "outliers")),
     "ssim": Metric(("ssim",), _ssim, _ratios),
     "edge_f1": Metric(("edge_f1",), _edge_hits, lambda sums: _f1(*sums.unbind(-1))[..., None], 3),
     "overlap": Metric(
-        ("pixel_accuracy", "miou", "fwiou", "miou_union"), _class_hits, _finish_overlap, 3, per_class=True,
+        ("pixel_accuracy", "miou", "fwiou", "miou_union"),
+        _class_hits,
+        _finish_overlap,
+        3,
+        per_class=True,
     ),
     "published_overlap": Metric(("miou",), _class_hits, _finish_published_classes, 3, per_class=True),
     "average_precision": Metric(("map_50", "map"), detection_rows, average_precision, ROW, is_kept=True),
     "instances": Metric(("pq", "map_50", "map"), object_rows, object_quality, ROW_OF_OBJECTS, is_kept=True),
     "hits": Metric(("accuracy", "macro_f1"), _class_hits, _finish_classes(_f1), 3, per_class=True),
-}  # fmt: skip
+}
 
 
 def metric_names(task: Task) -> list[str]:

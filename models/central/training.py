@@ -98,9 +98,16 @@ class CentralTraining:
     """
 
     def __init__(
-        self, model: TaskModel, data: TaskData, settings: TrainSettings, accelerator: Accelerator, checkpoint: Path,
-        best: Path, early: Path, checkpoint_every: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        model: TaskModel,
+        data: TaskData,
+        settings: TrainSettings,
+        accelerator: Accelerator,
+        checkpoint: Path,
+        best: Path,
+        early: Path,
+        checkpoint_every: int = 1,
+    ) -> None:
         self.model = model.to(accelerator.device).to(memory_format=torch.channels_last)
         self.data, self.settings, self.accelerator = data, settings, accelerator
         self.checkpoint, self.best, self.early, self.checkpoint_every = checkpoint, best, early, checkpoint_every

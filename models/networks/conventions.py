@@ -51,9 +51,14 @@ def add_scaling(group: Group, prefix: str, of: str) -> None:
     """`--image_mean` and `--image_std`, which `Scaling.of` reads; arguments that are not given do not exist."""
     for name, of_bounds in _BOUNDS.items():
         group.add_argument(
-            f"--image_{name}", dest=f"{prefix}_{name}", type=of_bounds, nargs=3, metavar=("R", "G", "B"),
-            default=SUPPRESS, help=f"{LONG[name]} by which {of} scales images in [0, 1]; default: as it was published",
-        )  # fmt: skip
+            f"--image_{name}",
+            dest=f"{prefix}_{name}",
+            type=of_bounds,
+            nargs=3,
+            metavar=("R", "G", "B"),
+            default=SUPPRESS,
+            help=f"{LONG[name]} by which {of} scales images in [0, 1]; default: as it was published",
+        )
 
 
 def is_openais(names: Mapping[str, Any]) -> bool:

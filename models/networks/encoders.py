@@ -197,8 +197,9 @@ def _timm(name: str, load: Callable[[nn.Module], None] | None = None) -> Callabl
                 of_timm = request.pretrained and load is None
                 network = timm.create_model(name, pretrained=of_timm, num_classes=0, **settings)
         except TypeError as error:
-            raise UserError(f"--encoder {TIMM}{name} cannot be built for these images or this decoder ({error}); "
-                            "give another") from error  # fmt: skip
+            raise UserError(
+                f"--encoder {TIMM}{name} cannot be built for these images or this decoder ({error}); give another"
+            ) from error
         if request.pretrained and load:
             load(network)
         request.put_weights(network, timm_filter(network))

@@ -129,9 +129,14 @@ class EncoderOutputs:
         config, encoder = self._whole.config, self._whole.encoder
         constants = {name: tensor for name, tensor in encoder.named_buffers() if name not in encoder.state_dict()}
         inputs = (
-            _VERSION, config.encoder, config.norm_of_encoder, config.decoder, self._whole.bf16, self._layout,
+            _VERSION,
+            config.encoder,
+            config.norm_of_encoder,
+            config.decoder,
+            self._whole.bf16,
+            self._layout,
             str(self.dtype),
-        )  # fmt: skip
+        )
         weights = [tensors_digest(state) for state in (encoder.state_dict(), constants)]
         # GPUs multiply in less than single precision, and another timm may have another network of this name.
         made_by = (encoder_entry(config.encoder).version, version("timm"), self._data.device.type)

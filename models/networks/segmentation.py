@@ -69,9 +69,14 @@ class UNet(MapDecoder):
     """
 
     def __init__(
-        self, map_channels: Sequence[int], out_channels: int, image_size: int, norm: str, activation: str,
+        self,
+        map_channels: Sequence[int],
+        out_channels: int,
+        image_size: int,
+        norm: str,
+        activation: str,
         channels: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         widths = tuple(channels or _UNET[-len(map_channels) :])
         if len(widths) != len(map_channels):
             raise UserError(

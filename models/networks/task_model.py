@@ -77,8 +77,16 @@ class TaskModel(nn.Module):
             raise UserError(f"{task.name}: the model names no classes; run model_initialization.py")
         self.task: Task = task if config.classes is None else task.with_classes(config.classes)
         decoder = decoder_entry(config, self.task)
-        request = EncoderRequest(config.image_size, pretrained, config.norm_of_encoder, decoder.most_stride, weights,
-                        self.config.scaling, task.frames, config.frames_apart)  # fmt: skip
+        request = EncoderRequest(
+            config.image_size,
+            pretrained,
+            config.norm_of_encoder,
+            decoder.most_stride,
+            weights,
+            self.config.scaling,
+            task.frames,
+            config.frames_apart,
+        )
         self.encoder = build_encoder(config.encoder, request)
         if config.published_quirks:
             self.encoder.take_images_as_they_are()
@@ -184,8 +192,9 @@ def _try(model: TaskModel) -> str:
     called = f"--encoder {config.encoder}"
     names = [[name for name, _ in model.named_parameters(remove_duplicate=is_unique)] for is_unique in (False, True)]
     if shared := sorted(set(names[0]) - set(names[1])):
-        raise UserError(f"{called} has layers that share weights ({some(shared, 2)}), which clients cannot train; "
-                        "give another")  # fmt: skip
+        raise UserError(
+            f"{called} has layers that share weights ({some(shared, 2)}), which clients cannot train; give another"
+        )
     trial, generator = copy.deepcopy(model), torch.Generator().manual_seed(0)
     images = torch.rand(2, model.task.in_channels, size, size, generator=generator).requires_grad_()
     try:

@@ -73,10 +73,19 @@ class TaskonomyDecoder(nn.Module):
     """
 
     def __init__(
-        self, in_features: int, out_channels: int, image_size: int, *, dense: bool = True, activation: str = "tanh",
-        norm: str = "batch", use_cbam: bool = False, stem: Sequence[int] = PAPER_STEM,
-        widths: Sequence[int] = PAPER_WIDTHS, skip_channels: Sequence[int] = (),
-    ) -> None:  # fmt: skip
+        self,
+        in_features: int,
+        out_channels: int,
+        image_size: int,
+        *,
+        dense: bool = True,
+        activation: str = "tanh",
+        norm: str = "batch",
+        use_cbam: bool = False,
+        stem: Sequence[int] = PAPER_STEM,
+        widths: Sequence[int] = PAPER_WIDTHS,
+        skip_channels: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         self.first = (stem[0], image_size // SCALE, image_size // SCALE)
         self.fc = nn.Linear(in_features, math.prod(self.first))

@@ -33,8 +33,19 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, Tensor]
 
 # What trainings and larger models put before the names of an encoder.
-_PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.", "teacher.", "student.", "network.", "visual.",
-             "trunk.", "image_encoder.")  # fmt: skip
+_PREFIXES = (
+    "module.",
+    "_orig_mod.",
+    "model.",
+    "backbone.",
+    "encoder.",
+    "teacher.",
+    "student.",
+    "network.",
+    "visual.",
+    "trunk.",
+    "image_encoder.",
+)
 _DEPTH = 3  # of prefixes before each other
 _LFS = b"version https://git-lfs"
 _IN_FOLDER = ("model.safetensors", "pytorch_model.bin")  # as timm and the hub name them

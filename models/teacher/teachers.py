@@ -70,23 +70,46 @@ def add_teacher(parser: Parser) -> None:
     """The arguments that `TeacherSettings` are made of, but for those that all stages have."""
     group = parser.group("model")
     add = group.add_argument
-    add("--features", type=teacher_name, default=DIFFUSION,
+    add(
+        "--features",
+        type=teacher_name,
+        default=DIFFUSION,
         help="the teacher: diffusion, image (thumbnails), or a network with published or random weights, "
-        "efficientnet_lite0, timm:<name> or random:<name>")  # fmt: skip
-    add("--encoder_weights", type=Path, metavar="FILE",
-        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's")  # fmt: skip
+        "efficientnet_lite0, timm:<name> or random:<name>",
+    )
+    add(
+        "--encoder_weights",
+        type=Path,
+        metavar="FILE",
+        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's",
+    )
     add_scaling(group, "features", "the network of --features")
-    add("--diffusion_model", type=_place, default=DEFAULT_MODEL,
-        help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub")  # fmt: skip
+    add(
+        "--diffusion_model",
+        type=_place,
+        default=DEFAULT_MODEL,
+        help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub",
+    )
     add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
-    add("--timestep", type=number(int, least=0, most=_STEPS - 1), default=150,
-        help="step of the noise in an image's own features")  # fmt: skip
+    add(
+        "--timestep",
+        type=number(int, least=0, most=_STEPS - 1),
+        default=150,
+        help="step of the noise in an image's own features",
+    )
     add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4], help="blocks of the decoder, the deepest is 1")
-    add("--prompts", choices=PROMPTS, default="class",
-        help="what the teacher is asked: the classes' names, or neutral texts that know no class")  # fmt: skip
-    add("--n_negatives", type=POSITIVE_INT,
+    add(
+        "--prompts",
+        choices=PROMPTS,
+        default="class",
+        help="what the teacher is asked: the classes' names, or neutral texts that know no class",
+    )
+    add(
+        "--n_negatives",
+        type=POSITIVE_INT,
         help="texts per image besides the right one; default: all other classes, "
-        f"or {_NEUTRAL_NEGATIVES} with neutral prompts")  # fmt: skip
+        f"or {_NEUTRAL_NEGATIVES} with neutral prompts",
+    )
     group.add_flag("--blank_images", False, "control: the teacher sees black images")
 
 

@@ -120,9 +120,14 @@ class Simulation:
         self._n_saved = 0  # of these rows
         buffers = frozenset(name for name, _ in full_model(self.model).named_buffers())
         within = Surroundings(
-            accelerator, self.algorithm.is_summed, buffers, self.algorithm.left_alone, (LOSS,),
-            run.path / "checkpoint", settings.memory,
-        )  # fmt: skip
+            accelerator,
+            self.algorithm.is_summed,
+            buffers,
+            self.algorithm.left_alone,
+            (LOSS,),
+            run.path / "checkpoint",
+            settings.memory,
+        )
         self._uploads: Uploads = config.aggregation.uploads(within)
         if self.attack:
             self._uploads = AttackedUploads(self._uploads, self.attack, self.attackers, within, settings.rand_seed)

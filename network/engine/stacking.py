@@ -45,8 +45,11 @@ class StackedConv(StackedLayer):
     def __init__(self, layer: nn.Conv2d | nn.ConvTranspose2d, n: int) -> None:
         super().__init__(layer, n)
         self.settings: dict[str, Any] = {
-            "stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups * n,
-        }  # fmt: skip
+            "stride": layer.stride,
+            "padding": layer.padding,
+            "dilation": layer.dilation,
+            "groups": layer.groups * n,
+        }
         self.convolve: Callable[..., Tensor] = F.conv2d
         if isinstance(layer, nn.ConvTranspose2d):
             self.convolve = F.conv_transpose2d

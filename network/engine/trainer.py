@@ -137,10 +137,19 @@ class Trainer:
             copy_into(tensors, start)
             at_work.append(
                 ClientContext(
-                    client, cohort[client], round, self.model, tensors, server, start, state, self.local_settings,
-                    self.shared, self.reweighting.weights,
+                    client,
+                    cohort[client],
+                    round,
+                    self.model,
+                    tensors,
+                    server,
+                    start,
+                    state,
+                    self.local_settings,
+                    self.shared,
+                    self.reweighting.weights,
                 )
-            )  # fmt: skip
+            )
         LocalTraining(space, self.images, self.algorithm, self.groups, self.seed)(at_work)
         return at_work
 

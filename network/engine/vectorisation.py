@@ -111,8 +111,10 @@ def print_vectorisation(vectorisation: Mapping[str, Any]) -> None:
             f"clients at once: {vectorisation['vectorised_clients']} (ms per client and step by that number: {times})"
         )
         for n, (contrary, turns) in vectorisation["contrary_turns"].items():
-            print(f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or the "
-                  "number makes no difference")  # fmt: skip
+            print(
+                f"{contrary} of {turns} turns of {n} clients at once say otherwise: other work disturbs them, or the "
+                "number makes no difference"
+            )
 
 
 def _turns(

@@ -163,12 +163,22 @@ class Measured:
         estimate = self.estimate
         merged_into = {f"alpha_at_{n}_groups": self.by_groups.get(n) for n in MERGED}
         return {
-            "grouping": self.name, "groups": self.groups, "clients": estimate.clients, "images": estimate.images,
-            "alpha": estimate.alpha, "low": estimate.low, "high": estimate.high,
-            "bootstrap_low": self.bootstrapped[0], "bootstrap_high": self.bootstrapped[1], "fit_p": self.fit,
-            "alpha_per_class": self.per_class, **merged_into,
-            "emd": self.emd, "largest_emd": self.largest_emd, "variance_share": self.class_share,
-        }  # fmt: skip
+            "grouping": self.name,
+            "groups": self.groups,
+            "clients": estimate.clients,
+            "images": estimate.images,
+            "alpha": estimate.alpha,
+            "low": estimate.low,
+            "high": estimate.high,
+            "bootstrap_low": self.bootstrapped[0],
+            "bootstrap_high": self.bootstrapped[1],
+            "fit_p": self.fit,
+            "alpha_per_class": self.per_class,
+            **merged_into,
+            "emd": self.emd,
+            "largest_emd": self.largest_emd,
+            "variance_share": self.class_share,
+        }
 
     def sentence(self) -> str:
         """The answer in words."""
@@ -216,10 +226,17 @@ def _measured(name: str, counts: csr_array, seed: int) -> Measured:
     distances = earth_movers_distances(counts)
     sizes = np.asarray(counts.sum(axis=1))
     return Measured(
-        name, present, estimate, bootstrap(counts, estimate, seed), misfit(counts, seed),
-        per_class_alpha(estimate.alpha, estimate.population), by_groups,
-        float(np.average(distances, weights=sizes)), float(distances[sizes > 0].max()), class_variance_share(counts),
-    )  # fmt: skip
+        name,
+        present,
+        estimate,
+        bootstrap(counts, estimate, seed),
+        misfit(counts, seed),
+        per_class_alpha(estimate.alpha, estimate.population),
+        by_groups,
+        float(np.average(distances, weights=sizes)),
+        float(distances[sizes > 0].max()),
+        class_variance_share(counts),
+    )
 
 
 def _number(value: float) -> str:

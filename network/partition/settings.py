@@ -205,9 +205,14 @@ def add_split(parser: Parser) -> None:
     """Add the arguments for `SplitSettings`."""
     add_settings(parser, SplitSettings, "clusters")
     add = parser.group("partition").add_argument
-    add("--within", type=column_name, metavar="COLUMN", default=SUPPRESS,
+    add(
+        "--within",
+        type=column_name,
+        metavar="COLUMN",
+        default=SUPPRESS,
         help="assign within each natural group of this column (city …): its own clusters, --n_clusters in each, to "
-        "clients of its own, in proportion to its images")  # fmt: skip
+        "clients of its own, in proportion to its images",
+    )
     add_partition(parser)
     add_shared(parser, "assignment_files_path", "partition_file")
 

@@ -34,8 +34,10 @@ def choices(table: pd.DataFrame, title: str, path: Path) -> Path:
     even = table["chosen"].sum() / table["rounds"].sum()
     axes.axhline(even, color="gray", ls=":", label="all equally often")
     figure.suptitle(fill(title, 70))
-    axes.set(xlabel="distance of the client's mixture of groups from that of all clients",
-             ylabel="chosen in this share of its rounds")  # fmt: skip
+    axes.set(
+        xlabel="distance of the client's mixture of groups from that of all clients",
+        ylabel="chosen in this share of its rounds",
+    )
     axes.margins(0.08, 0.12)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     figure.legend(loc="outside lower center", ncols=3)

@@ -21,10 +21,12 @@ _LEGEND = 101  # pixels
 def colour_wheel() -> np.ndarray:
     """The 55 hues, (55, 3) in [0, 1], from that of vectors to the right on, clockwise as pictures are seen."""
     ends = np.array([colour for colour, _ in _ARCS], float) / 255
-    return np.concatenate([
-        np.linspace(start, end, steps, endpoint=False)
-        for start, end, (_, steps) in zip(ends, np.roll(ends, -1, axis=0), _ARCS, strict=True)
-    ])  # fmt: skip
+    return np.concatenate(
+        [
+            np.linspace(start, end, steps, endpoint=False)
+            for start, end, (_, steps) in zip(ends, np.roll(ends, -1, axis=0), _ARCS, strict=True)
+        ]
+    )
 
 
 def flow_colours(flow: np.ndarray, longest: float) -> np.ndarray:

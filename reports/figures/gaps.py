@@ -66,8 +66,12 @@ def gaps(table: pd.DataFrame, path: Path) -> Path:
 
     Points are means over seeds with their 95 % interval; `table` comes from `reports.gaps.gaps`.
     """
-    rows = [(task, method) for task in in_order(table["task"]) for method in dict.fromkeys(table["method"])
-            if ((table["task"] == task) & (table["method"] == method)).any()]  # fmt: skip
+    rows = [
+        (task, method)
+        for task in in_order(table["task"])
+        for method in dict.fromkeys(table["method"])
+        if ((table["task"] == task) & (table["method"] == method)).any()
+    ]
     steps = sorted({n for after in table["after"] for n in after})
     settings = list(dict.fromkeys(zip(table["split"], table["alpha"], table["more"], strict=True)))
     colours = dict(zip(settings, _colours(settings), strict=True))

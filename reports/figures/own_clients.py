@@ -77,8 +77,15 @@ def _row(axes: Sequence[Axes], costs: pd.DataFrame, cost: str, measures: Mapping
         most = 3 * max([*values[np.isfinite(values)], _FURTHEST])
         for split, colour in zip(splits, palette(len(splits)), strict=True):
             own = costs["split"] == split
-            axis.plot(values[own].clip(upper=most if logarithmic else None), costs[cost][own], "o", color=colour,
-                      ms=4, alpha=0.8, label=split)  # fmt: skip
+            axis.plot(
+                values[own].clip(upper=most if logarithmic else None),
+                costs[cost][own],
+                "o",
+                color=colour,
+                ms=4,
+                alpha=0.8,
+                label=split,
+            )
         axis.set(xlabel=label, xscale="log" if logarithmic else "linear")
         if logarithmic:
             axis.axvline(most, color="grey", ls="--", lw=1)

@@ -198,8 +198,11 @@ def cluster_numbers(rows: Sequence[Mapping[str, float]], title: str, path: Path)
     figure = Figure((10, 3.4), layout="constrained")
     figure.suptitle(title)
     at = [row["n_clusters"] for row in rows]
-    panels = {"inertia": "inertia, relative to one cluster", "silhouette": "silhouette",
-              "stability": "stability (ARI), mean ± std of draws"}  # fmt: skip
+    panels = {
+        "inertia": "inertia, relative to one cluster",
+        "silhouette": "silhouette",
+        "stability": "stability (ARI), mean ± std of draws",
+    }
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         values = [row[name] for row in rows]
         errors = [row["stability_std"] for row in rows] if name == "stability" else None

@@ -58,9 +58,12 @@ def test_a_line_a_family_and_the_failures(monkeypatch: pytest.MonkeyPatch, capsy
     with pytest.raises(SystemExit, match="True"):
         families.main()
     assert capsys.readouterr().out.splitlines() == [
-        "one: net1 at 64 px: one by one", "two: net2: differs", "three: three: left out, of 50 million",
-        "1 of 3 families fail", "two: net2",
-    ]  # fmt: skip
+        "one: net1 at 64 px: one by one",
+        "two: net2: differs",
+        "three: three: left out, of 50 million",
+        "1 of 3 families fail",
+        "two: net2",
+    ]
     monkeypatch.setattr("sys.argv", ["families", "resnett"])
     with pytest.raises(UserError, match="has no family resnett; give some of one, two, three"):
         families.main()

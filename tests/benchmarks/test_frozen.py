@@ -11,10 +11,14 @@ from benchmarks.generated import Scale
 @pytest.mark.parametrize("half", [False, True])
 def test_table_has_a_row_a_network(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, half: bool) -> None:
     small = {"n_clients": 2, "n_steps": 2, "batch_size": 4, "images_a_client": 6, "train": "decoder", "lr": 0.01}
-    monkeypatch.setattr(frozen, "CASES", {
-        "linear": Scale("timm:test_vit", 32, "batch", task="classification", decoder="linear", **small),
-        "unet": Scale("tiny", 32, "group", task="reshading", decoder="unet", **small),
-    })  # fmt: skip
+    monkeypatch.setattr(
+        frozen,
+        "CASES",
+        {
+            "linear": Scale("timm:test_vit", 32, "batch", task="classification", decoder="linear", **small),
+            "unet": Scale("tiny", 32, "group", task="reshading", decoder="unet", **small),
+        },
+    )
     monkeypatch.setattr("sys.argv", f"frozen --repeats 1 --use_accelerator False --half {half}".split())
     frozen.main()
     header, *rows = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| "))

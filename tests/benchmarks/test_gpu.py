@@ -178,10 +178,15 @@ def test_a_number_that_training_waits_for_is_named(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "wait",
     [
-        lambda x: x.sum().item(), lambda x: bool(x.any()), lambda x: x.nonzero(), lambda x: x[x > 0],
-        lambda x: x.masked_select(x > 0), lambda x: torch.equal(x, x), lambda x: x.unique(),
+        lambda x: x.sum().item(),
+        lambda x: bool(x.any()),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+        lambda x: x.masked_select(x > 0),
+        lambda x: torch.equal(x, x),
+        lambda x: x.unique(),
     ],
-)  # fmt: skip
+)
 def test_what_the_host_must_know_waits(wait: Callable[[torch.Tensor], object]) -> None:
     x = torch.arange(4.0)
     with nothing_waits(torch.device("cpu")):

@@ -16,9 +16,20 @@ from tests.conftest import ROOT
 from utils.errors import UserError
 
 ROOMS = {
-    "datasets", "datasets/sources", "datasets/rooms", "models", "network", "network/partition", "network/algorithms",
-    "network/aggregation", "network/attacks", "sweeps", "deploy", "reports", "utils",
-}  # fmt: skip
+    "datasets",
+    "datasets/sources",
+    "datasets/rooms",
+    "models",
+    "network",
+    "network/partition",
+    "network/algorithms",
+    "network/aggregation",
+    "network/attacks",
+    "sweeps",
+    "deploy",
+    "reports",
+    "utils",
+}
 
 
 def test_every_entry_of_the_list_fits_the_code() -> None:
@@ -134,7 +145,12 @@ def test_forks_answer_with_pytests_exit_code_for_the_code_as_it_is(tmp_path: Pat
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from benchmarks import forked_tests as f; "
     command = [sys.executable, "-c", f"{start}f.PACKAGES = (); f.main()"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, input="\n".join(lines),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.split() == ["0", "1", "5"] and "2 deselected" in ForkedTests(tmp_path).last_line()

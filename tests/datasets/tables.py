@@ -55,11 +55,16 @@ def table_of(data_path: Path, n: int = 4, domains: Sequence[str] = ("rgb",), **a
     classes = {CLASS: SCENES, SEGMENTED: SEGMENTS, MASK: SEGMENTS}
     said = DatasetInfo("taskonomy", tuple(domains), ("building", "point"), classes, "point")
     return Table(
-        data_path, replace(said, **about), {name: tuple(v.path(name).as_posix() for v in views) for name in domains},
+        data_path,
+        replace(said, **about),
+        {name: tuple(v.path(name).as_posix() for v in views) for name in domains},
         np.zeros(n, np.int64),
         {"building": np.full(n, "hanson"), "point": np.array([f"hanson/{point}" for point in range(n)])},
-        np.arange(n - 1), np.arange(0), np.array([n - 1]), "",
-    )  # fmt: skip
+        np.arange(n - 1),
+        np.arange(0),
+        np.array([n - 1]),
+        "",
+    )
 
 
 def bound(name: str, *variant: object) -> Task:

@@ -73,9 +73,10 @@ def test_flow_leads_to_the_same_places_in_the_frame(kind: str) -> None:
     places = torch.stack([x, y, torch.zeros(S, S)]) / S
     moved_on = places - torch.tensor([*shift, 0.0])[:, None, None] / S
     batch = Batch(
-        torch.cat([places, moved_on]).repeat(N, 1, 1, 1), shift[:, None, None].expand(N, 2, S, S).clone(),
+        torch.cat([places, moved_on]).repeat(N, 1, 1, 1),
+        shift[:, None, None].expand(N, 2, S, S).clone(),
         torch.ones(N, 1, S, S, dtype=torch.bool),
-    )  # fmt: skip
+    )
     frames = drawn(kind)
     moved = augmented(batch, torch.from_numpy(frames), TASKS["motion"])
     for image, flow, valid, frame in zip(moved.images, moved.target, moved.valid[:, 0], frames, strict=True):

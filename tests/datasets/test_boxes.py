@@ -97,8 +97,12 @@ def test_boxes_follow_the_geometry_of_the_pictures() -> None:
             seen, _ = square(picture, fit)
             _, row, column = np.argwhere(seen)[0]
             box = np.array([[width // 2, height // 2, width // 2 + 1, height // 2 + 1, 0]]) / [
-                width, height, width, height, 1
-            ]  # fmt: skip
+                width,
+                height,
+                width,
+                height,
+                1,
+            ]
             found = place(box, height, width, fit, seen.shape[1])
             np.testing.assert_allclose(found, [[column, row, column + 1, row + 1, 0]], atol=1e-12)
 

@@ -94,9 +94,16 @@ def test_by_default_all_is_asked_for_that_taskonomy_has(tmp_path: Path, monkeypa
         run(monkeypatch, f"--data_path {tmp_path}")
     # Of the folders that the omnidata starter set has for Taskonomy's buildings.
     assert sorted(asked) == [
-        "class_scene", "depth_euclidean", "edge_texture", "keypoints3d", "normal", "principal_curvature", "reshading",
-        "rgb", "segment_semantic",
-    ]  # fmt: skip
+        "class_scene",
+        "depth_euclidean",
+        "edge_texture",
+        "keypoints3d",
+        "normal",
+        "principal_curvature",
+        "reshading",
+        "rgb",
+        "segment_semantic",
+    ]
     with pytest.raises(UserError, match="--tasks: invalid choice: 'detection'"):
         run(monkeypatch, f"--data_path {tmp_path} --tasks detection")
 
@@ -123,8 +130,11 @@ def test_fetches_the_domains_of_the_tasks_and_the_lists(
 def test_sizes_are_those_of_the_server(server: Path) -> None:
     archives = download.find_archives(["rgb", "normal"], ["merom", "hanson"])
     assert [(a.building, a.domain) for a in archives] == [
-        ("merom", "rgb"), ("merom", "normal"), ("hanson", "rgb"), ("hanson", "normal"),
-    ]  # fmt: skip
+        ("merom", "rgb"),
+        ("merom", "normal"),
+        ("hanson", "rgb"),
+        ("hanson", "normal"),
+    ]
     for archive in archives:
         assert archive.size == (server / f"{archive.building}_{archive.domain}.tar").stat().st_size
 

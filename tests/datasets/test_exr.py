@@ -17,9 +17,20 @@ from datasets.tasks import MAPS, NOTHING, Scale
 from tests.datasets.sources.finding import noise, save_image, select
 from utils.errors import UserError
 
-BLENDER = [f"ViewLayer.{name}" for name in (
-    "Combined.R", "Combined.G", "Combined.B", "Combined.A", "Depth.Z", "Mist.Z", "Normal.X", "Normal.Y", "Normal.Z",
-)]  # fmt: skip
+BLENDER = [
+    f"ViewLayer.{name}"
+    for name in (
+        "Combined.R",
+        "Combined.G",
+        "Combined.B",
+        "Combined.A",
+        "Depth.Z",
+        "Mist.Z",
+        "Normal.X",
+        "Normal.Y",
+        "Normal.Z",
+    )
+]
 Z = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
 
 

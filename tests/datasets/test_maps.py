@@ -226,8 +226,10 @@ def test_depth_targets_are_those_of_metres(tmp_path: Path, variant: str) -> None
     metres = torch.from_numpy(np.stack(millimetres).astype(np.float64) / 1000)[:, None]
     assert (batch.valid == (metres > 0)).all() and (batch.target[~batch.valid] == 0).all()
     expected = {
-        "scaled": metres / metres.amax(dim=(1, 2, 3), keepdim=True), "metric": metres, "log": metres.log(),
-    }[variant]  # fmt: skip
+        "scaled": metres / metres.amax(dim=(1, 2, 3), keepdim=True),
+        "metric": metres,
+        "log": metres.log(),
+    }[variant]
     torch.testing.assert_close(batch.target[batch.valid].double(), expected[batch.valid], rtol=1e-5, atol=1e-6)
     [physical] = data.in_physical_units(torch.arange(3), batch.target)
     torch.testing.assert_close(physical[batch.valid].double(), metres[batch.valid], rtol=1e-5, atol=1e-6)

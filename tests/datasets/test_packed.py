@@ -355,9 +355,11 @@ def test_an_image_without_any_surface_is_in_no_other_unit(tmp_path: Path) -> Non
 
 @settings(deadline=None)
 @given(
-    classes=st.sets(st.integers(0, 65535), min_size=1, max_size=12), void=st.sets(st.integers(0, 65535), max_size=4),
-    others=st.lists(st.integers(0, 2**31 - 1), max_size=6), dtype=st.sampled_from([np.int32, np.int64, np.uint16]),
-)  # fmt: skip
+    classes=st.sets(st.integers(0, 65535), min_size=1, max_size=12),
+    void=st.sets(st.integers(0, 65535), max_size=4),
+    others=st.lists(st.integers(0, 2**31 - 1), max_size=6),
+    dtype=st.sampled_from([np.int32, np.int64, np.uint16]),
+)
 def test_ids_become_the_numbers_of_their_classes(
     classes: set[int], void: set[int], others: list[int], dtype: type
 ) -> None:

@@ -191,9 +191,11 @@ def test_which_photographs_have_16_bits(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    at=st.integers(0, 200), with_byte=st.integers(0, 255), cut=st.integers(0, 60),
+    at=st.integers(0, 200),
+    with_byte=st.integers(0, 255),
+    cut=st.integers(0, 60),
     kind=st.sampled_from(["PNG", "JPEG", "WEBP"]),
-)  # fmt: skip
+)
 def test_a_photograph_with_broken_exif_is_taken_as_it_stands(
     tmp_path: Path, at: int, with_byte: int, cut: int, kind: str
 ) -> None:
@@ -336,9 +338,14 @@ def test_a_member_that_has_changed_is_read_again(tmp_path: Path) -> None:
 def test_row_that_is_not_there_or_no_photograph_is_refused(tmp_path: Path, cell: str) -> None:
     np.save(tmp_path / "x.npy", ARRAYS["grey"])
     np.savez(
-        tmp_path / "x.npz", images=ARRAYS["grey"], flat=np.zeros(4, np.uint8), empty=np.zeros((2, 0, 4), np.uint8),
-        floats=np.zeros((2, 4, 4)), text=np.full((2, 4, 4), "a"), five=np.zeros((2, 6, 6, 5), np.uint8),
-    )  # fmt: skip
+        tmp_path / "x.npz",
+        images=ARRAYS["grey"],
+        flat=np.zeros(4, np.uint8),
+        empty=np.zeros((2, 0, 4), np.uint8),
+        floats=np.zeros((2, 4, 4)),
+        text=np.full((2, 4, 4), "a"),
+        five=np.zeros((2, 6, 6, 5), np.uint8),
+    )
     (tmp_path / "x.bin").write_bytes(bytes(100))
     with pytest.raises(ValueError, match=r"cannot be read|is not an image|where a photograph has"):
         read_photograph(tmp_path, cell)

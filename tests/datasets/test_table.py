@@ -24,9 +24,15 @@ from utils.files import write_atomically
 
 AGAIN = r"run extract_datapoints_for_experiments\.py again"
 ABOUT = DatasetInfo(
-    "csv", ("rgb", MASK), ("user", "place"), {CLASS: ClassSet(("cat", "dog")), MASK: ClassSet(("sky",), (4,), (255,))},
-    "place", "pad", {MASK: 200.0}, "python stage.py --colour red",
-)  # fmt: skip
+    "csv",
+    ("rgb", MASK),
+    ("user", "place"),
+    {CLASS: ClassSet(("cat", "dog")), MASK: ClassSet(("sky",), (4,), (255,))},
+    "place",
+    "pad",
+    {MASK: 200.0},
+    "python stage.py --colour red",
+)
 ROWS = pd.DataFrame(
     {
         "rgb": ["a b.png", "x.npz#images/3", 'é,"☃".jpg', "c.png"], MASK: ["m/1.png", "m/2.png", "m/3.png", "m/4.png"],
@@ -72,8 +78,10 @@ def test_classes_are_those_of_the_column_that_labels_a_task(written: Path) -> No
 def test_a_table_serves_the_tasks_whose_files_and_classes_it_has(written: Path) -> None:
     table = read_table(written)  # with masks, classes, and neither depth nor boxes
     assert [name for name, task in TASKS.items() if table.serves(task)] == [
-        "segmentation", "class_scene", "classification"
-    ]  # fmt: skip
+        "segmentation",
+        "class_scene",
+        "classification",
+    ]
 
 
 def test_without_groups_and_classes_each_image_is_a_unit(tmp_path: Path) -> None:
@@ -201,20 +209,36 @@ def change(path: Path, **entries: object) -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        {"fit": "fill"}, {"fit": 3}, {"domains": []}, {"domains": ["mask"]}, {"domains": ["rgb", "rgb"]},
-        {"domains": 3}, {"groups": ["rgb"]}, {"groups": ["part"]}, {"groups": None}, {"together": "building"},
-        {"together": 3}, {"classes": []}, {"classes": {"class": []}}, {"classes": {"class": {"names": []}}},
-        {"classes": {"class": {"names": ["a"], "ids": [1, 2]}}}, {"classes": {"class": {"names": ["a"], "ids": ["x"]}}},
-        {"classes": {"class": {"names": ["a"], "ids": [float("inf")]}}}, {"classes": {"class": {"names": 3}}},
-        {"classes": {"class": {"names": ["a", "b"], "ids": [1, 1]}}}, {"limits": {"mask": "x"}}, {"limits": [1]},
+        {"fit": "fill"},
+        {"fit": 3},
+        {"domains": []},
+        {"domains": ["mask"]},
+        {"domains": ["rgb", "rgb"]},
+        {"domains": 3},
+        {"groups": ["rgb"]},
+        {"groups": ["part"]},
+        {"groups": None},
+        {"together": "building"},
+        {"together": 3},
+        {"classes": []},
+        {"classes": {"class": []}},
+        {"classes": {"class": {"names": []}}},
+        {"classes": {"class": {"names": ["a"], "ids": [1, 2]}}},
+        {"classes": {"class": {"names": ["a"], "ids": ["x"]}}},
+        {"classes": {"class": {"names": ["a"], "ids": [float("inf")]}}},
+        {"classes": {"class": {"names": 3}}},
+        {"classes": {"class": {"names": ["a", "b"], "ids": [1, 1]}}},
+        {"limits": {"mask": "x"}},
+        {"limits": [1]},
         {"classes": {"class": {"names": ["a"], "colours": ["chartreuse-ish"]}}},
-        {"classes": {"mask": {"names": ["a"], "ids": [-1]}}}, {"classes": {"mask": {"names": ["a"], "ids": [10**12]}}},
-        {"classes": {"mask": {"names": [str(i) for i in range(256)]}}}, {"classes": {"mask": {"names": ["a"],
-                                                                                             "void": [10**12]}}},
+        {"classes": {"mask": {"names": ["a"], "ids": [-1]}}},
+        {"classes": {"mask": {"names": ["a"], "ids": [10**12]}}},
+        {"classes": {"mask": {"names": [str(i) for i in range(256)]}}},
+        {"classes": {"mask": {"names": ["a"], "void": [10**12]}}},
         {"colour": "red"},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_description_that_is_none_names_the_stage(written: Path, entries: dict[str, object]) -> None:
     change(written / INFO_FILE, **entries)
     with pytest.raises(UserError, match=f"{INFO_FILE}: not a table's description .*; {AGAIN}"):
@@ -306,9 +330,11 @@ def test_a_million_columns_are_refused_by_their_header_alone(
 
 @settings(deadline=None, max_examples=150)
 @given(
-    at=st.integers(0, 10**4), byte=st.sampled_from([0, 9, 10, 13, 34, 44, 47, 92, 255, 48]), cut=st.integers(0, 2),
+    at=st.integers(0, 10**4),
+    byte=st.sampled_from([0, 9, 10, 13, 34, 44, 47, 92, 255, 48]),
+    cut=st.integers(0, 2),
     name=st.sampled_from([TABLE_FILE, INFO_FILE]),
-)  # fmt: skip
+)
 def test_a_changed_byte_ends_in_a_table_or_a_line(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, cut: int, name: str
 ) -> None:
@@ -330,11 +356,15 @@ def test_a_changed_byte_ends_in_a_table_or_a_line(
 
 @settings(deadline=None, max_examples=100)
 @given(
-    users=st.lists(st.text(st.characters(blacklist_characters="\r\n\0", blacklist_categories=["Cs"]), max_size=8),
-                   min_size=4, max_size=12),
-    column=st.text(st.characters(blacklist_characters="\r\n\0", blacklist_categories=["Cs"]), min_size=1, max_size=8)
-    .filter(lambda name: name not in ("rgb", "class", "part")),
-)  # fmt: skip
+    users=st.lists(
+        st.text(st.characters(blacklist_characters="\r\n\0", blacklist_categories=["Cs"]), max_size=8),
+        min_size=4,
+        max_size=12,
+    ),
+    column=st.text(
+        st.characters(blacklist_characters="\r\n\0", blacklist_categories=["Cs"]), min_size=1, max_size=8
+    ).filter(lambda name: name not in ("rgb", "class", "part")),
+)
 def test_any_text_is_written_and_read_back(
     tmp_path_factory: pytest.TempPathFactory, users: list[str], column: str
 ) -> None:

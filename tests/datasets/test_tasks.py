@@ -188,10 +188,24 @@ def test_normals_come_back_within_their_quantisation(vector: tuple[float, float,
 
 def test_tasks_are_those_of_the_paper_and_curvature_and_nine_for_any_table() -> None:
     assert set(TASKS) == {
-        "class_scene", "segment_semantic", "edge_texture", "keypoints3d", "normal", "reshading", "depth_euclidean",
-        "principal_curvature", "classification", "segmentation", "detection", "instances",
-        "depth", "normals", "edges", "regression", "motion",
-    }  # fmt: skip
+        "class_scene",
+        "segment_semantic",
+        "edge_texture",
+        "keypoints3d",
+        "normal",
+        "reshading",
+        "depth_euclidean",
+        "principal_curvature",
+        "classification",
+        "segmentation",
+        "detection",
+        "instances",
+        "depth",
+        "normals",
+        "edges",
+        "regression",
+        "motion",
+    }
 
 
 @pytest.mark.parametrize("variant", [*DEPTH_TARGETS, "published"])
@@ -231,9 +245,13 @@ def test_no_entry_has_classes_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     "name, column",
-    [("classification", CLASS), ("class_scene", CLASS), ("segmentation", "mask"),
-     ("segment_semantic", "segment_semantic")],
-)  # fmt: skip
+    [
+        ("classification", CLASS),
+        ("class_scene", CLASS),
+        ("segmentation", "mask"),
+        ("segment_semantic", "segment_semantic"),
+    ],
+)
 def test_a_task_has_an_output_for_each_class_of_its_column(name: str, column: str) -> None:
     classes = ClassSet(("cat", "dog", "eel"))
     task = TASKS[name].with_classes(classes)

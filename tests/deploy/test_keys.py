@@ -22,8 +22,9 @@ from utils.errors import UserError
 
 def test_the_servers_certificate_is_the_authoritys_and_of_its_hosts(tmp_path: Path) -> None:
     make_keys(tmp_path, ["server.example.org", "10.0.0.7"], 2, days=3)
-    authority, server = (x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes())
-                         for name in ("ca", "server"))  # fmt: skip
+    authority, server = (
+        x509.load_pem_x509_certificate((tmp_path / f"{name}.crt").read_bytes()) for name in ("ca", "server")
+    )
     server.verify_directly_issued_by(authority)
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["server.example.org"]

@@ -88,8 +88,10 @@ class Federation:
     def start_superlink(self) -> None:
         """Start the SuperLink and tell it the clients' keys."""
         host, port = self.address.split(":")
-        certified = [f"--ssl-{kind}file={self.keys / file}" for kind, file in
-                     (("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt"))]  # fmt: skip
+        certified = [
+            f"--ssl-{kind}file={self.keys / file}"
+            for kind, file in (("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt"))
+        ]
         command = [str(Path(sys.executable).with_name("flower-superlink")), *certified, "--enable-supernode-auth"]
         command += ["--host", host, "--port", port, "--disable-runtime-dependency-installation"]
         self.needed["superlink"] = self.start("superlink", command)
@@ -222,8 +224,9 @@ def federation(shares: Shares, tmp_path_factory: pytest.TempPathFactory) -> Iter
     try:
         made.start_superlink()
         for client in range(3):
-            shutil.copytree(shares.folder / f"client_{client}", made.folder / f"share_{client}",
-                            ignore=shutil.ignore_patterns(RUNS))  # fmt: skip
+            shutil.copytree(
+                shares.folder / f"client_{client}", made.folder / f"share_{client}", ignore=shutil.ignore_patterns(RUNS)
+            )
             made.start_client(client, made.folder / f"share_{client}")
         yield made
     finally:
@@ -286,8 +289,10 @@ def test_the_same_numbers_on_machines_of_their_own(federation: Federation, tmp_p
         found, expected = (pd.read_csv(p / "metrics.csv").drop(columns="seconds") for p in (path, run.run.path))
         pd.testing.assert_frame_equal(found, expected, check_exact=True)
         name = json_in(path / "deployment.json")["run"]
-        of_clients, of_run = (versions(p, load_checkpoint(p / "checkpoint" / "last.safetensors")[1]["clients"])
-                              for p in (path, run.run.path))  # fmt: skip
+        of_clients, of_run = (
+            versions(p, load_checkpoint(p / "checkpoint" / "last.safetensors")[1]["clients"])
+            for p in (path, run.run.path)
+        )
         assert of_clients.keys() == of_run.keys() == {0, 1, 2}
         for client, version in of_clients.items():
             of_client = load_file(federation.folder / f"share_{client}" / RUNS / name / f"{version}.safetensors")

@@ -49,9 +49,11 @@ class FakeGrid:
             if content is not None:
                 error = content if isinstance(content, Error) else None
                 self.replies[identity] = SimpleNamespace(
-                    metadata=SimpleNamespace(reply_to_message_id=identity), error=error, content=content,
+                    metadata=SimpleNamespace(reply_to_message_id=identity),
+                    error=error,
+                    content=content,
                     has_error=lambda error=error: error is not None,
-                )  # type: ignore[assignment] # fmt: skip
+                )  # type: ignore[assignment]
         return found
 
     def pull_messages(self, identities: Iterable[str]) -> list[Message]:

@@ -114,13 +114,25 @@ def rows_of(run: Simulation) -> list[dict[str, float]]:
 
 
 CASES = [
-    "--method fedavg", "--method fedadam", "--method fedprox --mu 0.1", "--method scaffold", "--method fednova",
-    "--method moon", "--method fedper --train decoder", "--method fedrep", "--method ditto", "--method fedproto",
-    "--method fedrcl", "--method local", "--method feddisco", "--batch_norm local --augment flip",
-    "--importance_reweighting class --importance_target global_test", "--virtual_client_size 8 --sgd_per_epoch auto",
+    "--method fedavg",
+    "--method fedadam",
+    "--method fedprox --mu 0.1",
+    "--method scaffold",
+    "--method fednova",
+    "--method moon",
+    "--method fedper --train decoder",
+    "--method fedrep",
+    "--method ditto",
+    "--method fedproto",
+    "--method fedrcl",
+    "--method local",
+    "--method feddisco",
+    "--batch_norm local --augment flip",
+    "--importance_reweighting class --importance_target global_test",
+    "--virtual_client_size 8 --sgd_per_epoch auto",
     "--method ditto --evaluate_clients 2",
     "--method scaffold --clients_per_round 2 --local_epochs 1 --sgd_per_epoch auto --lr_schedule none",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("more", CASES)
@@ -133,11 +145,13 @@ def test_it_is_the_simulation_to_the_bit(more: str, shares: Shares, tmp_path: Pa
         run.train()
     np.testing.assert_equal(rows_of(deployed), rows_of(simulated))
     for at in (simulated.run.checkpoint, previous(simulated.run.checkpoint)):
-        (expected, said), (found, told) = (load_checkpoint(p / "checkpoint" / at.name) for p in
-                                           (tmp_path / "simulated", tmp_path / "deployed"))  # fmt: skip
+        (expected, said), (found, told) = (
+            load_checkpoint(p / "checkpoint" / at.name) for p in (tmp_path / "simulated", tmp_path / "deployed")
+        )
         assert same(found, expected)
-        of_clients, of_simulated = (versions(tmp_path / kind, each["clients"]) for kind, each in
-                                    (("deployed", told), ("simulated", said)))  # fmt: skip
+        of_clients, of_simulated = (
+            versions(tmp_path / kind, each["clients"]) for kind, each in (("deployed", told), ("simulated", said))
+        )
         assert of_clients.keys() == of_simulated.keys()
         for client, version in of_clients.items():
             kept = shares.folder / f"client_{client}" / RUNS / remote(deployed).name / f"{version}.safetensors"
@@ -181,7 +195,7 @@ BAD = {
     "version": ({"version": 7}, "it is of version 7 and not of round 2"),
     "step": ({"bad_step": 2}, "it does not say whether its losses are finite"),  # it takes the steps 0 and 1
     "long step": ({"bad_step": 2**70}, "it does not say whether its losses are finite"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", BAD)

@@ -91,7 +91,8 @@ ROUND_TRIPS: dict[str, tuple[str, Callable[[Table], None]]] = {
     "datumaro_coco_polygons": ("--source coco --objects outlines", objects),
     "datumaro_coco_masks": ("--source coco --objects outlines --crowds keep", lambda table: _without_background(table)),
     "datumaro_coco_panoptic": (
-        "--source panoptic --image_folder 'images/{part}' --instance_classes things.txt", both,
+        "--source panoptic --image_folder 'images/{part}' --instance_classes things.txt",
+        both,
     ),
     "datumaro_voc": ("--source voc", boxes),
     "datumaro_voc_masks": ("--source masks --image_folder JPEGImages --mask_folder SegmentationClass", masks),
@@ -100,15 +101,18 @@ ROUND_TRIPS: dict[str, tuple[str, Callable[[Table], None]]] = {
         both,
     ),
     "datumaro_camvid": (
-        "--source masks --image_folder '{part}' --mask_folder '{part}annot' --mask_classes label_colors.txt", masks,
+        "--source masks --image_folder '{part}' --mask_folder '{part}annot' --mask_classes label_colors.txt",
+        masks,
     ),
     "datumaro_darknet": (
-        "--source coco --image_folder 'obj_{part}_data' --label_folder 'obj_{part}_data' --categories obj.names", boxes,
+        "--source coco --image_folder 'obj_{part}_data' --label_folder 'obj_{part}_data' --categories obj.names",
+        boxes,
     ),
     "datumaro_ultralytics": ("--source coco --categories data.yaml", boxes),
     "supervision_coco": (FLAT, boxes),
     "supervision_yolo": (
-        "--source coco --image_folder images --label_folder labels --categories data.yaml", boxes,
+        "--source coco --image_folder images --label_folder labels --categories data.yaml",
+        boxes,
     ),
     "supervision_voc": ("--source voc", boxes),
     "labelme": ("--source coco --image_folder photos --annotations dataset.json --objects outlines", objects),
@@ -121,11 +125,12 @@ ROUND_TRIPS: dict[str, tuple[str, Callable[[Table], None]]] = {
     "kwcoco": ("--source coco --image_folder images --annotations data.kwcoco.json --objects outlines", objects),
     "label_studio_coco": ("--source coco --image_folder images --annotations result.json", boxes),
     "label_studio_yolo": (
-        "--source coco --image_folder images --label_folder labels --categories classes.txt", boxes,
+        "--source coco --image_folder images --label_folder labels --categories classes.txt",
+        boxes,
     ),
     "label_studio_voc": ("--source voc --image_folder images", lambda table: boxes(table, 1)),  # it cuts fractions off
     "cityscapes": (CITYSCAPES, both),
-}  # fmt: skip
+}
 
 
 def _without_background(table: Table) -> None:

@@ -25,8 +25,11 @@ class Thing(NamedTuple):
     def polygon(self) -> list[tuple[int, int]]:
         """Its corners."""
         return [
-            (self.left, self.top), (self.right, self.top), (self.right, self.bottom), (self.left, self.bottom),
-        ]  # fmt: skip
+            (self.left, self.top),
+            (self.right, self.top),
+            (self.right, self.bottom),
+            (self.left, self.bottom),
+        ]
 
 
 class Photograph(NamedTuple):
@@ -63,7 +66,10 @@ _AT_BORDERS = (
 )  # fmt: skip
 _INSIDE = (15, 12, 22, 19)
 PHOTOGRAPHS = [
-    Photograph(f"photo_{k:02}", "train" if k < 9 else "val",
-               (Thing(k % 3, *sides), *[Thing((k + 1) % 3, *_INSIDE)] * (sides != (0, 0, _W, _H))))
+    Photograph(
+        f"photo_{k:02}",
+        "train" if k < 9 else "val",
+        (Thing(k % 3, *sides), *[Thing((k + 1) % 3, *_INSIDE)] * (sides != (0, 0, _W, _H))),
+    )
     for k, sides in enumerate(_AT_BORDERS)
-]  # fmt: skip
+]

@@ -20,20 +20,30 @@ def datumaro_boxes(folder: Path, form: str) -> None:
     """Rectangles of datumaro in one of its formats."""
     from datumaro.components.annotation import Bbox
 
-    _datumaro(folder, form, lambda photograph: [
-        Bbox(each.left, each.top, each.right - each.left, each.bottom - each.top, label=each.label)
-        for each in photograph.things
-    ], CLASSES)  # fmt: skip
+    _datumaro(
+        folder,
+        form,
+        lambda photograph: [
+            Bbox(each.left, each.top, each.right - each.left, each.bottom - each.top, label=each.label)
+            for each in photograph.things
+        ],
+        CLASSES,
+    )
 
 
 def datumaro_polygons(folder: Path, form: str) -> None:
     """Polygons of datumaro."""
     from datumaro.components.annotation import Polygon
 
-    _datumaro(folder, form, lambda photograph: [
-        Polygon([number for point in each.polygon for number in point], label=each.label)
-        for each in photograph.things
-    ], CLASSES)  # fmt: skip
+    _datumaro(
+        folder,
+        form,
+        lambda photograph: [
+            Polygon([number for point in each.polygon for number in point], label=each.label)
+            for each in photograph.things
+        ],
+        CLASSES,
+    )
 
 
 def datumaro_masks(folder: Path, form: str, has_colours: bool = True) -> None:
@@ -43,10 +53,13 @@ def datumaro_masks(folder: Path, form: str, has_colours: bool = True) -> None:
     def masks(photograph: Photograph) -> list[Mask]:
         """The background, where there is some, and the things."""
         background = photograph.mask() == 0
-        return [*([Mask(background, label=0, id=1, group=1)] if background.any() else []), *(
-            Mask(photograph.mask(each), label=each.label + 1, id=number, group=number)
-            for number, each in enumerate(photograph.things, start=2)
-        )]  # fmt: skip
+        return [
+            *([Mask(background, label=0, id=1, group=1)] if background.any() else []),
+            *(
+                Mask(photograph.mask(each), label=each.label + 1, id=number, group=number)
+                for number, each in enumerate(photograph.things, start=2)
+            ),
+        ]
 
     names = ("background", *CLASSES)
     _datumaro(
@@ -56,18 +69,22 @@ def datumaro_masks(folder: Path, form: str, has_colours: bool = True) -> None:
 
 
 def _datumaro(
-    folder: Path, form: str, annotations: Callable[[Photograph], list], labels: tuple[str, ...],
+    folder: Path,
+    form: str,
+    annotations: Callable[[Photograph], list],
+    labels: tuple[str, ...],
     colours: tuple[tuple[int, int, int], ...] = (),
-) -> None:  # fmt: skip
+) -> None:
     import datumaro
     from datumaro.components.annotation import LabelCategories, MaskCategories
     from datumaro.components.media import Image as Media
 
     items = [
-        datumaro.DatasetItem(each.name, subset=each.part, media=Media.from_numpy(each.pixels, ext=".png"),
-                             annotations=annotations(each))
+        datumaro.DatasetItem(
+            each.name, subset=each.part, media=Media.from_numpy(each.pixels, ext=".png"), annotations=annotations(each)
+        )
         for each in PHOTOGRAPHS
-    ]  # fmt: skip
+    ]
     categories = {datumaro.AnnotationType.label: LabelCategories.from_iterable(labels)}
     if colours:
         categories[datumaro.AnnotationType.mask] = MaskCategories(dict(enumerate(colours)))
@@ -104,10 +121,18 @@ def labelme_polygons(folder: Path) -> None:
     for photograph in PHOTOGRAPHS:
         path = photograph.save(folder / "photos")
         shapes = [
-            {"label": CLASSES[each.label], "points": [list(map(float, point)) for point in each.polygon],
-             "shape_type": "polygon", "flags": {}, "description": "", "group_id": None, "mask": None, "other_data": {}}
+            {
+                "label": CLASSES[each.label],
+                "points": [list(map(float, point)) for point in each.polygon],
+                "shape_type": "polygon",
+                "flags": {},
+                "description": "",
+                "group_id": None,
+                "mask": None,
+                "other_data": {},
+            }
             for each in photograph.things
-        ]  # fmt: skip
+        ]
         LabelFile().save(str(path.with_suffix(".json")), shapes, path.name, HEIGHT, WIDTH)
     convert(str(folder / "photos"), str(folder))
 
@@ -138,12 +163,15 @@ def labelformat_boxes(folder: Path, form: str) -> None:
 
         def get_labels(self) -> list[ImageObjectDetection]:
             return [
-                ImageObjectDetection(record, [
-                    SingleObjectDetection(categories[each.label], BoundingBox(*map(float, each[1:])))
-                    for each in photograph.things
-                ])
+                ImageObjectDetection(
+                    record,
+                    [
+                        SingleObjectDetection(categories[each.label], BoundingBox(*map(float, each[1:])))
+                        for each in photograph.things
+                    ],
+                )
                 for record, photograph in zip(records, PHOTOGRAPHS, strict=True)
-            ]  # fmt: skip
+            ]
 
     for each in PHOTOGRAPHS:
         each.save(folder / ("JPEGImages" if form == "voc" else "images"))
@@ -160,13 +188,18 @@ def globox_boxes(folder: Path, form: str) -> None:
     import globox
 
     found = globox.AnnotationSet(
-        globox.Annotation(f"{photograph.name}.png", (WIDTH, HEIGHT), [
-            globox.BoundingBox(label=CLASSES[each.label], xmin=each.left, ymin=each.top, xmax=each.right,
-                               ymax=each.bottom)
-            for each in photograph.things
-        ])
+        globox.Annotation(
+            f"{photograph.name}.png",
+            (WIDTH, HEIGHT),
+            [
+                globox.BoundingBox(
+                    label=CLASSES[each.label], xmin=each.left, ymin=each.top, xmax=each.right, ymax=each.bottom
+                )
+                for each in photograph.things
+            ],
+        )
         for photograph in PHOTOGRAPHS
-    )  # fmt: skip
+    )
     ids = {name: number for number, name in enumerate(CLASSES)}
     for each in PHOTOGRAPHS:
         each.save(folder / ("JPEGImages" if form == "voc" else "images"))
@@ -191,10 +224,11 @@ def kwcoco_objects(folder: Path) -> None:
         image = dataset.add_image(f"images/{photograph.name}.png", width=WIDTH, height=HEIGHT)
         for each in photograph.things:
             dataset.add_annotation(
-                image, dataset.name_to_cat[CLASSES[each.label]]["id"],
+                image,
+                dataset.name_to_cat[CLASSES[each.label]]["id"],
                 bbox=[each.left, each.top, each.right - each.left, each.bottom - each.top],
                 segmentation=[[number for point in each.polygon for number in point]],
-            )  # fmt: skip
+            )
     dataset.dump(str(folder / "data.kwcoco.json"))
 
 
@@ -208,16 +242,36 @@ def label_studio_boxes(folder: Path, form: str) -> None:
         + "</RectangleLabels></View>"
     )
     tasks = [
-        {"id": number, "data": {"image": str(photograph.save(folder / "photographs"))}, "annotations": [{"result": [
-            {"id": f"{number}_{k}", "type": "rectanglelabels", "from_name": "label", "to_name": "image",
-             "original_width": WIDTH, "original_height": HEIGHT, "image_rotation": 0,
-             "value": {"x": 100 * each.left / WIDTH, "y": 100 * each.top / HEIGHT, "rotation": 0,
-                       "width": 100 * (each.right - each.left) / WIDTH,
-                       "height": 100 * (each.bottom - each.top) / HEIGHT, "rectanglelabels": [CLASSES[each.label]]}}
-            for k, each in enumerate(photograph.things)
-        ]}]}
+        {
+            "id": number,
+            "data": {"image": str(photograph.save(folder / "photographs"))},
+            "annotations": [
+                {
+                    "result": [
+                        {
+                            "id": f"{number}_{k}",
+                            "type": "rectanglelabels",
+                            "from_name": "label",
+                            "to_name": "image",
+                            "original_width": WIDTH,
+                            "original_height": HEIGHT,
+                            "image_rotation": 0,
+                            "value": {
+                                "x": 100 * each.left / WIDTH,
+                                "y": 100 * each.top / HEIGHT,
+                                "rotation": 0,
+                                "width": 100 * (each.right - each.left) / WIDTH,
+                                "height": 100 * (each.bottom - each.top) / HEIGHT,
+                                "rectanglelabels": [CLASSES[each.label]],
+                            },
+                        }
+                        for k, each in enumerate(photograph.things)
+                    ]
+                }
+            ],
+        }
         for number, photograph in enumerate(PHOTOGRAPHS)
-    ]  # fmt: skip
+    ]
     (folder / "tasks.json").write_text(json.dumps(tasks))
     converter = Converter(config, str(folder))
     images = folder / "images"
@@ -245,12 +299,17 @@ def cityscapes_polygons(folder: Path) -> None:
         target = folder / "gtFine" / place / f"ulm_{photograph.name}_gtFine_polygons.json"
         target.parent.mkdir(parents=True, exist_ok=True)
         objects = [{"label": "road", "polygon": whole}] + [
-            {"label": names[each.label], "polygon": [
-                [each.left, each.top], [each.right - 1, each.top], [each.right - 1, each.bottom - 1],
-                [each.left, each.bottom - 1],
-            ]}
+            {
+                "label": names[each.label],
+                "polygon": [
+                    [each.left, each.top],
+                    [each.right - 1, each.top],
+                    [each.right - 1, each.bottom - 1],
+                    [each.left, each.bottom - 1],
+                ],
+            }
             for each in photograph.things
-        ]  # fmt: skip
+        ]
         target.write_text(json.dumps({"imgWidth": WIDTH, "imgHeight": HEIGHT, "objects": objects}))
         stem = str(target).removesuffix("polygons.json")
         json2labelImg(str(target), f"{stem}labelIds.png")

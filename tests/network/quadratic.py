@@ -33,9 +33,16 @@ from utils.runs import Run
 
 DIM, LR, STEPS = 5, 0.2, 3
 SETTINGS = LocalSettings(
-    batch_size=8, sgd_per_epoch=STEPS, epoch_per_round=1, n_rounds=2, init_lr=LR, momentum=0.0, lr_schedule="none",
-    lr_decay_rate=0.999, no_improvement_tolerance=5,
-)  # fmt: skip
+    batch_size=8,
+    sgd_per_epoch=STEPS,
+    epoch_per_round=1,
+    n_rounds=2,
+    init_lr=LR,
+    momentum=0.0,
+    lr_schedule="none",
+    lr_decay_rate=0.999,
+    no_improvement_tolerance=5,
+)
 CLIENTS = [np.arange(3), np.arange(3, 8)]  # of unequal size, so that weights matter
 HELD_OUT = [np.arange(8, 10), np.arange(10, 11)]
 SHARES = np.array([3 / 8, 5 / 8])

@@ -54,9 +54,16 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
     algorithm, *added = plain.split("+")
     model = Normed()
     settings = replace(
-        SETTINGS, n_rounds=N_ROUNDS, momentum=0.5, lr_schedule="plateau", lr_decay_rate=0.5, sgd_per_epoch=7,
-        no_improvement_tolerance=1, batch_size=2, init_lr=0.05,
-    )  # fmt: skip
+        SETTINGS,
+        n_rounds=N_ROUNDS,
+        momentum=0.5,
+        lr_schedule="plateau",
+        lr_decay_rate=0.5,
+        sgd_per_epoch=7,
+        no_improvement_tolerance=1,
+        batch_size=2,
+        init_lr=0.05,
+    )
     arguments = dict(FEDERATIONS[algorithm])
     sampled = {name: arguments.pop(name) for name in ClientSampling.arguments if name in arguments}
     sampled["clients_per_round"] = 2 if name.endswith("_unseen") else 3

@@ -52,9 +52,14 @@ def test_every_combination_works_or_is_refused_in_a_line(method: str, tmp_path: 
             continue
         chosen = FederationConfig.from_config(config)
         run = q.trained(
-            chosen.algorithm, tmp_path / name, replace(q.SETTINGS, n_rounds=1, sgd_per_epoch=1), clients=EIGHT,
-            held_out=HELD_OUT, aggregation=chosen.aggregation, attack=chosen.attack,
-        )  # fmt: skip
+            chosen.algorithm,
+            tmp_path / name,
+            replace(q.SETTINGS, n_rounds=1, sgd_per_epoch=1),
+            clients=EIGHT,
+            held_out=HELD_OUT,
+            aggregation=chosen.aggregation,
+            attack=chosen.attack,
+        )
         columns = [column for column in run.rows[-1] if column.endswith("train_loss_mean")]
         assert columns and all(np.isfinite(run.rows[-1][column]) for column in columns)
 

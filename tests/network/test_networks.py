@@ -26,8 +26,11 @@ from utils.runs import Run
 # Not MobileNets: new, with group norm over maps of a pixel, they turn a change of a millionth of the images into one of
 # a tenth of the way of four steps, in double precision, too; tests/models/networks/test_decoders.py compares gradients.
 NETWORKS = [
-    ("lenet", "linear"), ("tiny", "unet"), ("timm:test_efficientnet", "unet"), ("timm:test_vit", "taskonomy"),
-]  # fmt: skip
+    ("lenet", "linear"),
+    ("tiny", "unet"),
+    ("timm:test_efficientnet", "unet"),
+    ("timm:test_vit", "taskonomy"),
+]
 RANDOM = ("tiny", "deeplabv3plus")  # drops out half of a layer
 
 
@@ -41,9 +44,14 @@ def federation(
     model = TaskModel(ModelConfig(task.name, encoder, 32, norm, classes=task.classes, decoder=decoder))
     data = TaskData(table, task, 32, torch.device("cpu"))
     settings = replace(
-        q.SETTINGS, batch_size=4, sgd_per_epoch=2, init_lr=0.01, augment="crop_flip", n_rounds=n_rounds,
+        q.SETTINGS,
+        batch_size=4,
+        sgd_per_epoch=2,
+        init_lr=0.01,
+        augment="crop_flip",
+        n_rounds=n_rounds,
         encoder_lr_factor=0.5,
-    )  # fmt: skip
+    )
     federated = FederatedData(data, np.split(data.train[:24], 2), [data.test[:2]] * 2, np.zeros(len(data), np.int64))
     how = SimulationSettings(0, evaluate_every=9, **more)
     return Simulation(

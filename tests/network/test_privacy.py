@@ -28,8 +28,21 @@ from utils.errors import UserError
 
 EQUAL = [np.arange(4), np.arange(4, 8)]
 NOISELESS = PrivacySettings(clip_norm=math.inf, noise_multiplier=0.0)
-PRIVATE = ["fedavg", "fedprox", "scaffold", "fedrep", "ditto", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "fednova",
-           "moon", "fedper", "fedrcl"]  # fmt: skip
+PRIVATE = [
+    "fedavg",
+    "fedprox",
+    "scaffold",
+    "fedrep",
+    "ditto",
+    "fedavgm",
+    "fedadam",
+    "fedyogi",
+    "fedadagrad",
+    "fednova",
+    "moon",
+    "fedper",
+    "fedrcl",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,15 @@ GIVEN = {"method": "fednova", "task": "normal", "type": "class_based", "partitio
 
 def test_version_names_all_that_the_arguments_choose() -> None:
     assert code_version("somewhere/test_fed.py", GIVEN) == {
-        "engine": ENGINE["test_fed"], "method FedAvg": 1, "method FedProx": 1, "method FedNova": 1,
-        "task normal": 1, "partition paper": 1, "encoder tiny": 1, "decoder taskonomy": 1,
-    }  # fmt: skip
+        "engine": ENGINE["test_fed"],
+        "method FedAvg": 1,
+        "method FedProx": 1,
+        "method FedNova": 1,
+        "task normal": 1,
+        "partition paper": 1,
+        "encoder tiny": 1,
+        "decoder taskonomy": 1,
+    }
     # An IID split has its own rule, and networks of timm have no entry.
     other = code_version("test_fed.py", GIVEN | {"type": "iid", "encoder": "timm:resnet18", "method": "fedavg"})
     assert set(other) == {"engine", "method FedAvg", "task normal", "partition iid", "decoder taskonomy"}

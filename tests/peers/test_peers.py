@@ -85,8 +85,10 @@ def test_a_peers_partition_is_the_rule_of_the_table(row: Row, peers: dict[str, n
     theirs, ours = peers[row.peer], np.array([moments(counts) for counts in own(row)])
     gap = theirs.mean(axis=0) - ours.mean(axis=0)
     error = np.sqrt(theirs.var(axis=0) / len(theirs) + ours.var(axis=0) / len(ours))
-    print(f"\n{row.peer} ({len(theirs)}) {theirs.mean(axis=0).round(3)}, {row.rule} {ours.mean(axis=0).round(3)}, "
-          f"errors {error.round(3)}")  # fmt: skip
+    print(
+        f"\n{row.peer} ({len(theirs)}) {theirs.mean(axis=0).round(3)}, {row.rule} {ours.mean(axis=0).round(3)}, "
+        f"errors {error.round(3)}"
+    )
     # Classes per client differ by rounding: the last client of most peers has one image of nearly every class.
     near = np.abs(gap[:2]) < 3.5 * error[:2] + 0.01 + row.apart
     assert near.all() == row.same

@@ -35,9 +35,16 @@ def test_a_rate_of_each_methods_own_pairs_and_one_that_all_were_tried_with_does_
     own = pd.DataFrame([run("fedavg", 1.0, init_lr=0.1), run("fedprox", 1.5, init_lr=0.3)])
     assert over_baseline(own, "method", "fedavg")["over fedavg, %"].tolist() == ["+50.0"]
     both = pd.DataFrame(
-        [run(method, loss, init_lr=lr) for method, lr, loss in
-         (("fedavg", 0.1, 1.0), ("fedavg", 0.3, 2.0), ("fedprox", 0.1, 1.2), ("fedprox", 0.3, 2.0))]
-    )  # fmt: skip
+        [
+            run(method, loss, init_lr=lr)
+            for method, lr, loss in (
+                ("fedavg", 0.1, 1.0),
+                ("fedavg", 0.3, 2.0),
+                ("fedprox", 0.1, 1.2),
+                ("fedprox", 0.3, 2.0),
+            )
+        ]
+    )
     said = over_baseline(both, "method", "fedavg").set_index("init_lr")["over fedavg, %"]
     assert said.to_dict() == {"0.1": "+20.0", "0.3": "+0.0"}
 
@@ -45,9 +52,16 @@ def test_a_rate_of_each_methods_own_pairs_and_one_that_all_were_tried_with_does_
 def test_another_argument_compares_the_runs_of_a_method_that_has_it() -> None:
     runs = pd.DataFrame(
         [run("fedavg", 1.0)]
-        + [run("feddifrc", loss, guidance=whose, guidance_path=teacher) for whose, teacher, loss in
-           (("own", "lite0", 1.1), ("shuffled", "lite0", 1.0), ("own", "random", 3.0), ("shuffled", "random", 2.0))]
-    )  # fmt: skip
+        + [
+            run("feddifrc", loss, guidance=whose, guidance_path=teacher)
+            for whose, teacher, loss in (
+                ("own", "lite0", 1.1),
+                ("shuffled", "lite0", 1.0),
+                ("own", "random", 3.0),
+                ("shuffled", "random", 2.0),
+            )
+        ]
+    )
     said = over_baseline(runs, "guidance", "shuffled").set_index("guidance_path")
     assert said["over shuffled, %"].to_dict() == {"lite0": "+10.0", "random": "+50.0"}
     assert set(said["guidance"]) == {"own"}
@@ -75,18 +89,30 @@ def test_a_rate_of_its_own_does_not_stand_in_the_way() -> None:
     [row] = over_baseline(pd.DataFrame(runs), "reweighting", "none").to_dict("records")
     assert (row["init_lr"], row["over none, %"]) == ("0.3", "-60.0")
     tuned = [
-        run(method, loss, kind="class_based", init_lr=rate) | {"alpha": alpha} for method, alpha, rate, loss in
-        (("fedavg", 0.1, 0.1, 1.0), ("fedavg", 1, 0.3, 2.0), ("fedavgm", 0.1, 0.03, 1.1), ("fedavgm", 1, 0.1, 3.0))
-    ]  # fmt: skip
+        run(method, loss, kind="class_based", init_lr=rate) | {"alpha": alpha}
+        for method, alpha, rate, loss in (
+            ("fedavg", 0.1, 0.1, 1.0),
+            ("fedavg", 1, 0.3, 2.0),
+            ("fedavgm", 0.1, 0.03, 1.1),
+            ("fedavgm", 1, 0.1, 3.0),
+        )
+    ]
     said = over_baseline(pd.DataFrame(tuned), "method", "fedavg").set_index("alpha")["over fedavg, %"]
     assert said.to_dict() == {"0.1": "+10.0", "1": "+50.0"}
 
 
 def test_a_rate_that_was_chosen_for_each_setting_does_not_stand_in_the_way() -> None:
     runs = pd.DataFrame(
-        [run("fedavgm", loss, reweighting=weights, local_epochs=epochs, init_lr=rate) for weights, epochs, rate, loss in
-         (("none", 1, 0.1, 1.0), ("class", 1, 0.3, 1.1), ("none", "auto", 0.3, 2.0), ("class", "auto", 0.3, 2.4))]
-    )  # fmt: skip
+        [
+            run("fedavgm", loss, reweighting=weights, local_epochs=epochs, init_lr=rate)
+            for weights, epochs, rate, loss in (
+                ("none", 1, 0.1, 1.0),
+                ("class", 1, 0.3, 1.1),
+                ("none", "auto", 0.3, 2.0),
+                ("class", "auto", 0.3, 2.4),
+            )
+        ]
+    )
     said = over_baseline(runs, "reweighting", "none").set_index("local_epochs")["over none, %"]
     assert said.to_dict() == {"1": "+10.0", "auto": "+20.0"}
     said = over_baseline(runs, "local_epochs", "1").set_index("reweighting")["over 1, %"]
@@ -106,8 +132,9 @@ def test_p_is_adjusted_over_the_table() -> None:
 def test_fedavg_is_the_baseline_where_there_are_other_methods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = pd.DataFrame([run(method, loss, seed) for method, loss in (("fedavg", 1.0), ("fedprox", 1.1))
-                         for seed in range(5)])  # fmt: skip
+    runs = pd.DataFrame(
+        [run(method, loss, seed) for method, loss in (("fedavg", 1.0), ("fedprox", 1.1)) for seed in range(5)]
+    )
     report_baselines(runs, [], tmp_path)
     assert "+10.0" in (tmp_path / "over_method_fedavg.csv").read_text()
     assert "loss beside fedavg in 1 row: 1 higher;" in capsys.readouterr().out

@@ -71,8 +71,12 @@ def test_budgets_are_empty_where_nothing_was_evaluated(runs: Path) -> None:
     # 8 batches end before the first round of 10 does, 19 after it; from 20 to 29 the model is that of round 2.
     by_batch = by_setting(at_budgets(progress, "batches", [8, 19, 20, 29, 40]))
     assert [by_batch[PLAIN][f"@{n}"] for n in (8, 19, 20, 29, 40)] == [
-        "10.0 ± 0.0", "", "30.0 ± 14.1", "30.0 ± 14.1", "50.0 ± 14.1",
-    ]  # fmt: skip
+        "10.0 ± 0.0",
+        "",
+        "30.0 ± 14.1",
+        "30.0 ± 14.1",
+        "50.0 ± 14.1",
+    ]
     assert [by_batch[VIRTUAL][f"@{n}"] for n in (8, 19)] == ["60.0 ± 14.1", ""]
     assert by_batch[PLAIN] | {"α": "0.1", "seeds": 2, "EMD": "1.00", "central": "80.0 ± 0.0"} == by_batch[PLAIN]
     # By default, those evaluations of the longest runs that are nearest to a fifth, half and all of them.
@@ -90,9 +94,11 @@ def test_round_0_stands_for_no_later_round(write: Write, tmp_path: Path) -> None
     # After 8 rounds the seeds have made 40 and 48 steps: at 48, the first is in a round of which nothing is known.
     [row] = at_budgets(progress, "batches", [40, 44, 48]).to_dict("records")
     assert [row[f"@{n}"] for n in (40, 44, 48)] == ["", "", ""]
-    assert by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"] | {
-        "10%": "0 ± 0", "50%": "≤ 8 ± 0", "99%": "≤ 16 ± 0"
-    } == by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"]  # fmt: skip
+    assert (
+        by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"]
+        | {"10%": "0 ± 0", "50%": "≤ 8 ± 0", "99%": "≤ 16 ± 0"}
+        == by_setting(rounds_to(progress, [0.1, 0.5, 0.99]))["fedavg"]
+    )
 
 
 def test_a_metric_of_a_last_round_alone_is_shown_there_alone(write: Write, tmp_path: Path) -> None:
@@ -195,9 +201,13 @@ def test_curves_have_a_panel_a_split_and_a_line_a_method(write: Write, tmp_path:
     [figure] = drawn
     above, below = np.array(figure.axes).reshape(2, -1)
     assert [axis.get_title().replace("\n", ", ") for axis in above] == [
-        "IID split", "class-based split, α = 0.1", "class-based split, α = 10", "embedding-based split, α = 0.1",
-        "embedding-based split, α = 10", "user-id-based split",
-    ]  # fmt: skip
+        "IID split",
+        "class-based split, α = 0.1",
+        "class-based split, α = 10",
+        "embedding-based split, α = 0.1",
+        "embedding-based split, α = 10",
+        "user-id-based split",
+    ]
     ends = {"IID split": 0.3, "user-id-based split": 0.4}
     for axis in (*above, *below):
         assert [line.get_label() for line in axis.lines][1:] == ["FedAvg", "FedProx"]

@@ -59,8 +59,9 @@ def test_settings_have_rows_of_their_own_and_own_models_count_where_there_are_so
     write("fedavg", 0, [("a", 0.5), ("b", 1.0)], batch_norm="local", whose="personal_")
     table = group_tables(Results(tmp_path), "accuracy")["by_domain"]
     assert table[["batch_norm", "a", "b", "mean"]].to_numpy().tolist() == [
-        ["averaged", "0.250", "0.750", "0.500"], ["local", "0.500", "1.000", "0.750"],
-    ]  # fmt: skip
+        ["averaged", "0.250", "0.750", "0.500"],
+        ["local", "0.500", "1.000", "0.750"],
+    ]
 
 
 def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write) -> None:

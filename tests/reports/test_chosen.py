@@ -18,10 +18,15 @@ HELD_OUT = [np.arange(8, 11), *[np.zeros(0, np.int64)] * 5]
 
 def test_clients_are_counted_and_compared_with_all(tmp_path: Path) -> None:
     run = q.trained(
-        q.method("fedavg"), tmp_path, replace(q.SETTINGS, n_rounds=6), clients=CLIENTS, clients_per_round=5,
-        held_out=HELD_OUT, aggregation=AGGREGATIONS["multi_krum"](n_chosen=2),
+        q.method("fedavg"),
+        tmp_path,
+        replace(q.SETTINGS, n_rounds=6),
+        clients=CLIENTS,
+        clients_per_round=5,
+        held_out=HELD_OUT,
+        aggregation=AGGREGATIONS["multi_krum"](n_chosen=2),
         attack=ATTACKS["sign_flip"](attackers=1.0),
-    )  # fmt: skip
+    )
     groups = np.array([0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0])
     run.data = replace(run.data, groups=groups)
     table = chosen_clients(run).set_index("client")

@@ -17,9 +17,15 @@ from utils.errors import UserError
 
 
 def finish_split(
-    folder: Path, table: Table, kind: str, loss: float, client_of: np.ndarray, seed: int = 0, data: str = "one",
+    folder: Path,
+    table: Table,
+    kind: str,
+    loss: float,
+    client_of: np.ndarray,
+    seed: int = 0,
+    data: str = "one",
     **more: object,
-) -> None:  # fmt: skip
+) -> None:
     """A finished run of a split of these clients, on this version of the data and with `more` arguments."""
     args = {"task": "class_scene", "method": "fedavg", "type": kind, "partition": "equal_size", "alpha": 0.5,
             "rand_seed": seed, "data_path": str(table.data_path),

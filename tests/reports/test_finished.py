@@ -80,8 +80,10 @@ def test_rows_may_have_versions_of_their_own_and_that_is_said(tmp_path: Path, wr
     for method, engine in (("fedavg", 1), ("fedprox", 1), ("mine", 2), ("moon", 2), ("ditto", 2)):
         write({"engine": engine, f"method {method}": 5}, method=method)
     write(2, method="mine", task="reshading")
-    expected = ["2 versions of the code (engine), but one within each task and method: 1 (normal by fedavg, "
-                "normal by fedprox); 2 (normal by ditto, normal by mine, normal by moon and 1 more)"]  # fmt: skip
+    expected = [
+        "2 versions of the code (engine), but one within each task and method: 1 (normal by fedavg, "
+        "normal by fedprox); 2 (normal by ditto, normal by mine, normal by moon and 1 more)"
+    ]
     assert check_versions(Results(tmp_path), False) == check_versions(Results(tmp_path), True) == expected
 
 

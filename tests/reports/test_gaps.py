@@ -147,8 +147,9 @@ def test_gaps_of_personal_models_are_called_so(tmp_path: Path, write: Write, cap
     assert {*models["fedavg"]} == {"global"} and models["fedrep"] == "personal"
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines if line.startswith("normal, fed")] == [
-        "normal, fedavg, α = 0.1", "normal, fedrep, α = 0.1, personal models",
-    ]  # fmt: skip
+        "normal, fedavg, α = 0.1",
+        "normal, fedrep, α = 0.1, personal models",
+    ]
 
 
 def test_rates_that_tell_methods_apart_are_columns_and_not_in_sentences(tmp_path: Path, write: Write) -> None:

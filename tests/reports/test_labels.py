@@ -36,8 +36,11 @@ def test_losses_have_their_unit(args: dict[str, str], label: str) -> None:
 
 def test_tasks_stand_in_the_order_of_the_registry() -> None:
     assert in_order(["odd", "class_scene", "normal", "class_scene", "depth_euclidean"]) == [
-        "depth_euclidean", "normal", "class_scene", "odd",
-    ]  # fmt: skip
+        "depth_euclidean",
+        "normal",
+        "class_scene",
+        "odd",
+    ]
 
 
 def test_shares_are_the_metrics_between_0_and_1_of_which_more_is_better() -> None:

@@ -148,8 +148,10 @@ def test_rates_that_tell_methods_apart_are_columns(tmp_path: Path, write: Write)
         federated(write, "class_based", 1.0, method=method, init_lr=rate, batch_size=8, mu=rate)
     rows = metric_table(read_metrics(Results(tmp_path)), "normal").query('data == "global test"')
     assert rows[["model", "init_lr"]].values.tolist() == [
-        ["constant baseline", ""], ["fedavg", "0.1"], ["fedprox", "0.01"],
-    ]  # fmt: skip
+        ["constant baseline", ""],
+        ["fedavg", "0.1"],
+        ["fedprox", "0.01"],
+    ]
     assert "batch_size" not in rows
 
 

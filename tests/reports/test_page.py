@@ -68,8 +68,17 @@ def shown(text: str, act: str, folder: Path, *arguments: str) -> str:
     """A page as a browser has it after a script has run in it."""
     page = folder / "page.html"
     page.write_text(text.replace("</body>", f"<script>{act}</script></body>"), encoding="utf-8")
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-               f"--user-data-dir={folder / 'profile'}", *arguments, "--dump-dom", page.as_uri()]  # fmt: skip
+    command = [
+        str(CHROMIUM),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        f"--user-data-dir={folder / 'profile'}",
+        *arguments,
+        "--dump-dom",
+        page.as_uri(),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 

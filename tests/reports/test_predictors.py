@@ -149,6 +149,11 @@ def test_few_runs_tell_nothing_and_one_task_of_itself_alone() -> None:
     assert predictors(table).empty
     first = predictors(pd.concat([table] * 3).assign(task="a")).to_dict("records")[0]
     assert [first[name] for name in ("measure", "runs", "cells", "tasks", "rank correlation", "without one task")] == [
-        "target share", 18, 6, 1, "1.00", ""
-    ]  # fmt: skip
+        "target share",
+        18,
+        6,
+        1,
+        "1.00",
+        "",
+    ]
     assert first["within tasks"] == "1.00" and first["p"] == f"{2 / 720:.4f}"  # of all pairings, the two ends

@@ -32,9 +32,18 @@ def write_run(tmp_path: Path) -> Write:
     """Write a finished run: `write_run("iid", 1.5, seed=0, …)`; each is newer than the one before."""
 
     def write(
-        kind: str, own: float, held_out: float = 2.0, *, seed: int = 0, task: str = "normal", method: str = "fedavg",
-        alpha: float = 0.1, emd: float = 0.5, trivial: float = 4.0, **others: object,
-    ) -> Path:  # fmt: skip
+        kind: str,
+        own: float,
+        held_out: float = 2.0,
+        *,
+        seed: int = 0,
+        task: str = "normal",
+        method: str = "fedavg",
+        alpha: float = 0.1,
+        emd: float = 0.5,
+        trivial: float = 4.0,
+        **others: object,
+    ) -> Path:
         args = {"task": task, "method": method, "type": kind, "alpha": alpha, "rand_seed": seed, **others}
         summary = {
             "last": {"round": 20, "train_loss_mean": own, "test_loss": held_out},
@@ -255,14 +264,16 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     table = methods(splits_over_iid(read_runs(Results(tmp_path)))).query('data == "global test" and split == "class"')
     rates = ["normal, init_lr", "normal, server_lr", "reshading, init_lr"]
     assert table.set_index("method")[rates].T.to_dict("list") == {
-        "fedadam": ["0.01", "0.3", "0.25"], "fedavg": ["0.1", "", "0.5"], "scaffold": ["0.1", "1", ""],
-    }  # fmt: skip
+        "fedadam": ["0.01", "0.3", "0.25"],
+        "fedavg": ["0.1", "", "0.5"],
+        "scaffold": ["0.1", "1", ""],
+    }
     assert not {"init_lr", "reshading, server_lr", "normal, mu"} & {*table}
     # Dense tasks are judged together, each at its own rate.
     together = verdicts(compare(read_runs(Results(tmp_path))), ["normal", "reshading"]).query('task == "2 dense tasks"')
     assert together[["method", "data", "init_lr"]].values.tolist() == [
         [method, "client train", ""] for method in ("fedadam", "fedavg")
-    ]  # fmt: skip
+    ]
 
 
 def test_a_rate_of_one_method_alone_or_of_one_value_is_no_column(tmp_path: Path, write_run: Write) -> None:
@@ -420,10 +431,12 @@ def test_run_that_is_not_finished_does_not_count(tmp_path: Path, write_run: Writ
 @pytest.mark.parametrize(
     "name, content",
     [
-        ("args.json", "{"), ("args.json", None), ("summary.json", ""),
+        ("args.json", "{"),
+        ("args.json", None),
+        ("summary.json", ""),
         ("summary.json", "{}"),
     ],
-)  # fmt: skip
+)
 def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, content: str | None) -> None:
     path = write_run("iid", 1.0)
     (path / name).unlink()

@@ -101,9 +101,10 @@ def test_headlines_begin_with_one_row_on_held_out_images() -> None:
     assert list(found) == ["On test images", "On client train"]
     of = [(line.split(",")[1].strip(), line.split("(")[1].split(" seeds")[0]) for line in found["On test images"]]
     assert of == [
-        ("fedavg", "global test, global"), ("ditto", "client test, personal"),
+        ("fedavg", "global test, global"),
+        ("ditto", "client test, personal"),
         ("local", "client test, personal"),
-    ]  # fmt: skip
+    ]
     assert len(found["On client train"]) == 3
 
 
@@ -131,8 +132,13 @@ def test_splits_by_natural_groups_are_put_into_words_beside_iid() -> None:
             "metric, IID": "0.5", "metric, split": "0.375", "seeds": "5", "p, adjusted": "0.010",
             "loss over IID's (margin ±2 %)": "higher"}  # fmt: skip
     names = ["task", "method", "split", "alpha", "model", "data"]
-    splits = pd.DataFrame([text | {"data": "global test"}, text | {"data": "client train", "learnt": "by heart"},
-                           text | {"data": "global test", "split": "class", "alpha": "0.1"}])  # fmt: skip
+    splits = pd.DataFrame(
+        [
+            text | {"data": "global test"},
+            text | {"data": "client train", "learnt": "by heart"},
+            text | {"data": "global test", "split": "class", "alpha": "0.1"},
+        ]
+    )
     splits = splits[[*names, *(name for name in splits if name not in names)]]
     phrase = "the split costs more than a random one (5 seeds, adjusted p 0.010)"
     change = "+20.0 [+10.0, +30.0] %; accuracy 0.5 (IID), 0.375 (split)"
@@ -183,10 +189,12 @@ def test_arguments_that_do_not_tell_rows_apart_are_not_named() -> None:
     ]
     named = [text.split(":")[0] for text in sentences(verdicts(pd.DataFrame(rows)))]
     assert set(named) == {
-        "normal, fedavg, α = 0.1", "normal, fedavg, α = 1",
+        "normal, fedavg, α = 0.1",
+        "normal, fedavg, α = 1",
         # That not all clients were evaluated is always said.
-        "depth, fedavg, α = 0.1, evaluate_clients 5", "depth, fedavg, α = 1, evaluate_clients 5",
-    }  # fmt: skip
+        "depth, fedavg, α = 0.1, evaluate_clients 5",
+        "depth, fedavg, α = 1, evaluate_clients 5",
+    }
 
 
 def test_slope_of_a_power_of_alpha_is_its_exponent() -> None:

@@ -76,9 +76,19 @@ def test_no_script_has_a_loop_or_a_record_of_its_own() -> None:
 
 def test_lists_come_from_the_environment_and_arguments_go_before(tmp_path: Path) -> None:
     [found] = calls(
-        tmp_path, ROOT / "run_pipeline.sh", "--data", "photos", TASKS="normal depth_euclidean", METHODS="fedavg moon",
-        ALPHAS="0.1 1", SEEDS="3", N_CLUSTERS="8", JOBS="2", GPUS="0 1", VIEWS_PER_BUILDING="7",
-    )  # fmt: skip
+        tmp_path,
+        ROOT / "run_pipeline.sh",
+        "--data",
+        "photos",
+        TASKS="normal depth_euclidean",
+        METHODS="fedavg moon",
+        ALPHAS="0.1 1",
+        SEEDS="3",
+        N_CLUSTERS="8",
+        JOBS="2",
+        GPUS="0 1",
+        VIEWS_PER_BUILDING="7",
+    )
     assert " ".join(found) == (
         "experiments/task_perspective/pipeline.toml --tasks normal depth_euclidean --methods fedavg moon "
         "--alphas 0.1 1 --seeds 3 --n_clusters 8 --jobs 2 --gpus 0 1 --data rooms:7 --data photos"
@@ -87,10 +97,17 @@ def test_lists_come_from_the_environment_and_arguments_go_before(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "arguments, variables, words",
-    [((), {}, []), (("--test_mode",), {}, ["--seeds", "0", "--test_mode"]),
-     (("--scale", "builtin"), {"DATA_PATH": "d"}, ["--scale", "builtin"]),
-     (("--scale", "paper"), {"DATA_PATH": "/d", "VIEWS_PER_BUILDING": "7"}, ["--data_path", "/d", "--scale", "paper"])],
-)  # fmt: skip
+    [
+        ((), {}, []),
+        (("--test_mode",), {}, ["--seeds", "0", "--test_mode"]),
+        (("--scale", "builtin"), {"DATA_PATH": "d"}, ["--scale", "builtin"]),
+        (
+            ("--scale", "paper"),
+            {"DATA_PATH": "/d", "VIEWS_PER_BUILDING": "7"},
+            ["--data_path", "/d", "--scale", "paper"],
+        ),
+    ],
+)
 def test_the_pipeline(tmp_path: Path, arguments: tuple[str, ...], variables: dict[str, str], words: list[str]) -> None:
     [found] = calls(tmp_path, ROOT / "run_pipeline.sh", *arguments, **variables)
     assert found[1:] == words

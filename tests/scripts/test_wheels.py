@@ -66,11 +66,14 @@ def settings(tmp_path: Path, megabytes: float, **more: Any) -> dict[str, Any]:
     ("megabytes", "inside", "left_out"),
     [
         (60, {"timm", "hub_client", "pandas", "scikit_learn", "scipy", "joblib"}, ["cusolver 1.0 (2.0 MB)"]),
-        (59.9, {"timm", "hub_client", "pandas"},
-         ["cusolver 1.0 (2.0 MB)", "scipy 1.0 (35.0 MB)", "scikit-learn 1.0 (9.0 MB)", "joblib 1.0 (1.0 MB)"]),
+        (
+            59.9,
+            {"timm", "hub_client", "pandas"},
+            ["cusolver 1.0 (2.0 MB)", "scipy 1.0 (35.0 MB)", "scikit-learn 1.0 (9.0 MB)", "joblib 1.0 (1.0 MB)"],
+        ),
         (14.9, {"pandas"}, None),
     ],
-)  # fmt: skip
+)
 def test_what_the_machine_lacks_is_taken_by_importance_and_what_does_not_fit_named(
     megabytes: float, inside: set[str], left_out: list[str] | None, tmp_path: Path
 ) -> None:

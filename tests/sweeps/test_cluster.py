@@ -49,10 +49,13 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "pairs, line",
-    [({"time": "9", "partitoin": "x"}, "partitoin: unknown, did you mean partition"), ({"partition": "x"}, "no time"),
-     ({"time": "9", "mem_gb": "much"}, "mem_gb: 'much' is not a number"),
-     ({"time": "9", "nodes": "2"}, "nodes: unknown")],
-)  # fmt: skip
+    [
+        ({"time": "9", "partitoin": "x"}, "partitoin: unknown, did you mean partition"),
+        ({"partition": "x"}, "no time"),
+        ({"time": "9", "mem_gb": "much"}, "mem_gb: 'much' is not a number"),
+        ({"time": "9", "nodes": "2"}, "nodes: unknown"),
+    ],
+)
 def test_arguments_that_slurm_would_not_take_are_refused(pairs: dict[str, str], line: str) -> None:
     with pytest.raises(UserError, match=line):
         read_arguments([*pairs.items()])
@@ -76,8 +79,7 @@ def lit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluste
     monkeypatch.setattr(tested, "_APART", 0.3)
 
     def make(wait: bool = True, at_once: int | None = None, **arguments: str) -> Cluster:
-        made = Cluster(read_arguments([*({"time": "10"} | arguments).items()]), at_once, wait,
-                       DECLARED)  # fmt: skip
+        made = Cluster(read_arguments([*({"time": "10"} | arguments).items()]), at_once, wait, DECLARED)
         made.log_path = tmp_path / "logs"
         monkeypatch.setattr(made, "ask", answers(made.log_path))
         return made
@@ -93,10 +95,12 @@ def told_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "queue").touch()
     programs = {
         "sbatch": "n=$(ls $D/*.sh 2>/dev/null | wc -l)\n"
-                  "[ -e $D/full ] && [ $n -ge 1 ] && { echo QOS limit >&2; exit 1; }\n"
-                  'cp "$1" $D/$n.sh; echo "Submitted batch job $((100 + n))"',
-        "squeue": "cat $D/queue", "scontrol": 'echo "MaxArraySize            = 2"', "srun": "exit 1",
-    }  # fmt: skip
+        "[ -e $D/full ] && [ $n -ge 1 ] && { echo QOS limit >&2; exit 1; }\n"
+        'cp "$1" $D/$n.sh; echo "Submitted batch job $((100 + n))"',
+        "squeue": "cat $D/queue",
+        "scontrol": 'echo "MaxArraySize            = 2"',
+        "srun": "exit 1",
+    }
     for name, text in programs.items():
         path = folder / "bin" / name
         path.write_text(f"#!/bin/sh\nD={shlex.quote(str(folder))}\n{text}\n")
@@ -228,11 +232,17 @@ def test_a_node_does_the_job_and_only_once(prepared: Path) -> None:
 @needs_submitit
 @pytest.mark.parametrize(
     "change, policy, line",
-    [({"code_version": {"engine": 0, "task normal": 1}}, DECLARED, "the code has changed since .*version 0 of engine"),
-     ({"source_hash": "other"}, CodePolicy("same_source"), "the code has changed since .*other source files"),
-     ({"table": "other"}, DECLARED, "the images have changed since"),
-     ({"packed": "other"}, DECLARED, "the images have changed since")],
-)  # fmt: skip
+    [
+        (
+            {"code_version": {"engine": 0, "task normal": 1}},
+            DECLARED,
+            "the code has changed since .*version 0 of engine",
+        ),
+        ({"source_hash": "other"}, CodePolicy("same_source"), "the code has changed since .*other source files"),
+        ({"table": "other"}, DECLARED, "the images have changed since"),
+        ({"packed": "other"}, DECLARED, "the images have changed since"),
+    ],
+)
 def test_a_node_refuses_what_was_not_submitted(
     prepared: Path, change: dict[str, Any], policy: CodePolicy, line: str
 ) -> None:

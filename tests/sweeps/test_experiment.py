@@ -100,8 +100,10 @@ alphas = [1, 2]
     big = {(f"out/photos/big_{size}", "0.1", m, "9"): 2 for size in (32, 64) for m in ("0", "0.9")}
     small = {
         (f"out/photos/small_{size}", alpha, m, None): 2
-        for size in (32, 64) for alpha in ("1", "2") for m in ("0", "0.9")
-    }  # fmt: skip
+        for size in (32, 64)
+        for alpha in ("1", "2")
+        for m in ("0", "0.9")
+    }
     assert found == big | small
     inits = {word for job in experiment.jobs() for word in job.commands[0] if word.startswith("--encoder=")}
     assert inits == {"--encoder=resnet10", "--encoder=tiny"}
@@ -165,11 +167,13 @@ fed = { init_lr = 1 }
 
 @pytest.mark.parametrize(
     "more, rates",
-    [({}, {"normal": "3", "reshading": "3", "class_scene": "1"}),
-     ({"tasks": ["class_scene"]}, {"class_scene": "1"}),
-     ({"tasks": ["class_scene", "normal"]}, {"normal": "3", "class_scene": "1"}),
-     ({"splits": ["class_based"]}, {"normal": "3", "reshading": "3"})],
-)  # fmt: skip
+    [
+        ({}, {"normal": "3", "reshading": "3", "class_scene": "1"}),
+        ({"tasks": ["class_scene"]}, {"class_scene": "1"}),
+        ({"tasks": ["class_scene", "normal"]}, {"normal": "3", "class_scene": "1"}),
+        ({"splits": ["class_based"]}, {"normal": "3", "reshading": "3"}),
+    ],
+)
 def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more: dict, rates: dict) -> None:
     experiment = made(tmp_path / "x.toml", SMALL + RATES, more=more)
     runs = [said(job.commands[-1]) for job in experiment.jobs() if job.commands[-1][0] == "test_fed.py"]
@@ -178,11 +182,18 @@ def test_the_command_line_keeps_some_of_the_names_in_tables(tmp_path: Path, more
 
 @pytest.mark.parametrize(
     "more, line",
-    [({"tasks": ["edge_texture", "normal"]},
-      "tasks: no run has edge_texture with what else is given; the tables of vary have normal, reshading, class_scene"),
-     ({"tasks": ["class_scene"], "splits": ["class_based"]}, "tasks: no run has class_scene with what else is given; "
-      "the tables of vary have normal, reshading")],
-)  # fmt: skip
+    [
+        (
+            {"tasks": ["edge_texture", "normal"]},
+            "tasks: no run has edge_texture with what else is given; the tables of vary have normal, reshading, "
+            "class_scene",
+        ),
+        (
+            {"tasks": ["class_scene"], "splits": ["class_based"]},
+            "tasks: no run has class_scene with what else is given; the tables of vary have normal, reshading",
+        ),
+    ],
+)
 def test_names_that_no_table_has_are_refused(tmp_path: Path, more: dict, line: str) -> None:
     with pytest.raises(UserError, match=line):
         made(tmp_path / "x.toml", SMALL + RATES, more=more)
@@ -282,8 +293,11 @@ def test_tables_are_handed_the_sweeps_own_clusters(tmp_path: Path, features: lis
     [command] = experiment.outputs.commands()
     clusters = said(command)["assignment_files_path"]
     assert clusters == f"out/photos/seed4/assignments{folder}_K8"
-    made_there = [said(job.commands[-1]).get("assignment_files_path") for job in experiment.jobs()
-                  if job.commands[-1][0] == "extract_embeddings.py"]  # fmt: skip
+    made_there = [
+        said(job.commands[-1]).get("assignment_files_path")
+        for job in experiment.jobs()
+        if job.commands[-1][0] == "extract_embeddings.py"
+    ]
     assert clusters in made_there
 
 

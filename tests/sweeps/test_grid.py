@@ -56,12 +56,19 @@ def test_arguments_of_some_partition_rules_vary_these_alone() -> None:
 
 def test_arguments_of_some_aggregations_and_attacks_vary_these_alone() -> None:
     reads = {"aggregation": {"mean": (), "krum": ("assumed_attackers",)}, "attack": {"ipm": ("attackers",)}}
-    axes = {"aggregation": ["mean", "krum"], "assumed_attackers": ["1", "2"], "attack": ["none", "ipm"],
-            "attackers": ["3"]}  # fmt: skip
+    axes = {
+        "aggregation": ["mean", "krum"],
+        "assumed_attackers": ["1", "2"],
+        "attack": ["none", "ipm"],
+        "attackers": ["3"],
+    }
     jobs = grid(axes=axes, reads=reads, methods=["fedavg"], tasks=["normal"], seeds=[0], splits=["iid"]).federated()
     found = [tuple(said(job).get(name) for name in axes) for job in jobs]
-    assert found == [("mean", None, "none", None), ("mean", None, "ipm", "3"), *(
-        ("krum", assumed, *attack) for assumed in "12" for attack in (("none", None), ("ipm", "3")))]  # fmt: skip
+    assert found == [
+        ("mean", None, "none", None),
+        ("mean", None, "ipm", "3"),
+        *(("krum", assumed, *attack) for assumed in "12" for attack in (("none", None), ("ipm", "3"))),
+    ]
 
 
 @pytest.mark.parametrize("changes", [{}, {"n_clusters": [8, 16], "axes": {"init_lr": ["0.1", "1"]}}])

@@ -36,9 +36,13 @@ RUNS = "results/test_federated/fedavg/normal"
 def start(folder: Path, command: str) -> subprocess.Popen:
     """A sweep in the background, with a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, *f"{ROOT}/{command}".split()], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, *f"{ROOT}/{command}".split()],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def paths(folder: Path) -> dict[Path, bytes | None]:
@@ -129,10 +133,13 @@ def test_second_sweep_does_what_is_not_done_and_no_more(swept: tuple, run_anywhe
 
 @pytest.mark.parametrize(
     "more, text",
-    [("--init_lrr 0.1", "unrecognized arguments: --init_lrr, did you mean --init_lr?"),
-     ("--init_arguments encoder=nosuch", "--encoder: 'nosuch' is not one of tiny"),
-     ("--init_lr 0.1 x", "'x' is not a number"), ("--tasks normal segmentation", "no targets of segmentation")],
-)  # fmt: skip
+    [
+        ("--init_lrr 0.1", "unrecognized arguments: --init_lrr, did you mean --init_lr?"),
+        ("--init_arguments encoder=nosuch", "--encoder: 'nosuch' is not one of tiny"),
+        ("--init_lr 0.1 x", "'x' is not a number"),
+        ("--tasks normal segmentation", "no targets of segmentation"),
+    ],
+)
 def test_a_sweep_that_cannot_run_writes_nothing(
     rendered: Path, run_anywhere: Callable, tmp_path: Path, more: str, text: str
 ) -> None:
@@ -233,8 +240,12 @@ def test_progress_is_told_as_it_is_after_a_job_has_ended(
 
 
 def test_time_left_is_by_task_and_method_where_these_are_known() -> None:
-    known = noted((job("", "fed.py", (), "a", "x"), 10), (job("", "fed.py", (), "a", "x"), 30),
-                  (job("", "fed.py", (), "b", "x"), 50), (job("", "train.py", (), "a"), 130))  # fmt: skip
+    known = noted(
+        (job("", "fed.py", (), "a", "x"), 10),
+        (job("", "fed.py", (), "a", "x"), 30),
+        (job("", "fed.py", (), "b", "x"), 50),
+        (job("", "train.py", (), "a"), 130),
+    )
     times = {("a", "x"): 20, ("b", "x"): 50, ("a", "y"): 30, ("c", "x"): 30}  # otherwise the script's mean
     assert {of: _seconds_left([job("", "fed.py", (), *of)], [], known, 1) for of in times} == times
     assert _seconds_left([job("", "train.py", (), "b")], [], known, 1) == 130

@@ -32,8 +32,9 @@ def test_tasks_of_a_table_are_the_usual_ones_or_those_of_its_own_labels(tmp_path
     ]
     assert served(table_of(tmp_path, **{CLASS: animals}), USUAL) == ["classification"]
     assert served(table_of(tmp_path, MASK, **{CLASS: animals, MASK: things}), USUAL) == [
-        "segmentation", "classification"
-    ]  # fmt: skip
+        "segmentation",
+        "classification",
+    ]
 
 
 def test_without_labels_tasks_must_be_named(tmp_path: Path) -> None:

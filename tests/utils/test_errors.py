@@ -26,9 +26,14 @@ def unread(buffered: bool, *arguments: str) -> tuple[int, str]:
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False,
+            [sys.executable, *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
             env=os.environ | {"PYTHONUNBUFFERED": "" if buffered else "1"},
-        )  # fmt: skip
+        )
     finally:
         os.close(writer)
     return done.returncode, done.stderr

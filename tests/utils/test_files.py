@@ -64,9 +64,13 @@ with files.write_atomically(Path("table.csv")) as temporary:
 def writer(folder: Path) -> tuple[subprocess.Popen, Path]:
     """A process in the middle of writing table.csv, and its temporary file in a folder of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITE], cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", WRITE],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return process, folder / process.stdout.readline().strip()
 
 
@@ -104,8 +108,10 @@ def test_files_are_found_while_others_come_and_go(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "scandir", slowly)
     found = files_below(tmp_path, "summary.json")
     assert [path.relative_to(tmp_path).as_posix() for path in found] == [
-        "a/summary.json", "b/deep/summary.json", "summary.json",
-    ]  # fmt: skip
+        "a/summary.json",
+        "b/deep/summary.json",
+        "summary.json",
+    ]
     assert not gone.exists() and files_below(tmp_path / "none", "*") == []
 
 

@@ -26,9 +26,14 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess:
     """Run some code with the project at hand, and with Ctrl-C as in a terminal."""
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     return subprocess.run(
-        [sys.executable, *code.split("\0")], env=environment, capture_output=True, text=True, check=False, timeout=300,
+        [sys.executable, *code.split("\0")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -132,13 +132,23 @@ def test_resuming_with_changed_arguments_is_refused(tmp_path: Path, changes: dic
 
 def test_arguments_that_bear_on_no_number_may_change(tmp_path: Path) -> None:
     run = started(
-        tmp_path, 100, plot_distribution=True, use_accelerator=True, init_model_dir=Path("initial_models"),
-        on_missing="stop", timeout=600.0,
-    )  # fmt: skip
+        tmp_path,
+        100,
+        plot_distribution=True,
+        use_accelerator=True,
+        init_model_dir=Path("initial_models"),
+        on_missing="stop",
+        timeout=600.0,
+    )
     again = arguments(
-        tmp_path, resume_training=True, plot_distribution=False, use_accelerator=False,
-        init_model_dir=Path("initial_models"), on_missing="skip_client", timeout=5.0,
-    )  # fmt: skip
+        tmp_path,
+        resume_training=True,
+        plot_distribution=False,
+        use_accelerator=False,
+        init_model_dir=Path("initial_models"),
+        on_missing="skip_client",
+        timeout=5.0,
+    )
     assert Run.start(again, *PARTS).path == run.path
 
 

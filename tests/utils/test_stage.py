@@ -8,13 +8,25 @@ from utils.stage import StageSettings, changes_numbers, diff, key
 
 # By hand: what says where files are, what says how a run is carried out, and both kinds of exception.
 PLACES = {
-    "init_model_dir", "trained_model_dir", "load_model_dir", "checkpoint_path", "assignment_files_path",
+    "init_model_dir",
+    "trained_model_dir",
+    "load_model_dir",
+    "checkpoint_path",
+    "assignment_files_path",
     "partition_file",
-}  # fmt: skip
+}
 CARRIED_OUT = {
-    "resume_training", "result_path", "plot_distribution", "use_accelerator", "data_path", "checkpoint_every", "track",
-    "reuse", "timeout", "allow_unassigned",
-}  # fmt: skip
+    "resume_training",
+    "result_path",
+    "plot_distribution",
+    "use_accelerator",
+    "data_path",
+    "checkpoint_every",
+    "track",
+    "reuse",
+    "timeout",
+    "allow_unassigned",
+}
 
 
 def test_places_and_how_a_run_is_carried_out_make_no_other_run() -> None:

@@ -59,10 +59,15 @@ def test_without_parts_images_are_held_out_at_random(tmp_path: Path) -> None:
 def test_arrays_of_the_same_length_are_natural_groups(tmp_path: Path) -> None:
     for part, n in (("train", 4), ("test", 3)):
         np.savez(
-            tmp_path / f"{part}.npz", x=noise(0, n, 8, 8), y=np.zeros(n, int), user_id=np.arange(n) // 2,
+            tmp_path / f"{part}.npz",
+            x=noise(0, n, 8, 8),
+            y=np.zeros(n, int),
+            user_id=np.arange(n) // 2,
             **({"site": np.array([b"rom", b"oslo", b"\xff", b""])} if part == "train" else {}),
-            weight=np.array([1.5, 2, np.nan, 4])[:n], other=np.zeros(9), secret=np.array([None] * n, object),
-        )  # fmt: skip
+            weight=np.array([1.5, 2, np.nan, 4])[:n],
+            other=np.zeros(9),
+            secret=np.array([None] * n, object),
+        )
     found = find("arrays", tmp_path)
     assert found.info.groups == ("user_id", "weight", "site")
     assert {row[0]: row[2:] for row in rows_of(found, "user_id", "weight", "site")} == {
@@ -75,8 +80,11 @@ def test_arrays_of_the_same_length_are_natural_groups(tmp_path: Path) -> None:
 
 
 def test_words_before_the_images_are_their_domain(tmp_path: Path) -> None:
-    arrays = {f"{domain}_{part}_x": noise(0, 2, size, size) for domain, size in (("a_b", 16), ("c", 28))
-              for part in ("train", "test")}  # fmt: skip
+    arrays = {
+        f"{domain}_{part}_x": noise(0, 2, size, size)
+        for domain, size in (("a_b", 16), ("c", 28))
+        for part in ("train", "test")
+    }
     np.savez(tmp_path / "d.npz", **arrays, **{name[:-1] + "y": np.arange(2) for name in arrays})
     found = find("arrays", tmp_path)
     assert found.info.groups == ("domain",)

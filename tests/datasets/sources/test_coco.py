@@ -511,10 +511,14 @@ def test_masks_beside_boxes(yolo: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "images/train/a.jpg,9,0,0,1,1", "images/x.jpg,0,0,0,1,1", "images/train/a.jpg,0,0,0,2,1",
-        "images/train/a.jpg,0,0.5,0,0.5,1", "images/train/a.jpg,0,x,0,1,1", "a,b",
+        "images/train/a.jpg,9,0,0,1,1",
+        "images/x.jpg,0,0,0,1,1",
+        "images/train/a.jpg,0,0,0,2,1",
+        "images/train/a.jpg,0,0.5,0,0.5,1",
+        "images/train/a.jpg,0,x,0,1,1",
+        "a,b",
     ],
-)  # fmt: skip
+)
 def test_broken_file_of_boxes_names_the_stage(yolo: Path, line: str) -> None:
     table = select("coco", yolo, categories="names.yaml")
     (yolo / "filtered_boxes.csv").write_text(f"image,class,left,top,right,bottom\n{line}\n")

@@ -53,10 +53,11 @@ def test_a_table_that_leaves_colours_out_has_names_alone(tmp_path: Path) -> None
     ("text", "words"),
     [
         ("car:250,50,83::\nroad:250,50,83::\n", "'car' and 'road' have one colour, #fa3253"),
-        ("car:250,50,256::\n", "250, 50, 256 is no colour"), ("name,r,g,b\ncar,1,2\n", "no cell for each of the col"),
+        ("car:250,50,256::\n", "250, 50, 256 is no colour"),
+        ("name,r,g,b\ncar,1,2\n", "no cell for each of the col"),
         ("name,r,g,b\ncar,1,2,x\n", "1, 2, x is no colour"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_table_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "table.txt").write_text(text)
     for read in (lambda path: read_names(path, "--mask_classes"), colours_in):

@@ -103,10 +103,16 @@ def test_rows_that_are_left_out_are_named_by_line(tmp_path: Path) -> None:
     found = find("csv", tmp_path)
     assert rows_of(found) == {("0.jpg", "a"), ("3.jpg", "a")}
     assert [fault.removeprefix("images.csv, line ") for fault in found.errors] == [
-        "8: not a cell for each of the 3 columns", "10: not a cell for each of the 3 columns",
-        "3: gone.jpg: no such file", "4: no class", "5: no split", "6: no image",
-        "7: the image stands there twice", "12: empty.jpg: an empty file", "13: folder: no file",
-    ]  # fmt: skip
+        "8: not a cell for each of the 3 columns",
+        "10: not a cell for each of the 3 columns",
+        "3: gone.jpg: no such file",
+        "4: no class",
+        "5: no split",
+        "6: no image",
+        "7: the image stands there twice",
+        "12: empty.jpg: an empty file",
+        "13: folder: no file",
+    ]
 
 
 def test_words_that_may_stand_for_nothing_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

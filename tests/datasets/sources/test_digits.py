@@ -22,8 +22,11 @@ def write_idx(folder: Path, part: str, images: np.ndarray, labels: list[int], do
 
 def test_arrays_of_different_sizes(tmp_path: Path) -> None:
     sizes = {"usps": 16, "mnist": 28}
-    arrays = {f"{domain}_{part}_x": np.full((3, size, size), size, np.uint8) for domain, size in sizes.items()
-              for part in ("train", "test")}  # fmt: skip
+    arrays = {
+        f"{domain}_{part}_x": np.full((3, size, size), size, np.uint8)
+        for domain, size in sizes.items()
+        for part in ("train", "test")
+    }
     np.savez(tmp_path / "digits.npz", **arrays, **{f"{name[:-1]}y": np.array([9, 0, 4]) for name in arrays})
     table = select("digits", tmp_path)
     assert table.class_names == tuple("0123456789") and set(table.labels) == {9, 0, 4}

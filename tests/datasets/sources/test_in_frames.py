@@ -49,9 +49,14 @@ def test_masks_and_maps_of_objects_are_turned(tmp_path: Path, orientation: int) 
         save_image(tmp_path / "objects_in" / f"{name}.png", corner(7))
     (tmp_path / "names.txt").write_text("background\npatch\n")
     table = select(
-        "masks", tmp_path, fit="stretch", image_folder="rgb", mask_folder="label", mask_classes="names.txt",
+        "masks",
+        tmp_path,
+        fit="stretch",
+        image_folder="rgb",
+        mask_folder="label",
+        mask_classes="names.txt",
         instance_folder="objects_in",
-    )  # fmt: skip
+    )
     assert overlap(table, "mask", 1).min() == overlap(table, "instances", 1).min() == 1
     boxes = read_boxes(table).iloc[:, 2:].to_numpy(float)
     upright = {5: [0, 0], 6: [0.5, 0], 7: [0.5, 0.5], 8: [0, 0.5]}[orientation]

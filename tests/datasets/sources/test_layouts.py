@@ -23,8 +23,9 @@ SIZE = 8
 PAGE = (Path(__file__).parents[3] / "docs" / "data_sources.md").read_text()
 ROWS = re.findall(
     r"^\| ([^|]+) \| [^|]+ \| `(--source [^|]+)` \| [^|]+ \|$",
-    PAGE[PAGE.index("## Layouts of data sets") :], re.MULTILINE,
-)  # fmt: skip
+    PAGE[PAGE.index("## Layouts of data sets") :],
+    re.MULTILINE,
+)
 NOTHING = -np.inf
 Check = Callable[[Table], None]
 
@@ -306,15 +307,16 @@ def panoptic(root: Path) -> Check:
         for k in numbers:
             photo(root / part / f"{k:012}.jpg")
             write(root / "annotations" / f"panoptic_{part}" / f"{k:012}.png", picture)
-        info = [{"id": 70000, "category_id": 187, "iscrowd": 0}, {"id": 300, "category_id": 17, "iscrowd": 0},
-                {"id": 5, "category_id": 17, "iscrowd": 1}]  # fmt: skip
+        info = [
+            {"id": 70000, "category_id": 187, "iscrowd": 0},
+            {"id": 300, "category_id": 17, "iscrowd": 0},
+            {"id": 5, "category_id": 17, "iscrowd": 1},
+        ]
         content = {
             "images": [{"id": k, "file_name": f"{k:012}.jpg", "width": SIZE, "height": SIZE} for k in numbers],
-            "annotations": [
-                {"image_id": k, "file_name": f"{k:012}.png", "segments_info": info} for k in numbers
-            ],
+            "annotations": [{"image_id": k, "file_name": f"{k:012}.png", "segments_info": info} for k in numbers],
             "categories": [{"id": 187, "name": "sky", "isthing": 0}, {"id": 17, "name": "cat", "isthing": 1}],
-        }  # fmt: skip
+        }
         (root / "annotations" / f"panoptic_{part}.json").write_text(json.dumps(content))
 
     def check(table: Table) -> None:

@@ -73,8 +73,13 @@ def test_seven_scenes(seven_scenes: Path) -> None:
     with pytest.raises(UserError, match=r"color\.png would be its own depth; see --image_suffix and --target_suffix"):
         select("maps", seven_scenes, image_folder=folder, **DEPTH | {"target_folder": [folder]})
     with pytest.raises(UserError, match="no column 'video', whose images stay together"):
-        find("maps", seven_scenes, image_folder=folder, **DEPTH | {"target_folder": [folder]}, **of_names
-             | {"together": "video"})  # fmt: skip
+        find(
+            "maps",
+            seven_scenes,
+            image_folder=folder,
+            **DEPTH | {"target_folder": [folder]},
+            **of_names | {"together": "video"},
+        )
 
 
 def test_parts_and_several_targets(tmp_path: Path) -> None:
@@ -129,14 +134,15 @@ def test_what_is_wrong_with_a_map_is_named(tmp_path: Path) -> None:
     assert table.image_ids == ("rgb/0.png", "rgb/1.png")
     lines = (tmp_path / "missing_files.txt").read_text().splitlines()
     expected = (
-        "depth/2.png: there is no such map", "depth/3.png: not a readable image",
+        "depth/2.png: there is no such map",
+        "depth/3.png: not a readable image",
         "depth/5.png: 8 bits where depth has 16 or more",
         "depth/6.png: no pixel counts: 0 of 192 are not finite, the others 0",
         "depth/7.npy: no pixel counts: 192 of 192 are not finite",
         "depth/8.png: its median 65 is above 20: depth in another unit? see --unit, --invalid",
         "depth/9.png: a colour picture where depth has one channel",
         "depth/4.png: 12 x 12 pixels, another shape than its photograph's 16 x 12",
-    )  # fmt: skip
+    )
     assert len(lines) == len(expected) and all(map(str.startswith, lines, expected))
 
 
@@ -240,10 +246,16 @@ def test_targets_are_those_of_the_taskonomy_source(tmp_path: Path) -> None:
             (tmp_path / cell).symlink_to(NYU / cell)
     theirs = select_views(tmp_path, ["nyu_a"], ["depth_euclidean"])
     ours = select(
-        "maps", tmp_path, image_folder="rgb/taskonomy/{building}", image_suffix="_domain_rgb.png", target=["depth"],
-        target_folder=["depth_euclidean/taskonomy/{building}"], target_suffix=["_domain_depth_euclidean.png"],
-        unit=[1 / 512], invalid=[65535.0],
-    )  # fmt: skip
+        "maps",
+        tmp_path,
+        image_folder="rgb/taskonomy/{building}",
+        image_suffix="_domain_rgb.png",
+        target=["depth"],
+        target_folder=["depth_euclidean/taskonomy/{building}"],
+        target_suffix=["_domain_depth_euclidean.png"],
+        unit=[1 / 512],
+        invalid=[65535.0],
+    )
     assert 4 < len(theirs) <= len(ours) == 12 and ours.groups["building"].tolist() == ["nyu_a"] * 12
     at = torch.tensor([ours.image_ids.index(name) for name in theirs.image_ids])
     for size in (112, 32):

@@ -233,11 +233,15 @@ def test_frames_without_depth_or_pose_are_named(seven_scenes: Path) -> None:
     assert found.errors[0].startswith(f"{where}4.depth.png: there is no such map")
     for fault, part in zip(
         sorted(found.errors[1:]),
-        (f"{where}0.color.png: its pose {where}0.pose.txt is not", f"{where}1.color.png: its pose cannot be read",
-         f"{where}2.color.png: its pose cannot be read", f"{where}3.color.png: its second frame {where}4.color.png has",
-         "chess/seq-02/frame-000000.color.png: its pose chess/seq-02/frame-000000.pose.txt has no rotation"),
+        (
+            f"{where}0.color.png: its pose {where}0.pose.txt is not",
+            f"{where}1.color.png: its pose cannot be read",
+            f"{where}2.color.png: its pose cannot be read",
+            f"{where}3.color.png: its second frame {where}4.color.png has",
+            "chess/seq-02/frame-000000.color.png: its pose chess/seq-02/frame-000000.pose.txt has no rotation",
+        ),
         strict=True,
-    ):  # fmt: skip
+    ):
         assert fault.startswith(part), fault
 
 
@@ -253,8 +257,9 @@ def test_the_same_selection_again_leaves_the_files_of_pairs(seven_scenes: Path) 
     select("motion", seven_scenes, **SEVEN_SCENES)
     written = [file for file in files if file.stat().st_mtime != 2e9]
     assert [f"{file.parent.name} {file.name}" for file in written] == [
-        "seq-02 frame-000002.color.json", "seq-02 frame-000003.color.json"
-    ]  # fmt: skip
+        "seq-02 frame-000002.color.json",
+        "seq-02 frame-000003.color.json",
+    ]
     np.savetxt(seven_scenes / "chess" / "seq-01" / "frame-000000.pose.txt", pose_at(0.01))
     select("motion", seven_scenes, **SEVEN_SCENES)
     assert files[0].stat().st_mtime != 2e9 and files[1].stat().st_mtime == 2e9

@@ -43,8 +43,10 @@ def test_words_become_parts_and_nested_groups(tmp_path: Path) -> None:
     assert [each.cell for each in found] == ["train2017/a/s1/x.jpg", "train2017/b/s1/x.jpg", "val/a/s2/y.PNG"]
     rows = rows_of(found, "{part}/{scene}/{take}", ())
     assert rows.drop(columns="rgb").to_dict("list") == {
-        "part": ["train", "train", "val"], "scene": ["a", "b", "a"], "take": ["a/s1", "b/s1", "a/s2"],
-    }  # fmt: skip
+        "part": ["train", "train", "val"],
+        "scene": ["a", "b", "a"],
+        "take": ["a/s1", "b/s1", "a/s2"],
+    }
     assert list(rows_of(list(photographs(tmp_path, "extra/a/s1")), "extra/a/s1", ())) == ["rgb"]
 
 
@@ -85,8 +87,9 @@ def test_a_word_is_a_piece_of_a_name_and_the_same_wherever_it_stands(tmp_path: P
     touch(tmp_path, "cam_1/run_1/a.jpg", "cam_1/run_2/a.jpg", "cam_2/run_2/a.jpg", "dog/run_1/a.jpg")
     found = list(photographs(tmp_path, "cam_{id}/run_{id}"))
     assert [(each.cell, each.words) for each in found] == [
-        ("cam_1/run_1/a.jpg", {"id": "1"}), ("cam_2/run_2/a.jpg", {"id": "2"}),
-    ]  # fmt: skip
+        ("cam_1/run_1/a.jpg", {"id": "1"}),
+        ("cam_2/run_2/a.jpg", {"id": "2"}),
+    ]
     mask = in_folder("cam_1/run_1/m_b.1.png", "cam_{id}/run_{id}", "m_", None)
     assert mask == InFolder("cam_1/run_1/m_b.1.png", "b.1", {"id": "1"})
     assert in_folder("cam_1/2/b.png", "cam_{id}/{id}", "", None) is None
@@ -142,8 +145,9 @@ def test_files_of_a_name_with_words(tmp_path: Path) -> None:
     touch(tmp_path, "a/instances_train.json", "a/instances_Val.json", "a/captions_train.json", "a/instances_x.json")
     found = list(files(tmp_path, "a/instances_{part}.json"))
     assert [(path.name, words) for path, words in found] == [
-        ("instances_Val.json", {"part": "Val"}), ("instances_train.json", {"part": "train"}),
-    ]  # fmt: skip
+        ("instances_Val.json", {"part": "Val"}),
+        ("instances_train.json", {"part": "train"}),
+    ]
     assert list(files(tmp_path, "a/instances_x.json")) == [(Path("a/instances_x.json"), {})]
     assert not list(files(tmp_path, "a")) and not list(files(tmp_path, "none/{part}"))
 
@@ -165,8 +169,10 @@ def cityscapes(tmp_path: Path) -> Path:
             save_image(tmp_path / "leftImg8bit" / f"{name}_leftImg8bit.png", noise(number, 8, 16, 3))
             save_image(tmp_path / "gtFine" / f"{name}_gtFine_labelIds.png", noise(number, 8, 16) % 3)
             save_image(tmp_path / "gtFine" / f"{name}_gtFine_color.png", noise(number, 8, 16, 3))
-            save_image(tmp_path / "objects" / part / city / f"{city}_{number:06}_000019_gtFine_labelIds.png",
-                       noise(number, 8, 16) % 4)  # fmt: skip
+            save_image(
+                tmp_path / "objects" / part / city / f"{city}_{number:06}_000019_gtFine_labelIds.png",
+                noise(number, 8, 16) % 4,
+            )
     return tmp_path
 
 
@@ -175,8 +181,12 @@ def test_cityscapes_folders_are_read_as_they_are(cityscapes: Path) -> None:
     assert table.groups["city"].tolist() == ["aachen"] * 3 + ["ulm"] * 2 + ["lindau"] * 2
     assert table.files["mask"][3] == "gtFine/train/ulm/ulm_000000_000019_gtFine_labelIds.png"
     assert table.test.tolist() == [5, 6] and table.class_names == ("class 1", "class 2")
-    by_name = find("masks", cityscapes, **CITYSCAPES | {"image_folder": "leftImg8bit/train/ulm",
-                   "mask_folder": "gtFine/train/ulm"}, group_pattern="(?P<city>[^_]+)_")  # fmt: skip
+    by_name = find(
+        "masks",
+        cityscapes,
+        **CITYSCAPES | {"image_folder": "leftImg8bit/train/ulm", "mask_folder": "gtFine/train/ulm"},
+        group_pattern="(?P<city>[^_]+)_",
+    )
     assert by_name.rows["city"].tolist() == ["ulm"] * 2 and "part" not in by_name.rows
     for path in (cityscapes / "gtFine").rglob("*_labelIds.png"):
         path.rename(path.with_name(f"m_{path.name}"))

@@ -119,9 +119,10 @@ def test_every_source_of_masks_reads_them(tmp_path: Path, source: str) -> None:
     lines = [f"images/{number}.png,masks/{number}.png" for number in range(4)]
     (tmp_path / "images.csv").write_text("\n".join(["image,mask", *lines]))
     more = {
-        "masks": {"image_folder": "images", "mask_folder": "masks"}, "csv": {},
+        "masks": {"image_folder": "images", "mask_folder": "masks"},
+        "csv": {},
         "coco": {"image_folder": "images", "mask_folder": "masks", "label_folder": "labels", "categories": "a.yaml"},
-    }[source]  # fmt: skip
+    }[source]
     table = select(source, tmp_path, mask_classes="a.yaml", **more)
     classes = table.info.classes["mask"]
     assert (classes.names, classes.ids) == (("road", "sidewalk", "car"), (7, 8, 26))
@@ -149,8 +150,9 @@ def test_the_list_of_coco_stuff_counts_from_1_and_newer_masks_from_0(tmp_path: P
         mask = np.full((8, 8), unlabelled, np.uint8)
         mask[:3] = 1
         save_image(tmp_path / "label" / f"{number}.png", mask)
-    table = select("masks", tmp_path, image_folder="rgb", mask_folder="label", mask_classes="labels.txt",
-                   void_ids=[unlabelled])  # fmt: skip
+    table = select(
+        "masks", tmp_path, image_folder="rgb", mask_folder="label", mask_classes="labels.txt", void_ids=[unlabelled]
+    )
     found = {table.class_names[label] for label in table.labels}
     assert found == ({"bicycle"} if unlabelled == 255 else {"person"})
     assert len(table.class_names) == 182

@@ -50,8 +50,11 @@ def mat(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file["images"] = images.transpose(0, 3, 2, 1)
         for name, values in (("depths", depth), ("rawDepths", measured), ("labels", labels)):
             file[name] = values.transpose(0, 2, 1).astype(labels.dtype if name == "labels" else np.float32)
-        texts = {"names": NAMES, "sceneTypes": ["kitchen", "office", "kitchen", "kitchen"],
-                 "scenes": ["kitchen_0001", "office_0002", "kitchen_0001", "kitchen_0003"]}  # fmt: skip
+        texts = {
+            "names": NAMES,
+            "sceneTypes": ["kitchen", "office", "kitchen", "kitchen"],
+            "scenes": ["kitchen_0001", "office_0002", "kitchen_0001", "kitchen_0003"],
+        }
         for name, values in texts.items():
             file[name] = np.array(
                 [[_reference(file, f"{name}{i}", text) for i, text in enumerate(values)]], h5py.ref_dtype

@@ -11,14 +11,26 @@ from tests.datasets.sources.finding import find, rows_of, select, write_image
 from utils.errors import UserError
 
 CLASSES = (
-    "backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector",
-)  # fmt: skip
+    "backpack",
+    "bike",
+    "calculator",
+    "headphones",
+    "keyboard",
+    "laptop",
+    "monitor",
+    "mouse",
+    "mug",
+    "projector",
+)
 
 
 def test_four_domains_share_ten_classes_however_they_are_spelled(tmp_path: Path) -> None:
     spelled = {name: [name, name.upper()] for name in CLASSES}
-    spelled |= {"backpack": ["back_pack", "Backpack"], "laptop": ["laptop_computer", "laptop"],
-                "headphones": ["headphone", "head_phones"]}  # fmt: skip
+    spelled |= {
+        "backpack": ["back_pack", "Backpack"],
+        "laptop": ["laptop_computer", "laptop"],
+        "headphones": ["headphone", "head_phones"],
+    }
     for i, (folder, _) in enumerate([("caltech10", "Caltech"), ("AMAZON", ""), ("webcam", ""), ("dslr", "")]):
         for name in CLASSES:
             write_image(tmp_path / folder / spelled[name][i % 2] / "frame_0001.jpg")

@@ -80,12 +80,21 @@ def test_run_lengths_are_cocos(seed: int, compressed: bool) -> None:
 @pytest.mark.parametrize(
     "outline",
     [
-        [[1, 2, 3, 4]], [], "x", 7, [[]], [{}],
-        [[1, 2, float("nan"), 4, 5, 6]], [["x", 2, 3, 4, 5, 6]], [[1, 2, 3, 4, 5]],
-        {"size": [16, 20], "counts": [4, 4]}, {"size": [16, 20], "counts": "~~~"},
-        {"size": [16, 20], "counts": [330, -10]}, {"size": [20, 16], "counts": [320]},
+        [[1, 2, 3, 4]],
+        [],
+        "x",
+        7,
+        [[]],
+        [{}],
+        [[1, 2, float("nan"), 4, 5, 6]],
+        [["x", 2, 3, 4, 5, 6]],
+        [[1, 2, 3, 4, 5]],
+        {"size": [16, 20], "counts": [4, 4]},
+        {"size": [16, 20], "counts": "~~~"},
+        {"size": [16, 20], "counts": [330, -10]},
+        {"size": [20, 16], "counts": [320]},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_outline_is_refused(outline: object) -> None:
     with pytest.raises(ValueError) as caught:
         inside(outline, (20, 16), (16, 20))
@@ -108,10 +117,13 @@ def write_photographs(data_path: Path, annotations: list[dict]) -> None:
             save_image(data_path / "images" / part / f"{name}.png", np.full((8, 16, 3), 90, np.uint8))
         content = {
             "images": [{"id": name, "file_name": f"{name}.png", "width": 16, "height": 8} for name in names],
-            "annotations": [{"id": i, "image_id": name, "bbox": [2, 2, 4, 4]} | each
-                            for name in names for i, each in enumerate(annotations)],
+            "annotations": [
+                {"id": i, "image_id": name, "bbox": [2, 2, 4, 4]} | each
+                for name in names
+                for i, each in enumerate(annotations)
+            ],
             "categories": [{"id": 5, "name": "cat"}, {"id": 300, "name": "dog"}],
-        }  # fmt: skip
+        }
         (data_path / "annotations").mkdir(exist_ok=True)
         (data_path / "annotations" / f"instances_{part}.json").write_text(json.dumps(content))
 
@@ -185,12 +197,15 @@ def batch_of(table: Table, size: int = 16) -> Batch:
 
 def test_annotations_become_maps(tmp_path: Path) -> None:
     run_lengths = {"size": [8, 16], "counts": [8 * 10, 8 * 2, 8 * 4]}
-    write_photographs(tmp_path, [
-        {"category_id": 300, "segmentation": SQUARE},
-        {"category_id": 5, "segmentation": run_lengths},
-        {"category_id": 5, "segmentation": {"size": [8, 16], "counts": [8 * 14, 16]}, "iscrowd": 1},
-        {"category_id": 5, "bbox": [8, 0, 2, 8]},
-    ])  # fmt: skip
+    write_photographs(
+        tmp_path,
+        [
+            {"category_id": 300, "segmentation": SQUARE},
+            {"category_id": 5, "segmentation": run_lengths},
+            {"category_id": 5, "segmentation": {"size": [8, 16], "counts": [8 * 14, 16]}, "iscrowd": 1},
+            {"category_id": 5, "bbox": [8, 0, 2, 8]},
+        ],
+    )
     table = select("coco", tmp_path, fit="stretch", objects="outlines")
     assert table.info.domains == ("rgb", "instances") and table.info.classes["boxes"].names == ("cat", "dog")
     batch = batch_of(table)
@@ -209,9 +224,9 @@ def test_annotations_become_maps(tmp_path: Path) -> None:
 
 
 def test_an_object_without_a_readable_outline_is_named(tmp_path: Path) -> None:
-    write_photographs(tmp_path, [
-        {"category_id": 300, "segmentation": SQUARE}, {"category_id": 5, "segmentation": [[1, 2, 3, 4]]}
-    ])  # fmt: skip
+    write_photographs(
+        tmp_path, [{"category_id": 300, "segmentation": SQUARE}, {"category_id": 5, "segmentation": [[1, 2, 3, 4]]}]
+    )
     select("coco", tmp_path, objects="outlines")
     assert (tmp_path / "missing_files.txt").read_text().count("an object whose outline cannot be read") == 3
     write_photographs(tmp_path, [{"category_id": 5, "segmentation": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}])

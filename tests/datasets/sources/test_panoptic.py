@@ -33,7 +33,7 @@ def content(tmp_path: Path) -> dict[str, Any]:
         "annotations": [
             {"image_id": k, "file_name": f"{k}.png", "segments_info": [dict(each) for each in info]} for k in range(4)
         ],
-    }  # fmt: skip
+    }
 
 
 def write(root: Path, content: dict[str, Any]) -> None:
@@ -56,9 +56,10 @@ def test_photographs_without_their_files_are_named(tmp_path: Path, content: dict
     save_image(tmp_path / "segments" / "2.png", np.zeros((16, 8, 3), np.uint8))
     write(tmp_path, content)
     assert find("panoptic", tmp_path, **ARGUMENTS).errors == [
-        "photos/0.jpg: there is no such file", "segments/1.png: there is no such file",
+        "photos/0.jpg: there is no such file",
+        "segments/1.png: there is no such file",
         "segments/2.png: 8 x 16 pixels, another shape than its photograph's 16 x 8",
-    ]  # fmt: skip
+    ]
 
 
 def test_what_is_no_panoptic_file_is_one_line(tmp_path: Path, content: dict[str, Any]) -> None:
@@ -72,8 +73,10 @@ def test_what_is_no_panoptic_file_is_one_line(tmp_path: Path, content: dict[str,
     refused("annotation of no image 9", annotations=[first | {"image_id": 9}])
     refused("no 'file_name'", annotations=[{"image_id": 0, "segments_info": []}])
     refused("image_id of annotations 0 stands there twice", annotations=[first, first | {"file_name": "1.png"}])
-    refused("a segment of 0.png is of the unknown category 8",
-            annotations=[first | {"segments_info": [{"id": 1, "category_id": 8}]}])  # fmt: skip
+    refused(
+        "a segment of 0.png is of the unknown category 8",
+        annotations=[first | {"segments_info": [{"id": 1, "category_id": 8}]}],
+    )
     refused(r"image_id \[1\] and file_name '0.png'", annotations=[first | {"image_id": [1]}])
     refused("None is no id", annotations=[first | {"segments_info": [{"id": None, "category_id": 7}]}])
     refused("no category is a thing", categories=[each | {"isthing": 0} for each in content["categories"]])
@@ -92,8 +95,10 @@ def test_ids_may_be_text_here_and_numbers_there(tmp_path: Path, content: dict[st
 
 def test_parts_in_folders_of_other_names(tmp_path: Path, content: dict[str, Any]) -> None:
     for part, folder, numbers in (("train", "training", (0, 1, 2)), ("val", "validation", (3,))):
-        of_part = {name: [each for each in content[name] if each.get("image_id", each.get("id")) in numbers]
-                   for name in ("images", "annotations")}  # fmt: skip
+        of_part = {
+            name: [each for each in content[name] if each.get("image_id", each.get("id")) in numbers]
+            for name in ("images", "annotations")
+        }
         (tmp_path / f"panoptic_{part}.json").write_text(json.dumps(content | of_part))
         (tmp_path / "images" / folder).mkdir(parents=True)
         for number in numbers:

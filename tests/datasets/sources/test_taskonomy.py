@@ -199,12 +199,17 @@ def zipped() -> bytes:
 @pytest.mark.parametrize(
     "content",
     [
-        header_with(b"False,", b"False("), b"PK\x03\x04" + bytes(500), zipped(), b"\x93NUMPY\x01\x00" + bytes(200),
+        header_with(b"False,", b"False("),
+        b"PK\x03\x04" + bytes(500),
+        zipped(),
+        b"\x93NUMPY\x01\x00" + bytes(200),
         header_with(b"(365,), }       ", b"(10**12,), }    "),
-        header_with(b"(365,), }            ", b"(9999999999999,), }  "), header_with(b"<i8", b"|O8"), b"\x80\x04K\x01.",
+        header_with(b"(365,), }            ", b"(9999999999999,), }  "),
+        header_with(b"<i8", b"|O8"),
+        b"\x80\x04K\x01.",
     ],
     ids=["flipped bit", "says zip", "archive", "empty header", "power", "terabytes", "objects", "pickle"],
-)  # fmt: skip
+)
 def test_scene_class_with_a_broken_header_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         read_scene_class(logits_file(tmp_path / "logits.npy", content))

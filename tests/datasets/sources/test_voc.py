@@ -243,9 +243,10 @@ def test_what_is_missing_is_named(voc: Path) -> None:
     (voc / "JPEGImages" / "c.jpg").unlink()
     assert len(select("voc", voc)) == 3
     assert (voc / "missing_files.txt").read_text().splitlines() == [
-        "Annotations/gone.xml: there is no such annotation", "Annotations/../x.xml: there is no such annotation",
+        "Annotations/gone.xml: there is no such annotation",
+        "Annotations/../x.xml: there is no such annotation",
         "JPEGImages/c.jpg: there is no such photograph",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_list_that_is_no_text_names_what_is_not_there(voc: Path) -> None:

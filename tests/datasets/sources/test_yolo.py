@@ -95,10 +95,14 @@ def test_rows_of_trackers_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        "0 0.1 0.1 0.4 0.4 0.3 2\n", "0 0.5 0.5 0.25 0.25 0.9 1.5\n", "0 0.5 0.5 0.25 0.25 1.2 3\n",
-        "0 0.5 0.5 0.25 0.25 0.9 3\n0 0.1 0.1 0.3 0.1 0.3 0.3 0.1 0.3\n", "0 0.5 0.5 0.1 0.1\n", "",
+        "0 0.1 0.1 0.4 0.4 0.3 2\n",
+        "0 0.5 0.5 0.25 0.25 0.9 1.5\n",
+        "0 0.5 0.5 0.25 0.25 1.2 3\n",
+        "0 0.5 0.5 0.25 0.25 0.9 3\n0 0.1 0.1 0.3 0.1 0.3 0.3 0.1 0.3\n",
+        "0 0.5 0.5 0.1 0.1\n",
+        "",
     ],
-)  # fmt: skip
+)
 def test_triangles_are_no_tracks(tmp_path: Path, rows: str) -> None:
     assert not are_tracks([photograph_of(tmp_path, rows)[0]])
 
@@ -118,10 +122,12 @@ def test_key_points_that_are_not_seen_are_zeros(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name, content, expected",
     [
-        ("a.yaml", "names: [dog]\n", None), ("a.txt", "kpt_shape: [2, 3]\n", None),
-        ("a.yml", "kpt_shape: [17, 3]\n", 51), ("a.yaml", "kpt_shape:\n  - 12\n  - 2\n", 24),
+        ("a.yaml", "names: [dog]\n", None),
+        ("a.txt", "kpt_shape: [2, 3]\n", None),
+        ("a.yml", "kpt_shape: [17, 3]\n", 51),
+        ("a.yaml", "kpt_shape:\n  - 12\n  - 2\n", 24),
     ],
-)  # fmt: skip
+)
 def test_kpt_shape(tmp_path: Path, name: str, content: str, expected: int | None) -> None:
     (tmp_path / name).write_text(content)
     assert key_points_of(tmp_path / name, "--categories") == expected

@@ -40,9 +40,15 @@ from utils.streams import generator
 
 TASK = "depth_euclidean"
 SETTINGS = TrainSettings(
-    n_epochs=4, batch_size=16, init_lr=0.05, lr_decay_rate=0.5, no_improvement_tolerance=1, use_adam=False,
-    val_fraction=0.2, rand_seed=7,
-)  # fmt: skip
+    n_epochs=4,
+    batch_size=16,
+    init_lr=0.05,
+    lr_decay_rate=0.5,
+    no_improvement_tolerance=1,
+    use_adam=False,
+    val_fraction=0.2,
+    rand_seed=7,
+)
 
 
 class Trainer:
@@ -254,9 +260,11 @@ def test_early_model_of_a_resumed_training_is_that_of_an_uninterrupted_one(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    units=st.lists(st.integers(0, 9), min_size=2, max_size=60).map(np.array), seed=st.integers(0, 99),
-    held_out=st.sets(st.integers(0, 59)), fraction=st.floats(0.01, 0.9),
-)  # fmt: skip
+    units=st.lists(st.integers(0, 9), min_size=2, max_size=60).map(np.array),
+    seed=st.integers(0, 99),
+    held_out=st.sets(st.integers(0, 59)),
+    fraction=st.floats(0.01, 0.9),
+)
 def test_validation_takes_whole_units_of_the_training_images(
     units: np.ndarray, seed: int, held_out: set[int], fraction: float
 ) -> None:

@@ -199,10 +199,16 @@ def test_noisy_detections_have_the_precision_of_pycocotools() -> None:
 
     truth, images = coco.COCO(), range(1, len(BOXES) + 1)
     annotations = [
-        {"image_id": i, "category_id": int(b[4]), "bbox": box(b[:4]), "area": float((b[2:4] - b[:2]).prod()),
-         "iscrowd": 0}
-        for i, boxes in zip(images, BOXES, strict=True) for b in boxes
-    ]  # fmt: skip
+        {
+            "image_id": i,
+            "category_id": int(b[4]),
+            "bbox": box(b[:4]),
+            "area": float((b[2:4] - b[:2]).prod()),
+            "iscrowd": 0,
+        }
+        for i, boxes in zip(images, BOXES, strict=True)
+        for b in boxes
+    ]
     truth.dataset = {
         "images": [{"id": i} for i in images],
         "categories": [{"id": k} for k in range(CLASSES)],

@@ -147,8 +147,10 @@ def quality(output: Tensor, target: Tensor, valid: Tensor | None = None) -> list
 def masks(objects: Objects) -> dict[str, Tensor]:
     numbers = torch.arange(1, len(objects.classes) + 1)
     return {
-        "masks": objects.numbers == numbers[:, None, None], "labels": objects.classes, "scores": objects.scores,
-    }  # fmt: skip
+        "masks": objects.numbers == numbers[:, None, None],
+        "labels": objects.classes,
+        "scores": objects.scores,
+    }
 
 
 def true_masks(target: Tensor) -> dict[str, Tensor]:
@@ -256,9 +258,10 @@ def test_noisy_maps_have_the_precision_of_pycocotools() -> None:
     truth.createIndex()
     results = [
         {"image_id": i, "category_id": int(label), "score": float(score), "segmentation": compressed(mask)}
-        for i, objects in enumerate(group(output), start=1) for each in [masks(objects)]
+        for i, objects in enumerate(group(output), start=1)
+        for each in [masks(objects)]
         for mask, label, score in zip(each["masks"], each["labels"], each["scores"], strict=True)
-    ]  # fmt: skip
+    ]
     judged = evaluation.COCOeval(truth, truth.loadRes(results), "segm")
     judged.evaluate(), judged.accumulate(), judged.summarize()
     assert quality(output, target)[1:] == pytest.approx([judged.stats[1], judged.stats[0]], abs=1e-6)

@@ -202,9 +202,13 @@ def test_published_quirks_refuse_them() -> None:
 
 @pytest.mark.parametrize(
     "words, message",
-    [("--image_mean 123.7 116.3 103.5", "123.7 must be .*at most 1"), ("--image_std 0 1 1", "0 must be above 0"),
-     ("--image_std 0.2 0.2", "expected 3 arguments"), ("--image_mean 0.5 x 0.5", "'x' is not a number")],
-)  # fmt: skip
+    [
+        ("--image_mean 123.7 116.3 103.5", "123.7 must be .*at most 1"),
+        ("--image_std 0 1 1", "0 must be above 0"),
+        ("--image_std 0.2 0.2", "expected 3 arguments"),
+        ("--image_mean 0.5 x 0.5", "'x' is not a number"),
+    ],
+)
 def test_wrong_numbers_are_one_line(words: str, message: str) -> None:
     parser = Parser(None)
     add_scaling(parser.group("model"), "image", "the encoder")

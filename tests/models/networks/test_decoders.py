@@ -70,10 +70,12 @@ def test_linear_is_the_classifier_on_the_vector() -> None:
 @pytest.mark.parametrize(
     "encoder, decoder, parameters, of_decoder, macs",
     [
-        ("resnet101", "deeplabv3plus", 45.67, 3.17, 56.0), ("resnet101", "unet", 51.52, 9.02, 62.7),
-        ("mobilenet_v2", "deeplabv3plus", 4.38, 2.16, 6.0), ("mobilenet_v2", "unet", 6.63, 4.41, 14.1),
+        ("resnet101", "deeplabv3plus", 45.67, 3.17, 56.0),
+        ("resnet101", "unet", 51.52, 9.02, 62.7),
+        ("mobilenet_v2", "deeplabv3plus", 4.38, 2.16, 6.0),
+        ("mobilenet_v2", "unet", 6.63, 4.41, 14.1),
     ],
-)  # fmt: skip
+)
 def test_segmentation_networks_of_fedcv(
     encoder: str, decoder: str, parameters: float, of_decoder: float, macs: float
 ) -> None:
@@ -101,8 +103,11 @@ def test_deeplabs_dilation_is_torchvisions_and_with_timms_encoders_the_network_i
 
     ours = TaskModel(ModelConfig("segmentation", "timm:resnet10t", 64, **settings)).eval()
     theirs = smp.DeepLabV3Plus("tu-resnet10t", encoder_weights=None, classes=3).eval()
-    for part, of in ((theirs.encoder, ours.encoder.backbone), (theirs.decoder, ours.decoder.decoder),
-                     (theirs.segmentation_head, ours.decoder.head)):  # fmt: skip
+    for part, of in (
+        (theirs.encoder, ours.encoder.backbone),
+        (theirs.decoder, ours.decoder.decoder),
+        (theirs.segmentation_head, ours.decoder.head),
+    ):
         part.load_state_dict(dict(zip(part.state_dict(), of.state_dict().values(), strict=True)))
     scaled = (images - ours.encoder.mean) / ours.encoder.std
     with torch.no_grad():
@@ -119,11 +124,19 @@ PAIRS = [
 ]
 # Those that are small, and relatives in timm of those that are not.
 SMALL = [
-    *(("tiny", decoder) for decoder in DECODERS), ("lenet", "linear"), ("resnet10", "linear"),
-    ("mobilenet_v2", "linear"), ("mobilenet_v2", "unet"), ("mobilenet_v3_large", "linear"),
-    ("efficientnet_b0", "linear"), ("timm:test_efficientnet", "deeplabv3plus"), ("timm:test_resnet", "unet"),
-    ("timm:test_convnext", "unet"), ("timm:test_vit", "linear"), ("timm:test_vit", "taskonomy"),
-]  # fmt: skip
+    *(("tiny", decoder) for decoder in DECODERS),
+    ("lenet", "linear"),
+    ("resnet10", "linear"),
+    ("mobilenet_v2", "linear"),
+    ("mobilenet_v2", "unet"),
+    ("mobilenet_v3_large", "linear"),
+    ("efficientnet_b0", "linear"),
+    ("timm:test_efficientnet", "deeplabv3plus"),
+    ("timm:test_resnet", "unet"),
+    ("timm:test_convnext", "unet"),
+    ("timm:test_vit", "linear"),
+    ("timm:test_vit", "taskonomy"),
+]
 
 
 def model_of(encoder: str, decoder: str, norm: str = "batch") -> TaskModel:

@@ -234,8 +234,10 @@ def test_two_processes_find_what_one_finds_with_the_encoder(own_copy: Path, run_
         "--taskonomy_clients_to_include 2 --scene_class_file_name places_class_names.txt"
     )
     run_here("model_initialization.py --task normal --image_size 16")
-    command = ("test_fed.py --task normal --type iid --n_clients 3 --n_rounds 2 --sgd_per_epoch 2 --train decoder "
-               "--plot_distribution False --result_path {} --data_path " + str(own_copy))  # fmt: skip
+    command = (
+        "test_fed.py --task normal --type iid --n_clients 3 --n_rounds 2 --sgd_per_epoch 2 --train decoder "
+        "--plot_distribution False --result_path {} --data_path " + str(own_copy)
+    )
     for process in start_spread(tmp_path, command.format("together"), 2):
         process.join()
         assert process.exitcode == 0, (tmp_path / "output.txt").read_text()

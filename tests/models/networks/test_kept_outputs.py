@@ -67,9 +67,11 @@ def test_maps_that_are_not_taken_leave_their_size() -> None:
 
 # Which of the encoder's maps some decoders look at.
 TAKEN = {
-    ("tiny", "taskonomy"): [True, True, True, False], ("tiny", "linear"): [False] * 4,
-    ("tiny", "deeplabv3plus"): [False, True, False, True], ("tiny", "fcos"): [False, True, True, True],
-}  # fmt: skip
+    ("tiny", "taskonomy"): [True, True, True, False],
+    ("tiny", "linear"): [False] * 4,
+    ("tiny", "deeplabv3plus"): [False, True, False, True],
+    ("tiny", "fcos"): [False, True, True, True],
+}
 
 
 @pytest.mark.parametrize("encoder, decoder", SMALL)

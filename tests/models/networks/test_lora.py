@@ -270,8 +270,10 @@ def test_central_training_moves_adapters_and_decoder_and_saves_them_merged(data:
     for model in (model_from_checkpoint(tmp_path / "last.safetensors", "class_scene"), early):
         assert model.state_dict().keys() == plain_of(data).state_dict().keys()
         torch.testing.assert_close(model.eval()(images).output, training.model(images).output, rtol=1e-4, atol=1e-5)
-        assert not torch.equal(model.state_dict()["encoder.backbone.blocks.0.attn.qkv.weight"],
-                               before["encoder.backbone.blocks.0.attn.qkv.weight"])  # fmt: skip
+        assert not torch.equal(
+            model.state_dict()["encoder.backbone.blocks.0.attn.qkv.weight"],
+            before["encoder.backbone.blocks.0.attn.qkv.weight"],
+        )
 
 
 def test_central_training_resumes_to_the_same_bits_with_the_same_adapters(data: TaskData, tmp_path: Path) -> None:
@@ -296,12 +298,16 @@ def test_the_stages_with_adapters_in_one_process_and_two(own_copy: Path, run_her
         f"extract_datapoints_for_experiments.py --client_file_name rooms.csv --data_path {own_copy} "
         "--taskonomy_clients_to_include 2 --scene_class_file_name places_class_names.txt"
     )
-    run_here("model_initialization.py --task class_scene --encoder timm:test_vit --decoder linear --pretrained False "
-             f"--image_size 32 --data_path {own_copy}")  # fmt: skip
+    run_here(
+        "model_initialization.py --task class_scene --encoder timm:test_vit --decoder linear --pretrained False "
+        f"--image_size 32 --data_path {own_copy}"
+    )
     lora = "--task class_scene --train lora --lora_rank 2 --lora_targets qkv fc1 --use_accelerator False"
     run_here(f"train_centralized_task_model.py {lora} --n_epochs 1 --data_path {own_copy}")
-    command = (f"test_fed.py {lora} --start_warm True --type iid --n_clients 2 --n_rounds 2 --sgd_per_epoch 2 "
-               f"--plot_distribution False --result_path {{}} --data_path {own_copy}")  # fmt: skip
+    command = (
+        f"test_fed.py {lora} --start_warm True --type iid --n_clients 2 --n_rounds 2 --sgd_per_epoch 2 "
+        f"--plot_distribution False --result_path {{}} --data_path {own_copy}"
+    )
     for process in start_spread(tmp_path, command.format("together"), 2):
         process.join()
         assert process.exitcode == 0, (tmp_path / "output.txt").read_text()

@@ -165,8 +165,15 @@ def test_models_are_evaluated_with_their_own_weights_alone() -> None:
 # Rates
 
 
-@pytest.mark.parametrize("settings", [{}, {"lr_schedule": "plateau"}, {"use_adam": True, "weight_decay": 0.1},
-                                      {"momentum": 0.9, "lr_schedule": "cosine", "weight_decay": 0.1}])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"lr_schedule": "plateau"},
+        {"use_adam": True, "weight_decay": 0.1},
+        {"momentum": 0.9, "lr_schedule": "cosine", "weight_decay": 0.1},
+    ],
+)
 def test_the_encoders_rate_is_that_of_pytorchs_groups(settings: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.networks.parts._ENCODER", "weight")  # the body of the quadratic
     local = q.local_of(replace(q.SETTINGS, encoder_lr_factor=0.1, **settings))

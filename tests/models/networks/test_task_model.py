@@ -42,10 +42,12 @@ def saved(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "task, settings",
     [
-        ("normal", {}), ("depth_euclidean", {"depth_target": "log", "use_cbam": True}),
-        ("class_scene", {"norm": "group"}), ("segment_semantic", {"encoder": "resnet18"}),
+        ("normal", {}),
+        ("depth_euclidean", {"depth_target": "log", "use_cbam": True}),
+        ("class_scene", {"norm": "group"}),
+        ("segment_semantic", {"encoder": "resnet18"}),
     ],
-)  # fmt: skip
+)
 def test_loaded_model_gives_the_same_outputs(tmp_path: Path, task: str, settings: dict[str, object]) -> None:
     model = small_model(task, **settings)
     save_model(model, tmp_path / "model.safetensors")

@@ -215,12 +215,13 @@ BAD: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "a list": ("x.pth", lambda path: torch.save([torch.zeros(2)], path), UNREADABLE),
     "no tensors": ("x.pth", lambda path: torch.save({"epoch": 1}, path), "holds no tensors; give a state dict"),
     "another's": (
-        "x.pth", lambda path: torch.save(network("test_vit").state_dict(), path),
+        "x.pth",
+        lambda path: torch.save(network("test_vit").state_dict(), path),
         r"does not fit --encoder timm:test_resnet: \d+ of its \d+ tensors are missing or of another shape "
         r"\(conv1\.\S+, \S+, \S+ and \d+ more\); give the weights of that network",
     ),
     "nan": ("x.pth", with_nan, r"1 of \d+ tensors have values that are not finite \(layer1\.0\.conv1\.weight\)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -279,10 +280,11 @@ def test_features_of_a_file_are_those_of_the_folder(tmp_path: Path) -> None:
 def test_folders_that_are_none_are_one_line(make: str, tmp_path: Path) -> None:
     own = tmp_path / "own"
     messages = {
-        "absent": "has no config.json of a network of timm", "no config": "has no config.json of a network of timm",
+        "absent": "has no config.json of a network of timm",
+        "no config": "has no config.json of a network of timm",
         "no weights": "has no model.safetensors or pytorch_model.bin; bring the weights, too",
         "unknown": "has no network 'nosuch'; see timm.list_models",
-    }  # fmt: skip
+    }
     if make != "absent":
         local_dir(own)
     if make in ("no config", "no weights"):

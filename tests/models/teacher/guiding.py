@@ -14,9 +14,17 @@ from utils.files import write_array, write_json
 from utils.versions import file_digest
 
 SETTINGS = TeacherSettings(
-    features="diffusion", diffusion_model="", diffusion_size=32, timestep=150, layers=(2, 3, 4), prompts="class",
-    n_negatives=None, blank_images=False, precision="fp32", rand_seed=0,
-)  # fmt: skip
+    features="diffusion",
+    diffusion_model="",
+    diffusion_size=32,
+    timestep=150,
+    layers=(2, 3, 4),
+    prompts="class",
+    n_negatives=None,
+    blank_images=False,
+    precision="fp32",
+    rand_seed=0,
+)
 
 
 def save_guidance(

@@ -28,9 +28,17 @@ from utils.errors import UserError
 CPU = torch.device("cpu")
 FEW = 16
 NETWORK = TeacherSettings(
-    features="random:resnet10t", diffusion_model="", diffusion_size=32, timestep=150, layers=(2, 3, 4), prompts="class",
-    n_negatives=2, blank_images=False, precision="fp32", rand_seed=0,
-)  # fmt: skip
+    features="random:resnet10t",
+    diffusion_model="",
+    diffusion_size=32,
+    timestep=150,
+    layers=(2, 3, 4),
+    prompts="class",
+    n_negatives=2,
+    blank_images=False,
+    precision="fp32",
+    rand_seed=0,
+)
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +264,12 @@ def test_two_processes_write_what_one_writes(own_copy: Path, tmp_path: Path) -> 
     assert np.array_equal(one, two) and one.shape == (72, 1, 54 // 4) and one.any()
     for folder in folders:
         assert sorted(path.name for path in (folder / "guidance").iterdir() if path.name[0] != ".") == [
-            "basis.safetensors", "features.filled.json", "features.npy", "guidance.json", "positive.npy",
-        ]  # fmt: skip
+            "basis.safetensors",
+            "features.filled.json",
+            "features.npy",
+            "guidance.json",
+            "positive.npy",
+        ]
 
 
 def test_another_teacher_in_its_place_is_refused(

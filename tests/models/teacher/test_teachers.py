@@ -26,9 +26,17 @@ from utils.errors import UserError
 
 CPU = torch.device("cpu")
 SETTINGS = TeacherSettings(
-    features="diffusion", diffusion_model="", diffusion_size=32, timestep=150, layers=(2, 3, 4), prompts="class",
-    n_negatives=None, blank_images=False, precision="fp32", rand_seed=0,
-)  # fmt: skip
+    features="diffusion",
+    diffusion_model="",
+    diffusion_size=32,
+    timestep=150,
+    layers=(2, 3, 4),
+    prompts="class",
+    n_negatives=None,
+    blank_images=False,
+    precision="fp32",
+    rand_seed=0,
+)
 LABELS = np.array([3, -1, 0, 15])
 
 

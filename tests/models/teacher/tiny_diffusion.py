@@ -19,26 +19,44 @@ def save_tiny_diffusion(folder: Path, seed: int = 0) -> Path:
 
     torch.manual_seed(seed)
     unet = UNet2DConditionModel(
-        sample_size=8, layers_per_block=1, block_out_channels=CHANNELS[::-1],
-        cross_attention_dim=WIDTH, attention_head_dim=2, norm_num_groups=4,
-    )  # fmt: skip
+        sample_size=8,
+        layers_per_block=1,
+        block_out_channels=CHANNELS[::-1],
+        cross_attention_dim=WIDTH,
+        attention_head_dim=2,
+        norm_num_groups=4,
+    )
     vae = AutoencoderKL(
-        block_out_channels=(4, 4, 8, 8), down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4, latent_channels=4, norm_num_groups=2,
-    )  # fmt: skip
+        block_out_channels=(4, 4, 8, 8),
+        down_block_types=("DownEncoderBlock2D",) * 4,
+        up_block_types=("UpDecoderBlock2D",) * 4,
+        latent_channels=4,
+        norm_num_groups=2,
+    )
     text = CLIPTextModel(
         CLIPTextConfig(
-            vocab_size=514, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-            max_position_embeddings=77, bos_token_id=512, eos_token_id=513,
+            vocab_size=514,
+            hidden_size=WIDTH,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=77,
+            bos_token_id=512,
+            eos_token_id=513,
         )
-    )  # fmt: skip
+    )
     pipeline = StableDiffusionPipeline(
-        vae, text, CLIPTokenizer.from_pretrained(_save_tokenizer(folder / "words")), unet,
+        vae,
+        text,
+        CLIPTokenizer.from_pretrained(_save_tokenizer(folder / "words")),
+        unet,
         DDIMScheduler(
             beta_schedule="scaled_linear", beta_start=BETAS[0], beta_end=BETAS[1], clip_sample=False, steps_offset=1
         ),
-        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
-    )  # fmt: skip
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
     pipeline.save_pretrained(folder / "model")
     return folder / "model"
 

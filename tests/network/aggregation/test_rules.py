@@ -35,8 +35,12 @@ def kept(
     return AGGREGATIONS[name].from_config(arguments).uploads(within)
 
 
-def aggregate(uploads: KeptUploads, changes: np.ndarray, order: Sequence[int] | None = None,
-              server: dict[str, torch.Tensor] | None = None) -> np.ndarray:  # fmt: skip
+def aggregate(
+    uploads: KeptUploads,
+    changes: np.ndarray,
+    order: Sequence[int] | None = None,
+    server: dict[str, torch.Tensor] | None = None,
+) -> np.ndarray:
     """What becomes of clients that start from this server, by default 0, and change it so."""
     server = server or {"w": torch.zeros(SHAPE)}
     uploads.clear(server)

@@ -98,9 +98,12 @@ def test_little_memory_mixes_fewer_clients_at_once_to_the_same_models(
     load = ClientStates.load
     for at_once in (1, 3, 4):
         federation = q.simulation(
-            q.method("fedamp", sigma=9.0), tmp_path / str(at_once), clients=clients, held_out=held_out,
+            q.method("fedamp", sigma=9.0),
+            tmp_path / str(at_once),
+            clients=clients,
+            held_out=held_out,
             memory=at_once * one_client,
-        )  # fmt: skip
+        )
         read: list[int] = []
 
         def counted(states: ClientStates, client: int, read: list[int] = read) -> dict[str, Tensor]:

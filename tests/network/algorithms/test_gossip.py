@@ -110,9 +110,13 @@ def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) 
     sent = {}
     for kind in ("averaged", "local"):
         run = q.simulation(
-            q.method("gossip"), tmp_path / kind, model=Normed(), clients=FOUR, held_out=HELD_OUT,
+            q.method("gossip"),
+            tmp_path / kind,
+            model=Normed(),
+            clients=FOUR,
+            held_out=HELD_OUT,
             batch_norm=kind,
-        )  # fmt: skip
+        )
         row = run._train_round(0)
         sent[kind] = row["bytes_up"], row["bytes_down"]
     assert sent == {"averaged": (2 * (30 * 4 + 8),) * 2, "local": (2 * 10 * 4,) * 2}
@@ -121,9 +125,15 @@ def test_what_clients_keep_of_batch_norm_is_not_counted_as_sent(tmp_path: Path) 
 def test_the_consensus_is_measured_where_models_are_evaluated(tmp_path: Path) -> None:
     """Every second round and the last one, over parameters alone."""
     run = q.simulation(
-        q.method("gossip"), tmp_path, replace(q.SETTINGS, n_rounds=3), Normed(), clients=FOUR,
-        held_out=HELD_OUT, evaluate_every=2, clients_per_round=2,
-    )  # fmt: skip
+        q.method("gossip"),
+        tmp_path,
+        replace(q.SETTINGS, n_rounds=3),
+        Normed(),
+        clients=FOUR,
+        held_out=HELD_OUT,
+        evaluate_every=2,
+        clients_per_round=2,
+    )
     run.train()
     assert [round for round, row in enumerate(run.rows) if "consensus_distance" in row] == [0, 2, 3]
     assert run.rows[0]["consensus_distance"] == 0.0

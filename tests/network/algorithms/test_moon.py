@@ -34,9 +34,14 @@ class Blank(q.Quadratic):
         return outputs._replace(embedding=torch.ones_like(outputs.embedding))
 
 
-@pytest.mark.parametrize("mu, temperature, settings", [
-    (1.0, 0.5, {}), (5.0, 0.2, {}), (1.0, 0.5, {"representation": "features", "model": Blank()}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "mu, temperature, settings",
+    [
+        (1.0, 0.5, {}),
+        (5.0, 0.2, {}),
+        (1.0, 0.5, {"representation": "features", "model": Blank()}),
+    ],
+)
 def test_three_rounds_by_hand(tmp_path: Path, mu: float, temperature: float, settings: dict) -> None:
     representation, model = settings.get("representation", "embedding"), settings.get("model")
     algorithm = q.method("moon", mu=mu, temperature=temperature, representation=representation)

@@ -75,10 +75,16 @@ def test_c_is_the_mean_of_all_controls_whoever_is_left_out(tmp_path: Path, optio
     clients = [np.array([0]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6, 7])]
     shares = np.array([1, 3, 2, 2]) / 8
     run = q.simulation(
-        q.spoilt("scaffold", 1, range(1, 8, 2), scaffold_option=option), tmp_path, replace(q.SETTINGS, n_rounds=8),
-        q.Quadratic().double(), clients=clients, held_out=[np.array([8])] * 4, on_nan="skip_client",
-        clients_per_round=3, client_sampling=sampling,
-    )  # fmt: skip
+        q.spoilt("scaffold", 1, range(1, 8, 2), scaffold_option=option),
+        tmp_path,
+        replace(q.SETTINGS, n_rounds=8),
+        q.Quadratic().double(),
+        clients=clients,
+        held_out=[np.array([8])] * 4,
+        on_nan="skip_client",
+        clients_per_round=3,
+        client_sampling=sampling,
+    )
     run.train()
     for name in ("control.weight", "control.decoder.head.shift"):
         of_clients = [run.states.load(client).get(name, torch.zeros(q.DIM)).numpy() for client in range(4)]

@@ -141,9 +141,13 @@ def test_attackers_with_false_targets_descend_on_them(tmp_path: Path, monkeypatc
     """One step from the start: the server's model is the mean of steps on b, and, of the attacker, on 1 - b."""
     settings = replace(q.SETTINGS, sgd_per_epoch=1, n_rounds=1)
     run = q.simulation(
-        q.method("fedavg"), tmp_path, settings, clients=FOUR, held_out=FOUR_HELD_OUT,
+        q.method("fedavg"),
+        tmp_path,
+        settings,
+        clients=FOUR,
+        held_out=FOUR_HELD_OUT,
         attack=ATTACKS["label_flip"](attackers=1.0),
-    )  # fmt: skip
+    )
     run.train()
     [attacker] = run.attackers
     honest = [q.descend(q.START, FOUR[i], 1) for i in range(4)]
@@ -156,10 +160,16 @@ def test_the_reported_loss_of_bounded_rounds_is_of_the_honest_clients_drawn(tmp_
     """Poisson rounds of any number, whose sums are divided by two: the losses of one step are those of its start."""
     pytest.importorskip("dp_accounting", reason="needs requirements-privacy.txt")
     run = q.simulation(
-        q.method("fedavg"), tmp_path, replace(q.SETTINGS, sgd_per_epoch=1), clients=FOUR, held_out=FOUR_HELD_OUT,
-        client_sampling="poisson", clients_per_round=2,
-        attack=ATTACKS["label_flip"](attackers=1.0), privacy=PrivacySettings(clip_norm=math.inf),
-    )  # fmt: skip
+        q.method("fedavg"),
+        tmp_path,
+        replace(q.SETTINGS, sgd_per_epoch=1),
+        clients=FOUR,
+        held_out=FOUR_HELD_OUT,
+        client_sampling="poisson",
+        clients_per_round=2,
+        attack=ATTACKS["label_flip"](attackers=1.0),
+        privacy=PrivacySettings(clip_norm=math.inf),
+    )
     kinds = set()
     for round in range(10):
         drawn = {client for client, each in run.cohort(round).items() if each.weight}

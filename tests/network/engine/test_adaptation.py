@@ -151,8 +151,10 @@ def test_adapters_start_anew_for_each_number_of_steps_and_in_a_resumed_run(tmp_p
     assert json.dumps(adapted("stopped", 1, 4)) == json.dumps(rows)
 
 
-@pytest.mark.parametrize(("name", "body", "head"), [("fedrep", True, False), ("fedper", True, False),
-                                                    ("local", False, False), ("ditto", True, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "body", "head"),
+    [("fedrep", True, False), ("fedper", True, False), ("local", False, False), ("ditto", True, True)],
+)
 def test_what_a_newcomer_gets(tmp_path: Path, name: str, body: bool, head: bool) -> None:
     federation = q.trained(q.method(name), tmp_path, **WHO)
     handed = federation.newcomer()

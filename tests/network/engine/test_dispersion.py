@@ -88,10 +88,13 @@ def test_dispersion_is_that_of_whole_client_gradients(table: Table, task: str) -
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize(("loss", "gradients"), [
-    ("mse", [[2.0, 4.0], [-2.0, 0.0], [0.0, -6.0], [4.0, 2.0]]),  # twice the error, of two pixels, over two pixels
-    ("l1", [[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "gradients"),
+    [
+        ("mse", [[2.0, 4.0], [-2.0, 0.0], [0.0, -6.0], [4.0, 2.0]]),  # twice the error, of two pixels, over two pixels
+        ("l1", [[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]),
+    ],
+)
 def test_residual_share_by_hand(loss: str, gradients: list[list[float]]) -> None:
     """Of a model that says 0: the gradient at its output is the error's, and its variance between two clients."""
     targets = -torch.tensor([[1.0, 2.0], [-1.0, 0.0], [0.0, -3.0], [2.0, 1.0]])

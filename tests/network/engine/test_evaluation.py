@@ -64,9 +64,9 @@ def test_apart_a_client_has_the_values_that_it_finds_on_its_own_images_alone(
     row = evaluation.of_server(model, range(3))
     assert row == pytest.approx(together, rel=1e-4, abs=1e-5) and list(row) == list(together)
     # To the bit: such a client has no other images, and sends these values.
-    alone = np.stack([
-        own_values(model, data, *parts) for parts in zip(evaluation.clients, evaluation.held_out, strict=True)
-    ])  # fmt: skip
+    alone = np.stack(
+        [own_values(model, data, *parts) for parts in zip(evaluation.clients, evaluation.held_out, strict=True)]
+    )
     assert columns(data.task, alone, ("train", "local_test")).items() <= row.items()
 
 
@@ -196,8 +196,12 @@ def test_by_client_are_the_values_of_each_alone_unseen_clients_last(model: TaskM
         [5, 4, 3],
         [3, 0, 2],
     ]
-    alone = {"train": [*clients, None], "local_test": [held_out[0], None, None], "unseen_train": [None, None, *unseen],
-             "unseen_test": [None, None, *theirs]}  # fmt: skip
+    alone = {
+        "train": [*clients, None],
+        "local_test": [held_out[0], None, None],
+        "unseen_train": [None, None, *unseen],
+        "unseen_test": [None, None, *theirs],
+    }
     for split, parts in alone.items():
         for name in ("loss", "angle_mean"):
             values = [np.nan if images is None else values_of(model, data, images)[name] for images in parts]

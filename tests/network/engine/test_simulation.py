@@ -53,9 +53,16 @@ from utils.streams import generator
 
 ACCELERATOR = Accelerator(cpu=True)
 SETTINGS = LocalSettings(
-    batch_size=8, sgd_per_epoch=3, epoch_per_round=1, n_rounds=2, init_lr=0.05, momentum=0.0, lr_schedule="none",
-    lr_decay_rate=0.999, no_improvement_tolerance=5,
-)  # fmt: skip
+    batch_size=8,
+    sgd_per_epoch=3,
+    epoch_per_round=1,
+    n_rounds=2,
+    init_lr=0.05,
+    momentum=0.0,
+    lr_schedule="none",
+    lr_decay_rate=0.999,
+    no_improvement_tolerance=5,
+)
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +157,15 @@ def test_clients_side_by_side_do_what_they_do_one_by_one(
     guide_here(tmp_path, monkeypatch, "quadratic", 11)
     # Three clients of different size, two at once and one alone; three rounds, so that what they keep is used.
     settings = replace(
-        q.SETTINGS, lr_schedule=schedule, use_adam=adam, n_rounds=3, sgd_per_epoch=7, lr_decay_rate=0.8,
-        no_improvement_tolerance=1, momentum=0.5,
-    )  # fmt: skip
+        q.SETTINGS,
+        lr_schedule=schedule,
+        use_adam=adam,
+        n_rounds=3,
+        sgd_per_epoch=7,
+        lr_decay_rate=0.8,
+        no_improvement_tolerance=1,
+        momentum=0.5,
+    )
     clients = [np.arange(3), np.arange(3, 7), np.array([7])]
     more = {"clients": clients, "held_out": [*q.HELD_OUT, np.array([8])]}
     alone = q.trained(method(name), tmp_path / "alone", settings, **more)

@@ -41,9 +41,13 @@ def forward(stacked: nn.Module, images: Tensor) -> list[tuple[Tensor, ...]]:
 
 @pytest.mark.parametrize(
     "task, encoder, norm",
-    [("normal", "tiny", "group"), ("normal", "tiny", "batch"), ("class_scene", "tiny", "batch"),
-     ("depth_euclidean", "resnet18", "batch")],
-)  # fmt: skip
+    [
+        ("normal", "tiny", "group"),
+        ("normal", "tiny", "batch"),
+        ("class_scene", "tiny", "batch"),
+        ("depth_euclidean", "resnet18", "batch"),
+    ],
+)
 def test_outputs_gradients_and_statistics_are_those_of_each_model(task: str, encoder: str, norm: str) -> None:
     torch.manual_seed(0)
     config = ModelConfig(task, encoder, 32, norm, classes=classes_of(task))

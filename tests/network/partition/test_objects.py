@@ -85,8 +85,11 @@ def test_a_figure_of_objects_shows_what_is_assigned_and_not_the_classes(tmp_path
     groups = commonest_objects(table, table.train)
     assert groups.tolist() == [0, 0, 0, 1, 2, 0] and names_of_groups(table, groups) == ["dog", "cat", "nothing"]
     classes = ClassSet(("day", "night"))
-    table = replace(table, info=replace(table.info, classes={**table.info.classes, CLASS: classes}),
-                    labels=np.array([0, 1, 0, 1, 0, 1]))  # fmt: skip
+    table = replace(
+        table,
+        info=replace(table.info, classes={**table.info.classes, CLASS: classes}),
+        labels=np.array([0, 1, 0, 1, 0, 1]),
+    )
     partition = assign("equal_size", groups, 2, 1.0, 0)
     assert described_by(partition, "object_based", table)[1:] == (CLASS, classes.names)
     shown, _, names = shown_by(partition, "object_based", table)
@@ -97,9 +100,12 @@ def test_a_figure_of_objects_shows_what_is_assigned_and_not_the_classes(tmp_path
 def test_boxes_of_a_table(tmp_path: Path) -> None:
     # Of a picture of 128 x 64: two of class 0 in one photograph, one of each in the next, none in the third.
     table = table_with_boxes(
-        tmp_path, "pad",
-        wide1=[(0, 0, 0, 32, 32), (0, 32, 32, 48, 48)], wide2=[(0, 0, 0, 16, 16), (1, 8, 8, 24, 24)], wide3=[],
-    )  # fmt: skip
+        tmp_path,
+        "pad",
+        wide1=[(0, 0, 0, 32, 32), (0, 32, 32, 48, 48)],
+        wide2=[(0, 0, 0, 16, 16), (1, 8, 8, 24, 24)],
+        wide3=[],
+    )
     assert box_counts(table).tolist() == [[2, 0], [1, 1], [0, 0], [0, 1]]
     assert commonest_objects(table, table.train).tolist() == [0, 0, 2, 1]
     client_of = np.array([0, 1, 1, -1])

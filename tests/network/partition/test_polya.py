@@ -19,8 +19,11 @@ def test_of_two_groups_the_likelihood_is_the_beta_binomials() -> None:
 @pytest.mark.parametrize("a", [1e-3, 0.7, 40.0, 9e4, 1e9])
 def test_sums_of_any_size_are_exact(a: float) -> None:
     n = np.array([1, 2, 30, 89])
-    for function, term in ((_rise, lambda j: np.log1p(j / a)), (_slope, lambda j: a / (a + j)),
-                           (_curvature, lambda j: (a / (a + j)) ** 2)):  # fmt: skip
+    for function, term in (
+        (_rise, lambda j: np.log1p(j / a)),
+        (_slope, lambda j: a / (a + j)),
+        (_curvature, lambda j: (a / (a + j)) ** 2),
+    ):
         known = [term(np.arange(each)).sum() for each in n]
         assert function(np.array([1.0, a]), np.ones(4, int), n) == pytest.approx(known, rel=1e-8, abs=1e-12)
 

@@ -129,8 +129,10 @@ def test_shares_stand_from_above_in_their_order(drawn: list[Figure]) -> None:
     charts.shares({"clusters": 0.25, "classes": -0.1, "ceiling": 0.875}, "title", Path())
     [axes] = drawn[0].axes
     assert [(round(y + height / 2), width) for _, y, width, height in bars_of(axes)["#3b6ea5"]] == [
-        (0, 0.25), (1, -0.1), (2, 0.875),
-    ]  # fmt: skip
+        (0, 0.25),
+        (1, -0.1),
+        (2, 0.875),
+    ]
     assert words(axes.get_yticklabels()) == ["clusters", "classes", "ceiling"] and axes.yaxis_inverted()
     assert words(axes.texts) == ["0.25", "-0.10", "0.88"] and axes.get_xlim() == (-0.1, 1.08)
 
@@ -152,8 +154,11 @@ def test_rounds_show_means_and_deviations_of_each_model_on_its_images(drawn: lis
     assert line_of(left, of_global) == [[0, 1, 2], [99, 2, 3]] and line_of(left, of_clients)[1] == [3, 4, 5]
     assert line_of(right, of_global)[1] == [2, 3, 4] and line_of(right, of_clients)[1] == [4, 5, 6]
     assert [band_at(axes, n, 2) for axes in (left, right) for n in (0, 1)] == [
-        [2.75, 3.25], [4.25, 5.75], [3.5, 4.5], [5, 7],
-    ]  # fmt: skip
+        [2.75, 3.25],
+        [4.25, 5.75],
+        [3.5, 4.5],
+        [5, 7],
+    ]
     assert line_of(right, "global model, global test")[1] == [50, 51, 52]
     assert [line_of(axes, "constant baseline")[1][0] for axes in (left, right)] == [5, 6]
     assert [axes.get_title() for axes in (left, right)] == ["client train", "client test"]
@@ -180,8 +185,9 @@ def test_neighbours_stand_by_layer_beside_what_the_commonest_class_gives(drawn: 
     [axes] = drawn[0].axes
     bars = bars_of(axes)
     assert {kind: [height for *_, height in of] for kind, of in bars.items()} == {
-        "one text for all": [0.5, 0.75], "own": [0.625, 1.0],
-    }  # fmt: skip
+        "one text for all": [0.5, 0.75],
+        "own": [0.625, 1.0],
+    }
     middles = [np.mean([x + width / 2 for x, _, width, _ in pair]) for pair in zip(*bars.values(), strict=True)]
     assert axes.get_xticks().tolist() == pytest.approx(middles) and words(axes.get_xticklabels()) == ["low", "high"]
     assert line_of(axes, "none: the commonest class")[1] == [0.375, 0.375]

@@ -151,10 +151,12 @@ def test_one_task_has_room_for_title_and_legend(drawn: list[Figure]) -> None:
 
 
 def test_each_panel_has_an_axis_as_long_as_its_own_seeds_need(drawn: list[Figure]) -> None:
-    table = both({
-        ("normal", 0.1, "train"): ([22.0, 23.0], [20.0, 21.0], [2.0, 2.0]),  # 1,000 %
-        ("normal", 0.1, "test"): ([2.6, 2.5], [2.5, 2.4], [2.0, 2.0]),  # 30 %
-    })  # fmt: skip
+    table = both(
+        {
+            ("normal", 0.1, "train"): ([22.0, 23.0], [20.0, 21.0], [2.0, 2.0]),  # 1,000 %
+            ("normal", 0.1, "test"): ([2.6, 2.5], [2.5, 2.4], [2.0, 2.0]),  # 30 %
+        }
+    )
     comparison(table, Path())
     for axis, least, most in zip(drawn[0].axes, (0, 0), (1050, 30), strict=True):
         low, high = axis.get_xlim()

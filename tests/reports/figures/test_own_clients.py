@@ -60,6 +60,7 @@ def test_costs_by_alpha(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert points["domain"].get_xdata().tolist() == [iid] and iid > 2  # an infinite α is at the line
     assert (by_class.get_xscale(), by_share.get_xscale(), by_class.get_yscale()) == ("log", "linear", "symlog")
     assert [words(axis.get_legend().get_texts()) for axis in drawn[0].axes if axis.get_legend()] == [
-        splits[1:3], splits[3:]
-    ]  # fmt: skip
+        splits[1:3],
+        splits[3:],
+    ]
     assert of_digits.get_yscale() == "linear"  # its own

@@ -121,8 +121,10 @@ def test_a_client_is_a_bar_of_its_groups_one_upon_the_other(drawn: list[Figure])
     heights = {name: [height for *_, height in of] for name, of in bars_of(axes).items()}
     assert heights == {"hall": [3, 1], "bed room": [0, 4], "attic": [2, 0]}
     assert {name: [bottom for _, bottom, *_ in of] for name, of in bars_of(axes).items()} == {
-        "hall": [0, 0], "bed room": [3, 1], "attic": [3, 5],
-    }  # fmt: skip
+        "hall": [0, 0],
+        "bed room": [3, 1],
+        "attic": [3, 5],
+    }
     assert [x + width / 2 for x, _, width, _ in bars_of(axes)["attic"]] == pytest.approx([0, 1])
     assert axes.get_ylim() == (0, pytest.approx(1.04 * 5)) and axes.get_ylabel() == "images"
     assert list(legend_of(drawn[0]).values()) == [to_hex(colour) for colour in palette(3)]

@@ -124,8 +124,10 @@ def test_distributions_of_any_split(tmp_path: Path, write: Write, drawn: list[Fi
     assert [axis.get_ylabel() for axis in panels[:, 0]] == [f"{label}\nimages" for label in labels]
     titles = ["α = 0.1, target share 0.75", "α = 1, target share 0.75", "target share 0.75"]
     assert [[axis.get_title() for axis in row] for row in panels] == [
-        ["", titles[1], ""], [titles[0], "", ""], ["", "", titles[2]],
-    ]  # fmt: skip
+        ["", titles[1], ""],
+        [titles[0], "", ""],
+        ["", "", titles[2]],
+    ]
     assert [row[-1].get_legend().get_title().get_text() for row in panels] == ["class", "target", "user id"]
 
 
@@ -364,8 +366,9 @@ def test_distributions_are_what_was_assigned(drawn: list[Figure]) -> None:
     sweeps.distributions(assigned, "normal", Path())
     panels = np.array(drawn[0].axes).reshape(2, 2)
     assert [[axis.get_title() for axis in row] for row in panels] == [
-        ["α = 0.1, target share 0.75", "α = 10, target share 0.25"], ["", "α = 10, target share 0.50"],
-    ]  # fmt: skip
+        ["α = 0.1, target share 0.75", "α = 10, target share 0.25"],
+        ["", "α = 10, target share 0.50"],
+    ]
     for axis, (counts, _) in zip(
         panels.flat[[0, 1, 3]], [*assigned["class_based"].values(), *assigned["embedding_based"].values()], strict=True
     ):

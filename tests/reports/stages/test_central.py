@@ -41,5 +41,7 @@ def test_values_stand_under_their_names(capsys: pytest.CaptureFixture[str]) -> N
     central.print_values("title", {"model": {"loss": 0.25, "rmse": 1.5}, "trivial": {"loss": 2.0, "rmse": 30.0}})
     title, *rows = capsys.readouterr().out.splitlines()
     assert title == "title" and [row.split() for row in rows] == [
-        ["loss", "rmse"], ["model", "0.2500", "1.5000"], ["trivial", "2.0000", "30.0000"],
-    ]  # fmt: skip
+        ["loss", "rmse"],
+        ["model", "0.2500", "1.5000"],
+        ["trivial", "2.0000", "30.0000"],
+    ]
