@@ -28,7 +28,7 @@ _REFUSED: dict[tuple[str, str | None], str] = {
     ("attack", _ANY): "attackers are simulated; omit it",
     ("test_mode", _ANY): "it would take other images on each machine; omit it, and lower --n_rounds",
     ("vectorised_clients", _ANY): "a client's machine trains one client; omit it",
-    ("adapt_steps", _ANY): "there are no unseen clients; omit it",
+    ("adapt_steps", _ANY): "there are no non-participating clients; omit it",
     **{
         (option.name, _ANY): "no account covers clients that may be away; omit it" for option in fields(PrivacySettings)
     },
