@@ -54,7 +54,7 @@ def on_kept_outputs(
     possible = trained.issubset(FROZEN_ENCODER) and settings.augment == "none"
     if settings.encoder_outputs == "half" and not possible:
         raise UserError(
-            "--encoder_outputs half needs a frozen encoder (--train decoder or head, --adapt_train too) that sees "
+            "--encoder_outputs half needs a frozen encoder (--train decoder or head, --adapt_train too) that gets "
             "images as they are (--augment none); omit it"
         )
     if settings.encoder_outputs == "never" or not possible or data.shortened:

@@ -102,7 +102,7 @@ def add_teacher(parser: Parser) -> None:
         "--prompts",
         choices=PROMPTS,
         default="class",
-        help="what the teacher is asked: the classes' names, or neutral texts that know no class",
+        help="texts for the teacher: the classes' names, or neutral ones that name no class",
     )
     add(
         "--n_negatives",
@@ -110,7 +110,7 @@ def add_teacher(parser: Parser) -> None:
         help="texts per image besides the right one; default: all other classes, "
         f"or {_NEUTRAL_NEGATIVES} with neutral prompts",
     )
-    group.add_flag("--blank_images", False, "control: the teacher sees black images")
+    group.add_flag("--blank_images", False, "control: the teacher gets black images")
 
 
 def _place(text: str) -> str:

@@ -147,7 +147,8 @@ def report_run(
         for label, column in _COLUMNS.items()
         if column.format("loss") in rows[-1]
     }
-    print_values(title, values | {f"trivial, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()})
+    baseline = {f"constant baseline, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()}
+    print_values(title, values | baseline)
     if simulation.attack:
         n, of = len(simulation.attackers), len(simulation.data.clients)
         honest = "means over clients are over the honest ones; global test is for all"
