@@ -34,11 +34,20 @@ class Argument:
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
     nargs: str | int | None = None
+    metavar: str | tuple[str, ...] | None = None
     only: Mapping[str, Collection[Any]] = field(default_factory=dict)
     unread: Mapping[str, Collection[Any]] = field(default_factory=dict)
     changes_numbers: bool = True
     may_change: bool = False
     recorded: bool = True
+
+    @property
+    def read(self) -> dict[str, Any]:
+        """How argparse reads it: arguments of `add_argument`."""
+        if self.type in (bool, boolean):
+            return FLAG
+        given = {"choices": self.choices, "nargs": self.nargs, "metavar": self.metavar}
+        return {"type": self.type} | {name: value for name, value in given.items() if value is not None}
 
 
 class Reader(Protocol):
@@ -60,9 +69,7 @@ def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], cho
     for reader in readers.values():
         for name, argument in reader.arguments.items():
             if name not in actions:
-                read = {"type": argument.type, "choices": argument.choices, "nargs": argument.nargs}
-                read = FLAG if argument.type is boolean else read
-                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **read)
+                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **argument.read)
 
     def narrow(words: Sequence[str]) -> None:
         """Describe the arguments of the reader that these words choose, and hide the others."""

@@ -18,6 +18,7 @@ def setting(
     *,
     choices: Collection[Any] | None = None,
     nargs: str | int | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
     heading: str = "",
     **identity: Any,
@@ -26,7 +27,7 @@ def setting(
 
     `only` and `identity` are those of `Argument`.
     """
-    argument = Argument(default, text, type, choices, nargs, only or {}, **identity)
+    argument = Argument(default, text, type, choices, nargs, metavar, only or {}, **identity)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -43,12 +44,7 @@ def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[st
         argument = arguments[name]
         text = (texts or {}).get(name) or argument.text
         group = parser.group(headings[name] or heading)
-        if argument.type is bool:
-            group.add_flag(f"--{name}", argument.default, text)
-        else:
-            group.add_argument(
-                f"--{name}", type=argument.type, choices=argument.choices, default=argument.default, help=text
-            )
+        group.add_argument(f"--{name}", default=argument.default, help=text, **argument.read)
 
 
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
