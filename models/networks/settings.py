@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ class ModelSettings:
     bottleneck: int | None = setting(
         None, "linear: width of a layer before the classes; default: no such layer", POSITIVE_INT
     )
-    decoder_channels: list[int] | None = setting(
+    decoder_channels: Sequence[int] | None = setting(
         None, "unet: channels at each size, the coarsest first; default: 256 128 64 32 16", POSITIVE_INT, nargs="+"
     )
     image_size: int | None = setting(
@@ -66,7 +66,7 @@ class ModelSettings:
             classes,
             self.decoder or "",
             self.bottleneck,
-            decoder_channels=self.decoder_channels and tuple(self.decoder_channels),
+            decoder_channels=tuple(self.decoder_channels) if self.decoder_channels else None,
             image_mean=scaling.mean,
             image_std=scaling.std,
         )
