@@ -69,7 +69,7 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if listing.errors:
         print(
-            f"left out what has {counted(len(listing.errors), 'fault')}, listed in "
+            f"left out what has {counted(len(listing.errors), 'error')}, listed in "
             f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(listing.errors)}"
         )
     print(f"wrote {write_table(config['data_path'], listing)}")  # last, so that a failure keeps the old table

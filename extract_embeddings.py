@@ -14,7 +14,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from datasets.tasks import TASKS
     from models.embedding.settings import ClusterSettings
     from models.networks.conventions import add_scaling
-    from network.partition.unseen import add_whose
+    from network.partition.non_participating import add_whose
     from utils.settings import add_settings
 
     parser = Parser(__doc__)
@@ -41,7 +41,7 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
-    from network.partition.unseen import Whose
+    from network.partition.non_participating import Whose
     from network.provenance import provenance
     from reports.stages import clusters as stage
     from utils.files import write_array

@@ -40,7 +40,7 @@ _HEADINGS = (
     "aggregation",
     "attack",
     "privacy",
-    "unseen clients",
+    "non-participating clients",
     "output",
     "running",
 )

@@ -68,7 +68,7 @@ class TeacherSettings:
     timestep: int = setting(150, "step of the noise in an image's own features", number(int, least=0, most=_STEPS - 1))
     layers: Sequence[int] = setting((2, 3, 4), "blocks of the decoder, the deepest is 1", POSITIVE_INT, nargs="+")
     prompts: str = setting(
-        "class", "what the teacher is asked: the classes' names, or neutral texts that know no class", choices=PROMPTS
+        "class", "texts for the teacher: the classes' names, or neutral ones that name no class", choices=PROMPTS
     )
     n_negatives: int | None = setting(
         None,
@@ -76,7 +76,7 @@ class TeacherSettings:
         f"or {_NEUTRAL_NEGATIVES} with neutral prompts",
         POSITIVE_INT,
     )
-    blank_images: bool = setting(False, "control: the teacher sees black images", bool)
+    blank_images: bool = setting(False, "control: the teacher gets black images", bool)
     precision: str = StageSettings.precision
     rand_seed: int = StageSettings.rand_seed
 

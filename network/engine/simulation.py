@@ -335,15 +335,15 @@ class Simulation:
             row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
             judged += ["personal_train_loss_mean"]
         self.check_sound(round, {name: row[name] for name in judged})
-        if self.data.unseen:
-            copy_into(self._working, self.newcomer())
-            row |= self.evaluation.of_newcomers(self.model)
+        if self.data.non_participating:
+            copy_into(self._working, self.received_model())
+            row |= self.evaluation.of_non_participating(self.model)
             row |= participation_gaps(row, row["unseen_test_loss_mean"])
         return row
 
-    def newcomer(self) -> Mapping[str, Tensor]:
+    def received_model(self) -> Mapping[str, Tensor]:
         """The tensors of the model that a client gets which has not taken part; all processes must call it."""
-        return self.algorithm.newcomer(self._context())
+        return self.algorithm.received_model(self._context())
 
     def _context(self) -> ServerContext:
         """The server as it is now, for the method's hooks."""

@@ -231,7 +231,7 @@ def test_an_object_without_a_readable_outline_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "missing_files.txt").read_text().count("an object whose outline cannot be read") == 3
     write_photographs(tmp_path, [{"category_id": 5, "segmentation": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}])
     with pytest.raises(
-        UserError, match=r"no outline of an object in 3 photographs; the commonest fault, 3 of 3: .*shares"
+        UserError, match=r"no outline of an object in 3 photographs; the commonest error, 3 of 3: .*shares"
     ):
         select("coco", tmp_path, objects="outlines")
     write_photographs(tmp_path, [{"category_id": 300}])
