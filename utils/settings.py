@@ -19,14 +19,16 @@ def setting(
     choices: Collection[Any] | None = None,
     nargs: str | int | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
+    unread: Mapping[str, Collection[Any]] | None = None,
+    recorded: bool = True,
     heading: str = "",
-    **identity: Any,
+    of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
-    `only` and `identity` are those of `Argument`.
+    The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = Argument(default, text, type, choices, nargs, only or {}, **identity)
+    argument = of(default, text, type, choices, nargs, only or {}, unread or {}, recorded)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
