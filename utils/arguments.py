@@ -17,14 +17,11 @@ NON_NEGATIVE = number(float, least=0)
 class Argument:
     """An argument: its type or choices, default and help text.
 
-    What a run's numbers and its identity have to do with it is said here, and nowhere else:
+    Runs that differ in it are different runs. `utils.stage.StageArgument` has the exceptions.
 
     Attributes:
         only: values of other arguments, by their names, with which alone it is read; others are refused.
         unread: values of other arguments with which it is not read, and may be given all the same.
-        changes_numbers: whether runs that differ in it are different runs. An argument that changes none, like one that
-            `may_change`, is a field of `utils.stage.StageSettings`.
-        may_change: whether a run may be resumed with another value.
         recorded: whether a run says it where it has its default; without, such a run is the same as one from before
             there was this argument.
     """
@@ -37,8 +34,6 @@ class Argument:
     metavar: str | tuple[str, ...] | None = None
     only: Mapping[str, Collection[Any]] = field(default_factory=dict)
     unread: Mapping[str, Collection[Any]] = field(default_factory=dict)
-    changes_numbers: bool = True
-    may_change: bool = False
     recorded: bool = True
 
     @property

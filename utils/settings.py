@@ -20,14 +20,16 @@ def setting(
     nargs: str | int | None = None,
     metavar: str | tuple[str, ...] | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
+    unread: Mapping[str, Collection[Any]] | None = None,
+    recorded: bool = True,
     heading: str = "",
-    **identity: Any,
+    of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
-    `only` and `identity` are those of `Argument`.
+    The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = Argument(default, text, type, choices, nargs, metavar, only or {}, **identity)
+    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
