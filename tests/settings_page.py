@@ -48,13 +48,13 @@ _REGISTRIES = {
 _HEAD = """# All settings
 
 What Python code gives to the classes of [From Python](python.md), and the command line as arguments of the same names.
-`python -m tests.settings_page` makes this page of the classes' fields. Methods, partition rules, aggregators and attacks
-have [settings of their own](method_settings.md).
+`python -m tests.settings_page` makes this page of the classes' fields. Methods, partition rules, aggregators and
+attacks have [settings of their own](method_settings.md).
 """
 _METHODS_HEAD = """# Settings of methods, partition rules, aggregators and attacks
 
-What each takes beside [the settings of all](settings.md): keywords in Python, arguments of the same names on the
-command line. `python -m tests.settings_page` makes this page of their fields.
+What each takes beside [the settings of all](settings.md): keywords in Python, arguments of the same names on
+the command line. `python -m tests.settings_page` makes this page of their fields.
 """
 
 
