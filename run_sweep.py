@@ -67,7 +67,7 @@ def parse_args() -> tuple[dict[str, Any], list[str]]:
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
     add("--cluster", choices=("slurm",), help="submit the jobs to a cluster; default: run them on this machine")
     add("--cluster_arguments", nargs="+", type=name_and_value, metavar="NAME=VALUE",
-        help="what a job asks the cluster for: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
+        help="what a job requests of the cluster: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
     running.add_flag("--wait", None, "wait until no job is left on the cluster; False leaves after submission")
     add("--dry_run", nargs="?", const="True", default="False", choices=FORMATS,
         help="only print every job with its state and command, for a reader or as a table with tabs")  # fmt: skip

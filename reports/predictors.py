@@ -138,7 +138,7 @@ def parse_args() -> Namespace:
         metavar="COLUMN",
         default=OWN,
         help="loss that a split raises: train_loss (client train), local_test_loss, test_loss or, of runs "
-        "with unseen clients, unseen_train_loss and unseen_test_loss",
+        "with non-participating clients, unseen_train_loss and unseen_test_loss",
     )
     text = "folder for table and figure"
     parser.add_argument("--table_path", type=Path, default=Path("results/predictors"), help=text)

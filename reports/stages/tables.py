@@ -36,7 +36,7 @@ def report_learnt(central: pd.DataFrame, runs: pd.DataFrame, folder: Path) -> No
 
 
 def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder: Path) -> None:
-    """Write and print what runs tell of splits, of what predicts their costs, of privacy, methods and unseen clients.
+    """Write and print what runs show of splits, predictors of cost, privacy, methods and non-participating clients.
 
     `baselines` are names and values of arguments, whose runs others are held against. `runs` comes from
     `reports.tables.read_runs`.

@@ -130,14 +130,14 @@ def test_the_gap_of_personal_models_is_called_so() -> None:
 
     last = {"participation_gap": 0.5, "out_of_sample_gap": 0.25}
     gaps, after = lines(last, participation_gap=0.125)
-    assert gaps.endswith("participation gap, unseen over known clients: +0.5000")
-    assert after.endswith("over known clients: +0.1250 after 5 steps")
+    assert gaps.endswith("participation gap, non-participating over participating clients: +0.5000")
+    assert after.endswith("over participating clients: +0.1250 after 5 steps")
     # Clients have been evaluated with both: their own models count.
     last |= {"personal_participation_gap": 0.75, "personal_out_of_sample_gap": -0.25}
     gaps, after = lines(last, participation_gap=0.125, personal_participation_gap=0.375)
     assert "client test over client train: -0.2500" in gaps
-    assert gaps.endswith("unseen over known clients with their personal models: +0.7500")
-    assert after.endswith("over known clients with their personal models: +0.3750 after 5 steps")
+    assert gaps.endswith("non-participating over participating clients with their personal models: +0.7500")
+    assert after.endswith("over participating clients with their personal models: +0.3750 after 5 steps")
 
 
 def test_sizes_of_many_clusters(capsys: pytest.CaptureFixture[str]) -> None:
