@@ -17,11 +17,11 @@ from matplotlib.patches import Patch
 
 from network.partition.groups import split_label
 from reports.compare import settings_of
-from reports.figures.style import COLOURS, INTERVAL, mark_cut, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.learnt import NO
 from reports.statistics import change_interval, finite, mean_change
 from reports.tables import in_words, telling
+from utils.figures import COLOURS, INTERVAL, mark_cut, palette, save
 from utils.runs import MEASURED_ON
 from utils.words import counted
 

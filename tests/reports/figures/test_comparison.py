@@ -16,10 +16,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from reports.figures.comparison import comparison
-from reports.figures.style import COLOURS
 from reports.splits import increases
 from reports.statistics import increase
 from tests.reports.figures.pictures import check_figure, interval_of, legend_of, points_of, words
+from utils.figures import COLOURS
 from utils.runs import MEASURED_ON
 
 NAN = float("nan")
