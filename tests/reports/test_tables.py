@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import make_tables
-from reports.compare import by_seed, settings_of
+from reports.compare import settings_of
 from reports.finished import Results
 from reports.splits import in_short, increases, methods, readable, side_by_side, splits_over_iid, splits_table
 from reports.statistics import increase, with_interval
@@ -176,11 +176,6 @@ def test_newest_of_equal_runs_counts(tmp_path: Path, write_run: Write) -> None:
     os.utime(old / "summary.json", (10, 10))
     row = side_by_side(read_runs(Results(tmp_path))).iloc[0]
     assert row["embedding"].tolist() == [3.0]
-
-
-def test_of_two_runs_of_a_seed_the_last_counts_and_seeds_are_in_order() -> None:
-    runs = pd.DataFrame({"rand_seed": [2, 1, 2], "train_loss": [5.0, 3.0, 4.0]})
-    assert by_seed(runs)["train_loss"].to_dict() == {1: 3.0, 2: 4.0} and list(by_seed(runs).index) == [1, 2]
 
 
 def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) -> None:
