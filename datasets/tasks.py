@@ -52,7 +52,7 @@ CLASS = "class"  # the table's column of classes
 MASK = "mask"  # its column of id masks, where they are no domain of Taskonomy's
 BOXES = "boxes"  # what the classes of its file of boxes are called, and of its maps of instances
 INSTANCES = "instances"  # its column of these maps, see `datasets/instances.py`
-COLOUR_WHEEL = "wheel"  # in place of a colour map: directions as hues, see `reports/figures/flow.py`
+COLOUR_WHEEL = "wheel"  # in place of a colour map: directions as hues, see `datasets/drawing.py`
 MOTION = "motion"  # its column of optical flow
 GRID = 8  # cells per side of a target, or an image, that is made small
 

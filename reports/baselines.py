@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
+from reports.compare import SETTING, Reference, compare, setting
 from reports.console import wrapped
 from reports.files import write_table
 from reports.learnt import beats_trivial
-from reports.statistics import MARGIN, finite, increase, judged_rows, mean_text, with_interval, with_spread
-from reports.tables import as_text, assigned_by_alpha, by_seed, differing, varying_arguments
+from reports.statistics import MARGIN, finite, judged_rows, mean_text, with_interval, with_spread
+from reports.tables import as_text, differing, varying_arguments
 from utils.files import as_file_name
 from utils.runs import MEASURED_ON
 from utils.words import counted
+
+_LOSSES = (("loss", "trivial"), ("baseline", "baseline_trivial"))
 
 
 def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
@@ -32,7 +34,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
     shown = [argument for argument in varying_arguments(runs) if argument != name]
     runs = runs.assign(**runs[[name, "alpha", *shown]].map(as_text))
     baseline, compared = runs[runs[name] == value], runs[~runs[name].isin([value, ""])]
-    assigned = [part for part in ("task", "method", "type", "alpha") if part != name]
+    assigned = [part for part in SETTING if part != name]
     rates = [argument for argument in shown if argument.endswith("_lr")]
     others = [argument for argument in shown if argument not in rates]
     alike = [
@@ -40,32 +42,20 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
         *differing(runs, others, [*assigned, name]),
         *differing(runs, rates, [*assigned, name, *others]),
     ]
+    keys = list(dict.fromkeys([*SETTING, name, *shown]))
     rows: list[tuple[dict[str, Any], Any, bool]] = []
-    keys = list(dict.fromkeys(["task", "method", "type", "alpha", name, *shown]))
-    for values, part in compared.groupby(keys, sort=False):
-        labels = dict(zip(keys, values, strict=True))
-        loss = by_seed(part)
-        reference = _partners(baseline, labels, alike).reindex(loss.index)
-        alpha = labels["alpha"] if assigned_by_alpha(part, labels["type"]) else ""
-        labels |= {"type": labels["type"].removesuffix("_based"), "alpha": alpha}
-        for images, data in MEASURED_ON.items():
-            column = f"{images}_loss"
-            change = increase(loss[column].to_numpy(float), reference[column].to_numpy(float))
-            if seeds := len(finite(change)):
-                cells = {"model": loss[f"{images}_model"].iloc[0], "data": data, "seeds": seeds}
-                cells |= {"trivial": mean_text(loss[f"{images}_trivial"], 4)}
-                cells |= {value: with_spread(reference[column], 4), "loss": with_spread(loss[column], 4)}
-                cells |= {f"over {value}, %": with_interval(change, 1, "+")}
-                learnt = {beats_trivial(of[column], of[f"{images}_trivial"]) for of in (loss, reference)}
-                rows.append((labels | cells, change, False in learnt and True not in learnt))
-    return judged_rows(_verdict(value), rows).rename(columns={"type": "split"})
-
-
-def _partners(baseline: pd.DataFrame, labels: Mapping[str, str], keys: Sequence[str]) -> pd.DataFrame:
-    """The baseline's runs by seed that agree in these columns where both have a value; none if that leaves a choice."""
-    agree = [baseline[key].isin([labels[key], ""]) | (labels[key] == "") for key in keys]
-    partners = baseline[np.logical_and.reduce(agree)]
-    return partners.set_index("rand_seed") if partners["rand_seed"].is_unique else partners[:0].set_index("rand_seed")
+    table = compare(compared, keys, {"baseline": Reference(baseline, alike, loosely=True)}, in_order=False)
+    for row in table.to_dict("records"):
+        change = row["over_baseline"]
+        if seeds := len(finite(change)):
+            cells = setting(row) | {"alpha": row["alpha"] if row["has_alpha"] else ""}
+            cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "seeds": seeds}
+            cells |= {"trivial": mean_text(row["trivial"], 4)}
+            cells |= {value: with_spread(row["baseline"], 4), "loss": with_spread(row["loss"], 4)}
+            cells |= {f"over {value}, %": with_interval(change, 1, "+")}
+            learnt = {beats_trivial(row[of], row[trivial]) for of, trivial in _LOSSES}
+            rows.append((cells, change, False in learnt and True not in learnt))
+    return judged_rows(_verdict(value), rows)
 
 
 def _verdict(value: str) -> str:

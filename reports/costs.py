@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import save
 from reports.finished import Results
 from reports.labels import method_label, task_label
 from reports.tables import NOT_IID, as_text, differing
+from utils.figures import save
 
 _SETTING = ["task", "method", "encoder", "decoder", "image_size", "batch_size", "train", "device"]
 _CENTRAL = "central"

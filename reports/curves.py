@@ -11,9 +11,9 @@ import pandas as pd
 from network.partition.rules import uses_alpha
 from reports.finished import Finished, Results
 from reports.labels import loss_label
-from reports.tables import LOSS_COLUMNS, differing
+from reports.tables import differing
 from utils.errors import UserError
-from utils.runs import MEASURED_ON
+from utils.runs import MEASURED_ON, columns_of
 
 # By split and alpha, None where it is not used: the images of each group that each client has (clients, groups), and
 # the target share.
@@ -124,7 +124,7 @@ def _settings(runs: list[Finished], varied: Collection[str]) -> pd.DataFrame:
 def _rounds(run: Finished, images: str) -> pd.DataFrame:
     metrics = pd.read_csv(run.path / "metrics.csv")
     metrics = metrics[metrics.filter(regex="train_loss_mean$").notna().any(axis=1)]  # the others were not evaluated
-    column = next((name for name in LOSS_COLUMNS[images] if name in metrics), None)
+    column = next((name for name in columns_of(images, "loss").values() if name in metrics), None)
     loss, trivial = metrics[column] if column else np.nan, run.summary["trivial"].get(images, {}).get("loss", np.nan)
     values = dict(zip(_MEASURED, (loss, trivial, loss_label(run.args)), strict=True))
     return pd.DataFrame({name: run.args[name] for name in _GRID} | {"round": metrics["round"]} | values)

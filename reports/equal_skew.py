@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.interpolate import PchipInterpolator
 
+from reports.compare import settings
 from reports.learnt import beats_trivial
 from reports.statistics import (
     bounds,
@@ -20,7 +21,7 @@ from reports.statistics import (
     with_interval,
     with_spread,
 )
-from reports.tables import COMPARED, settings
+from reports.tables import COMPARED
 
 _SHARE = "target_variance_share"
 _WIDEST = 0.5  # of a split's range of shares: with wider gaps between its runs, a cost in the gap is a guess

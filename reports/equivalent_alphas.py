@@ -7,7 +7,6 @@ takes the finished runs of each result folder, with the IID run of each seed, an
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
@@ -81,10 +80,9 @@ def _losses(run: Finished, iid: Finished) -> dict[str, float]:
     return found
 
 
-def _alike(run: Finished) -> str:
-    """What a run and the IID run that it is compared with have in common: all but what assigns the data, as text."""
-    settings = {name: value for name, value in run.settings.items() if name not in NOT_IID}
-    return json.dumps([settings, run.environment.get("data_version")], sort_keys=True)
+def _alike(run: Finished) -> tuple[str, str | None]:
+    """What a run and the IID run that it is compared with have in common: all but what assigns the data."""
+    return run.alike(but=NOT_IID), run.environment.get("data_version")
 
 
 def _split(run: Finished, table: Table) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,10 @@ class Finished(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """The arguments that say what was computed, without where files are and how the run was carried out."""
         return key(self.args)
+
+    def alike(self, but: Collection[str] = ()) -> str:
+        """The settings as text, without those in `but`: runs that agree in it are the same run, or one's partner."""
+        return json.dumps({name: value for name, value in self.settings.items() if name not in but}, sort_keys=True)
 
     def versions(self) -> Iterator[tuple[str, str, str]]:
         """Yields (part of the code or the data, row of tables, version): runs in a row must have the same versions.
@@ -87,7 +91,7 @@ def finished_runs(folder: Path) -> list[Finished]:
             )
         except (OSError, ValueError) as error:
             raise UserError(f"{path.parent}: not a readable run ({error}); {_REMEDY}") from error
-        newest[json.dumps(run.settings, sort_keys=True)] = run
+        newest[run.alike()] = run
     return sorted(newest.values(), key=_place)
 
 

@@ -15,11 +15,12 @@ from typing import Any
 
 import pandas as pd
 
+from reports.compare import assigned_by_alpha, by_seed, random_settings, settings, settings_of
 from reports.console import before_seeds, titled, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
-from reports.tables import assigned_by_alpha, between_methods, by_seed, differing, in_words, random_settings, settings
+from reports.tables import between_methods, differing, in_words
 from utils.runs import MEASURED_ON
 from utils.words import counted
 
@@ -55,7 +56,7 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs[runs["unseen_test_loss"].notna()]
     for fixed, iid in random_settings(runs, ["task", "method"]):
         labels = {name: fixed.pop(name) for name in ("task", "method")}
-        rows.append(labels | {"split": _IID, "alpha": "", "more": fixed} | _of(iid.sort_index(), iid))
+        rows.append(labels | {"split": _IID, "alpha": "", "more": fixed} | _of(iid, iid))
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
         split, alpha = fixed.pop("type"), fixed.pop("alpha")
         labels = {name: fixed.pop(name) for name in ("task", "method")}
@@ -66,9 +67,9 @@ def gaps(runs: pd.DataFrame) -> pd.DataFrame:
         }
         rows.append(labels | cells | {"more": fixed} | _of(assigned, iid))
     table = pd.DataFrame(sorted(rows, key=lambda row: (row["task"], row["method"])))
-    others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
-    shown = differing(table.join(others), [*others], ["task", "method", "split", "alpha"])
-    rates = [name for name in between_methods(table.join(others), [*others]) if name not in shown]
+    about, others = settings_of(table), [*dict.fromkeys(name for more in table["more"] for name in more)]
+    shown = differing(about, others, ["task", "method", "split", "alpha"])
+    rates = [name for name in between_methods(about, others) if name not in shown]
     return table.assign(
         more=[in_words({name: record.get(name, "") for name in shown}) for record in table["more"]],
         rates=[{name: record.get(name, "") for name in rates} for record in table["more"]],

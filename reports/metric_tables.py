@@ -17,19 +17,10 @@ from reports.files import write_table
 from reports.finished import Results
 from reports.statistics import with_spread
 from reports.tables import NOT_IID, as_text, between_methods, differing
-from utils.runs import MEASURED_ON
+from utils.runs import COLUMNS, MEASURED_ON
 from utils.stage import key
 
-# (data, whose models) -> the columns of a federated run's last round with the values.
-_COLUMNS = {
-    ("train", ""): "train_{}_mean",
-    ("local_test", ""): "local_test_{}_mean",
-    ("test", ""): "test_{}",
-    ("train", ", own models"): "personal_train_{}_mean",
-    ("local_test", ", own models"): "personal_local_test_{}_mean",
-    ("unseen_train", ", received"): "unseen_train_{}_mean",
-    ("unseen_test", ", received"): "unseen_test_{}_mean",
-}
+_MODELS = {"global": "", "personal": ", own models", "received": ", received"}
 _IID = "IID"
 _SPLITS = (_IID, "class", "embedding")  # the first in order; natural groups follow
 _ROW = ["data", "model", "split", "alpha"]
@@ -125,10 +116,10 @@ def _federated_rows(
         else:
             yield _row(args, values, data=data, model=_TRIVIAL, split=split, alpha=alpha, only=_OF_CLIENTS)
     names = list(trivial["test"])
-    for (data, whose), column in _COLUMNS.items():
+    for (whose, data), column in COLUMNS.items():
         values = {name: last[column.format(name)] for name in names if column.format(name) in last}
         if any(pd.notna(value) for value in values.values()):
-            yield _row(args, values, data=data, model=args["method"] + whose, split=split, alpha=alpha)
+            yield _row(args, values, data=data, model=args["method"] + _MODELS[whose], split=split, alpha=alpha)
 
 
 def _row(

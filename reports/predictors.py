@@ -20,10 +20,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import permutation_test, rankdata
 
+from reports.compare import settings
 from reports.console import report_table
 from reports.finished import Results
 from reports.statistics import increase
-from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs, settings
+from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs
 from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.runs import MEASURED_ON
@@ -46,19 +47,14 @@ def split_costs(runs: pd.DataFrame, cost: str = OWN) -> pd.DataFrame:
 
 def _rows(runs: pd.DataFrame, cost: str) -> Iterator[dict[str, float | str]]:
     for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
-        by_seed = iid.reindex(part["rand_seed"])
         measured = part.reindex(columns=list(MEASURES))
-        measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / _column(by_seed, "gradient_dispersion")
-        costs = increase(part[cost].to_numpy(float), _column(by_seed, cost))
+        dispersion, of_iid = iid.reindex(part["rand_seed"], columns=["gradient_dispersion", cost]).to_numpy(float).T
+        measured[OVER_IID] = measured["gradient_dispersion"].to_numpy() / dispersion
+        costs = increase(part[cost].to_numpy(float), of_iid)
         labels = {"task": fixed["task"], "type": fixed["type"]}
         labels["cell"] = ", ".join(f"{name} {value}" for name, value in fixed.items() if name in {"task", *NOT_IID})
         for row, value in zip(measured.to_dict("records"), costs, strict=True):
             yield labels | row | {"increase": value}
-
-
-def _column(runs: pd.DataFrame, name: str) -> np.ndarray:
-    """A column of runs, nan if there is no such column."""
-    return runs.get(name, pd.Series(np.nan, runs.index)).to_numpy(float)
 
 
 def predictors(table: pd.DataFrame, seed: int = 0) -> pd.DataFrame:

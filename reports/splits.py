@@ -1,65 +1,54 @@
-"""What every split costs over the IID split: by classes, by clusters of any features, and by natural groups."""
+"""What every split costs over the IID split: by classes, by clusters of any features, and by natural groups.
+
+And what the split by clusters of embeddings costs over that by classes, which stand beside each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from reports.learnt import NO, learnt
+from reports.compare import Reference, compare, in_settings, labels, of_random, setting, settings_of
+from reports.learnt import NO
 from reports.statistics import MARGIN, increase, judged_rows, mean_text, with_interval, with_spread
-from reports.tables import BETWEEN_CLIENTS, SKEW, assigned_by_alpha, between_methods, by_seed, settings, trivial_text
+from reports.tables import BETWEEN_CLIENTS, COMPARED, SKEW, between_methods
 from utils.runs import MEASURED_ON
 
 OVER_IID = f"loss over IID's (margin ±{MARGIN:g} %)"
 
 
 def splits_over_iid(runs: pd.DataFrame) -> pd.DataFrame:
-    """What each split costs: a row per task, method, split, alpha, other setting and part of the data (`images`).
+    """What each split costs: `compare` over the reference `iid`; alpha is nan where it has no part in the split.
 
-    Columns: task, method, split (the `--type` without `_based`), alpha (nan where it is not used), `more` (a dictionary
-    of the `reports.tables.varying_arguments`, as text), images, model, seeds, arrays over these seeds with the losses
-    `loss` and `iid`, and the constant baseline's on the images of either (`trivial`, `iid_trivial`), the mean of the
-    task's `metric` under the split (`of_split`) and under IID (`of_iid`), whether the IID runs have `learnt` the task,
-    and `skew`, a dictionary of the split's mean skew by its label. Seeds without an IID run have nan there. Rows are in
-    the order of task, method, split and alpha. Empty if all runs are of IID splits. `runs` comes from
-    `reports.tables.read_runs`.
+    Empty if all runs are of IID splits. `runs` comes from `reports.tables.read_runs`.
     """
-    rows: list[dict[str, Any]] = []
-    for fixed, part, iid in settings(runs, ["task", "method", "type", "alpha"]):
-        of, kind, alpha = by_seed(part), fixed.pop("type"), fixed.pop("alpha")
-        shown = SKEW | BETWEEN_CLIENTS
-        labels = {name: fixed.pop(name) for name in ("task", "method")}
-        labels |= {
-            "split": kind.removesuffix("_based"),
-            "alpha": alpha if assigned_by_alpha(of, kind) else np.nan,
-            "more": fixed,
-            "skew": {label: of[name].mean() for name, label in shown.items() if of[name].notna().any()},
-            "seeds": [*of.index],
-            "metric": of["metric"].iloc[0],
-        }
-        same = iid.reindex(of.index)
-        for images in MEASURED_ON:
-            if of[f"{images}_loss"].notna().any():
-                losses = {"loss": of[f"{images}_loss"], "iid": same[f"{images}_loss"]}
-                losses |= {"trivial": of[f"{images}_trivial"], "iid_trivial": same[f"{images}_trivial"]}
-                rows.append(
-                    labels
-                    | {name: values.to_numpy(float) for name, values in losses.items()}
-                    | {"images": images, "model": of[f"{images}_model"].iloc[0], "learnt": learnt(iid, images)}
-                    | {f"of_{name}": of[f"{images}_metric"].mean() for name, of in (("split", of), ("iid", same))}
-                )
-    return pd.DataFrame(rows)
+    runs, keys = in_settings(runs)
+    table = compare(runs[runs["type"] != "iid"], keys, {"iid": of_random(runs, keys)})
+    return table if table.empty else table.assign(alpha=table["alpha"].where(table["has_alpha"]))
+
+
+def side_by_side(runs: pd.DataFrame) -> pd.DataFrame:
+    """The embedding-based split beside the class-based one, as `compare` over the references `iid` and `class`.
+
+    What `compare` has of the embedding-based split's runs is in `embedding`, `embedding_value` and `embedding_means`.
+    Seeds without both splits are left out. Empty if no setting has both.
+    """
+    runs, keys = in_settings(runs)
+    alike = [name for name in keys if name != "type"]
+    assigned = runs[runs["type"].isin(f"{split}_based" for split in COMPARED)]
+    both = assigned[assigned.groupby([*alike, "rand_seed"], dropna=False)["type"].transform("nunique") == 2]
+    of_class = both["type"] == "class_based"
+    table = compare(both[~of_class], keys, {"iid": of_random(runs, keys), "class": Reference(both[of_class], alike)})
+    named = {"loss": "embedding"} | {name: f"embedding_{name}" for name in ("value", "means")}
+    return table.rename(columns=named).drop(columns=["split", "has_alpha"], errors="ignore")
 
 
 def _named(row: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
-    """The setting, model and data of a row in the words of tables."""
-    alpha = "" if np.isnan(row["alpha"]) else f"{row['alpha']:g}"
-    cells = {name: row[name] for name in ("task", "method", "split")} | {"alpha": alpha} | row["more"]
-    cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "learnt": row["learnt"]}
-    return {name: value for name, value in cells.items() if name not in left_out}
+    """The `labels` of a row of `splits_over_iid`, with alpha as text."""
+    return labels({**row, "alpha": "" if np.isnan(row["alpha"]) else f"{row['alpha']:g}"}, *left_out)
 
 
 def splits_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -68,9 +57,8 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
     The increase over IID has its 95 % interval and a verdict, whose p is adjusted over all rows; there is none where
     the IID runs have not learnt the task.
     """
-    rows = []
+    rows, shown = [], SKEW | BETWEEN_CLIENTS
     for row in table.to_dict("records"):
-        change = increase(row["loss"], row["iid"])
         cells = (
             _named(row)
             | {
@@ -78,14 +66,14 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
                 "trivial": trivial_text(4, row["iid_trivial"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "loss": with_spread(row["loss"], 4),
-                "over IID, %": with_interval(change, 1, "+"),
+                "over IID, %": with_interval(row["over_iid"], 1, "+"),
                 "metric": row["metric"],
-                "metric, IID": f"{row['of_iid']:.3g}",
-                "metric, split": f"{row['of_split']:.3g}",
+                "metric, IID": f"{row['iid_value']:.3g}",
+                "metric, split": f"{row['value']:.3g}",
             }
-            | {label: f"{value:.2f}" for label, value in row["skew"].items()}
+            | {label: f"{mean:.2f}" for name, label in shown.items() if (mean := row["means"][name]) == mean}
         )
-        rows.append((cells, change, row["learnt"] == NO))
+        rows.append((cells, row["over_iid"], row["learnt"] == NO))
     return judged_rows(OVER_IID, rows).fillna("").replace("nan", "–")
 
 
@@ -99,9 +87,9 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     rows: dict[tuple, dict[str, Any]] = {}
     columns = {alpha: _of_alpha(alpha) for alpha in sorted(table["alpha"].unique(), key=lambda a: (np.isnan(a), a))}
     for row in table.to_dict("records"):
-        labels = _named(row, "alpha")
-        cells = rows.setdefault(tuple(labels.values()), labels | _scale(row))
-        cells[_of_alpha(row["alpha"])] = with_interval(increase(row["loss"], row["iid"]), 1, "+")
+        about = _named(row, "alpha")
+        cells = rows.setdefault(tuple(about.values()), about | _scale(row))
+        cells[_of_alpha(row["alpha"])] = with_interval(row["over_iid"], 1, "+")
     text = pd.DataFrame(rows.values()).fillna("")
     return text[[*(name for name in text if name not in columns.values()), *columns.values()]]
 
@@ -123,15 +111,76 @@ def methods(table: pd.DataFrame) -> pd.DataFrame:
     """
     if table.empty or table.groupby("task")["method"].nunique().max() < 2:
         return pd.DataFrame()
-    more = pd.DataFrame(table["more"].tolist(), table.index)
-    rates = between_methods(table[["task", "method"]].join(more), [*more])
+    settings = settings_of(table)
+    rates = between_methods(settings, [name for name in settings if name not in {"task", "method", "split", "alpha"}])
     rows: dict[tuple, dict[str, Any]] = {}
     for row in table.to_dict("records"):
-        labels = _named(row, "task", "learnt", *rates)
-        cells, task = rows.setdefault(tuple(labels.values()), labels), row["task"]
+        about = _named(row, "task", "learnt", *rates)
+        cells, task = rows.setdefault(tuple(about.values()), about), row["task"]
         cells |= {f"{task}, {name}": row["more"][name] for name in rates if row["more"][name]}
         cells[f"{task}, trivial"] = trivial_text(4, row["iid_trivial"], row["trivial"])
         cells[f"{task}, IID"] = with_spread(row["iid"], 4) + " (not learnt)" * (row["learnt"] == NO)
         cells[f"{task}, loss"] = with_spread(row["loss"], 4)
     order = [*MEASURED_ON.values()].index
     return pd.DataFrame(sorted(rows.values(), key=lambda cells: order(cells["data"]))).fillna("")
+
+
+def readable(table: pd.DataFrame) -> pd.DataFrame:
+    """The comparison as text: losses with mean ± standard deviation over seeds, increases with their 95 % intervals."""
+    rows = []
+    for row in table.to_dict("records"):
+        skew = {
+            f"{label} class / embedding": f"{row['class_means'][name]:.2f} / {row['embedding_means'][name]:.2f}"
+            for name, label in SKEW.items()
+            if np.isfinite(row["class_means"][name])
+        }
+        rows.append(
+            labels(row)
+            | {
+                "seeds": len(row["seeds"]),
+                "trivial": trivial_text(4, row["iid_trivial"], row["class_trivial"], row["trivial"]),
+                "IID": with_spread(row["iid"], 4),
+                "class": with_spread(row["class"], 4),
+                "embedding": with_spread(row["embedding"], 4),
+                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_interval(row["over_iid"], 1, "+"),
+                "embedding over class, %": with_interval(row["over_class"], 1, "+"),
+            }
+            | skew
+        )
+    return pd.DataFrame(rows)
+
+
+def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The comparison in narrow tables, one per method, model and part of the data, each with its title.
+
+    As text, in 100 columns: the constant baseline's and the runs' loss, both under the IID split, and the increases in
+    percent with 95 % intervals; an asterisk marks what has not been learnt under IID. Where there are more methods than
+    tasks, it is one per task. Global test comes last, where a reader of the console looks first.
+    """
+    order = {images: rank for rank, images in enumerate(sorted(MEASURED_ON, key=lambda images: images == "test"))}
+    last = table.sort_values("images", key=lambda column: column.map(order), kind="stable")
+    apart = "task" if table["method"].nunique() > table["task"].nunique() else "method"
+    for (images, named, model), part in last.groupby(["images", apart, "model"], sort=False):
+        rows = [
+            {name: value for name, value in setting(row).items() if name not in {apart, "alpha"}}
+            | {
+                "α": f"{row['alpha']:g}",
+                "trivial, IID": mean_text(row["iid_trivial"], 3),
+                "IID": mean_text(row["iid"], 3) + "*" * (row["learnt"] == NO),
+                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
+                "embedding over IID, %": with_interval(row["over_iid"], 1, "+"),
+                "embedding over class, %": with_interval(row["over_class"], 1, "+"),
+            }
+            for row in part.to_dict("records")
+        ]
+        yield f"{named}, {model} model, {MEASURED_ON[images]}", pd.DataFrame(rows)
+
+
+def trivial_text(digits: int, *of_splits: np.ndarray) -> str:
+    """The constant baseline's mean losses under these splits: one where they do not differ, else all, in their order.
+
+    Splits without runs are left out.
+    """
+    means = [mean_text(np.asarray(values), digits) for values in of_splits if np.isfinite(values).any()]
+    return " / ".join(means if len({*means}) > 1 else means[:1]) or "–"

@@ -6,9 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from reports.compare import random_settings
 from reports.learnt import BY_HEART, NO, YES, learnt
 from reports.statistics import increase, level_with_interval, mean_text, with_interval
-from reports.tables import in_words, random_settings, telling
+from reports.tables import in_words, telling
 from utils.runs import MEASURED_ON
 
 

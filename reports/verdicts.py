@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from reports.compare import SETTING, labels, settings_of
 from reports.learnt import BY_HEART, NO
 from reports.splits import OVER_IID
 from reports.statistics import (
@@ -23,7 +24,7 @@ from reports.statistics import (
     mean_text,
     with_interval,
 )
-from reports.tables import COMPARED, alike_but, in_words, row_labels, telling
+from reports.tables import COMPARED, differing, in_words, telling
 from utils.runs import MEASURED_ON
 
 WORDS = (
@@ -46,7 +47,7 @@ _VERDICT = f"loss under the embedding split (margin ±{MARGIN:g} %)"
 
 
 def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
-    """Whether the loss is higher under the embedding-based than the class-based split, for each row of `compare`.
+    """Whether the loss is higher under the embedding-based than the class-based split, for each row of `side_by_side`.
 
     Runs are paired by seed. The verdict follows p, which is adjusted over all rows, and the 95 % t interval of the mean
     increase (see `reports.statistics.judged`); the last column has what the interval alone would say. Where the IID
@@ -55,28 +56,45 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     """
     rows = []
     for row in table.to_dict("records"):
-        labels = row_labels(row) | {"learnt": row["learnt"], "trivial": mean_text(row["trivial"], 3)}
-        labels |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
-        labels |= {f"metric, {label}": f"{row[f'{label.lower()}_metric']:.3g}" for label in ("IID", *COMPARED)}
-        rows.append((labels, increase(row["embedding"], row["class"])))
+        cells = labels(row) | {"trivial": mean_text(row["trivial"], 3)}
+        cells |= {"IID": mean_text(row["iid"], 3), "metric": row["metric"]}
+        cells |= {f"metric, {label}": f"{row[f'{label.lower()}_value']:.3g}" for label in ("IID", *COMPARED)}
+        rows.append((cells, row["over_class"]))
     rows += _together(table, dense)
     judged = []
-    for labels, values in rows:
-        labels |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
-        labels |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
-        judged.append((labels, values, labels["learnt"] == NO))
+    for cells, values in rows:
+        cells |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
+        cells |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
+        judged.append((cells, values, cells["learnt"] == NO))
     return judged_rows(_VERDICT, judged).fillna("")
+
+
+def _alike_but(table: pd.DataFrame, name: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The rows of `side_by_side` in groups that differ only in this part of the setting; each with `labels` but for it.
+
+    In the order in which the groups' first rows stand. What each method has one value of in a task, such as a learning
+    rate, may differ between tasks.
+    """
+    if table.empty:
+        return
+    settings = settings_of(table)
+    arguments = [part for part in settings if part not in SETTING]
+    own = {*arguments}.difference(differing(settings, arguments, ["task", "method"])) if name == "task" else set()
+    fixed = settings.drop(columns=[name, *own])
+    keys = [fixed[part] for part in fixed] + [table["images"], table["model"]]
+    for _, group in table.groupby(keys, sort=False, dropna=False):
+        yield labels(group.iloc[0].to_dict(), name, "learnt", *own), group
 
 
 def _together(table: pd.DataFrame, dense: Collection[str]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     """Settings that several `dense` tasks have in common and have learnt, with each seed's mean increase over them."""
-    for labels, group in alike_but(table, "task"):
+    for about, group in _alike_but(table, "task"):
         group = group[group["task"].isin(dense) & (group["learnt"] != NO)]
         if len(group) > 1:
             losses = zip(_by_seed(group, "embedding"), _by_seed(group, "class"), strict=True)
             increases = np.array([increase(embedding, of_class) for embedding, of_class in losses])
             words = {BY_HEART} & {*group["learnt"]} or {*group["learnt"]}
-            of_all = {"task": f"{len(group)} dense tasks"} | labels | {"learnt": max(words)}
+            of_all = {"task": f"{len(group)} dense tasks"} | about | {"learnt": max(words)}
             yield of_all, mean_change(increases, axis=0)
 
 
@@ -154,18 +172,18 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
     falls as data become more even has a negative slope.
     """
     rows = []
-    for labels, group in alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
+    for about, group in _alike_but(table[table["alpha"] > 0] if len(table) else table, "alpha"):
         if group["alpha"].nunique() < 2:
             continue
         slopes = {split: _slopes(group, split) for split in COMPARED}
         difference = increase(100 + slopes["embedding"], 100 + slopes["class"])
-        labels |= {
+        about |= {
             "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])),
             "seeds": len(finite(difference)),
         }
-        labels |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
-        labels |= {"difference": with_interval(difference, 1, "+")}
-        rows.append((labels, difference, (group["learnt"] == NO).any()))
+        about |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
+        about |= {"difference": with_interval(difference, 1, "+")}
+        rows.append((about, difference, (group["learnt"] == NO).any()))
     return judged_rows(f"falls with α under the embedding split (margin ±{MARGIN:g} %)", rows, "less", "more")
 
 

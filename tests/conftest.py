@@ -27,9 +27,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from datasets.rooms.make import make_sample_rooms
+from datasets.rooms.preview_grid import draw_preview_grid
 from datasets.sources.taskonomy import available_tasks
 from datasets.table import Table
-from reports.figures.preview_grid import draw_preview_grid
 from tests.datasets.tables import select_views
 from utils import interrupt
 

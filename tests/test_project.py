@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from graphlib import TopologicalSorter
+from itertools import chain
 
 import pytest
 import yaml
@@ -86,7 +87,8 @@ def test_only_the_rooms_renderer_depends_on_the_system(system: str, machine: str
     assert needed["embreex"].evaluate({"platform_system": system, "platform_machine": machine}) is renders
 
 
-ROOMS = ("utils", "datasets", "models", "network", "deploy")  # from the ground floor up
+# From the ground floor up; the rooms of a floor do not know each other.
+FLOORS = (("utils",), ("datasets",), ("models",), ("network",), ("deploy", "reports", "sweeps"))
 
 
 def test_the_map_names_every_room_and_no_other() -> None:
@@ -98,35 +100,22 @@ def test_the_map_names_every_room_and_no_other() -> None:
     assert all((ROOT / name).is_dir() for name in named)
 
 
-@pytest.mark.parametrize("room", ["datasets", "deploy", "models", "network", "sweeps", "utils"])
-def test_what_computes_knows_no_reports(room: str) -> None:
-    """Nothing but a script's `main` calls them: what is computed must not depend on what is drawn."""
-    for path in (ROOT / room).rglob("*.py"):
-        tree = ast.parse(path.read_bytes())
-        scripts = {node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"}
-        inside = {each for script in scripts for each in ast.walk(script)}
-        imported = [
-            name
-            for node in set(ast.walk(tree)) - inside
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for name in [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
-        ]
-        assert not [name for name in imported if name.split(".")[0] == "reports"], path
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_knows_only_those_below_it(room: str) -> None:
-    """Not even where it imports late, or for types: the networks know no clients, and the ground floor no tasks."""
-    above = set(ROOMS[ROOMS.index(room) + 1 :])
-    for path in (ROOT / room).rglob("*.py"):
-        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
-        assert not [node.module for node in nodes if (node.module or "").split(".")[0] in above], path
+@pytest.mark.parametrize("floor", range(len(FLOORS)))
+def test_a_room_knows_only_those_below_it(floor: int) -> None:
+    """Not even where it imports late, or for types: what is computed depends on nothing that compares or draws it."""
+    for room in FLOORS[floor]:
+        others = {each for rooms in FLOORS[floor:] for each in rooms if each != room}
+        for path in (ROOT / room).rglob("*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_bytes())))
+            known = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+            known += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+            assert not [name for name in known if name.split(".")[0] in others], path
 
 
 def test_no_module_knows_itself_by_way_of_others() -> None:
     """Not even where it imports late, or for types: of two modules, one can be read without the other."""
     paths = [*ROOT.glob("*.py")]
-    for room in (*ROOMS, "reports", "sweeps"):
+    for room in chain.from_iterable(FLOORS):
         paths += (ROOT / room).rglob("*.py")
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
     known: dict[str, set[str]] = {}

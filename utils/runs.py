@@ -32,8 +32,27 @@ MEASURED_ON = {
     "train": "client train", "local_test": "client test", "test": "global test",
     "unseen_train": "non-participating train", "unseen_test": "non-participating test",
 }  # fmt: skip
+# The columns of `metrics.csv` with these values, by whose model it is and which of these images.
+COLUMNS = {
+    ("global", "train"): "train_{}_mean",
+    ("global", "local_test"): "local_test_{}_mean",
+    ("global", "test"): "test_{}",
+    ("personal", "train"): "personal_train_{}_mean",
+    ("personal", "local_test"): "personal_local_test_{}_mean",
+    ("received", "unseen_train"): "unseen_train_{}_mean",
+    ("received", "unseen_test"): "unseen_test_{}_mean",
+}
 _WRITTEN = ("args.json", "environment.json")  # at a run's start, in this order
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "accelerate", "safetensors")
+
+
+def columns_of(images: str, name: str) -> dict[str, str]:
+    """The columns of a value on these images, by whose model it is; the first that a run has counts.
+
+    >>> columns_of("train", "loss")
+    {'personal': 'personal_train_loss_mean', 'global': 'train_loss_mean'}
+    """
+    return {whose: column.format(name) for (whose, on), column in reversed(COLUMNS.items()) if on == images}
 
 
 class Run:

@@ -332,7 +332,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=1, help="2: a second frame of each view, and the flow to it")
     parser.add_argument("--n_workers", type=int, default=None, help="processes; None: one per core")
     args = parser.parse_args()
-    from reports.figures.preview_grid import draw_preview_grid
+    from datasets.rooms.preview_grid import draw_preview_grid
 
     make_sample_rooms(**vars(args), draw=draw_preview_grid)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import mark_cut, palette, save
 from reports.labels import is_share, task_label
 from reports.statistics import interval, share_interval
+from utils.figures import mark_cut, palette, save
 from utils.runs import MEASURED_ON
 
 _PANEL = (4.2, 3.2)  # inches

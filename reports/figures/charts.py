@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.style import COLOURS, palette, save
+from utils.figures import COLOURS, palette, save
 from utils.runs import MEASURED_ON
 
 _NAMED = 40  # classes whose names fit below a histogram or a matrix

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from reports.figures.style import COLOURS, save
+from utils.figures import COLOURS, save
 
 _NAMED = 30  # clients whose numbers find room beside their points
 

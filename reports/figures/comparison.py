@@ -16,11 +16,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from network.partition.groups import split_label
-from reports.figures.style import COLOURS, INTERVAL, mark_cut, palette, save
+from reports.compare import settings_of
 from reports.labels import in_order, method_label, task_label
 from reports.learnt import NO
-from reports.statistics import change_interval, increase, mean_change
+from reports.statistics import change_interval, finite, mean_change
 from reports.tables import in_words, telling
+from utils.figures import COLOURS, INTERVAL, mark_cut, palette, save
 from utils.runs import MEASURED_ON
 from utils.words import counted
 
@@ -63,9 +64,7 @@ def comparison(table: pd.DataFrame, path: Path) -> Path:
 
 def _setting_names(table: pd.DataFrame) -> list[str]:
     """The method, alpha and what else differs of each row, in lines that leave room for the bars."""
-    alpha = table["alpha"].map(lambda value: "" if np.isnan(value) else value)
-    others = pd.DataFrame(table["more"].tolist(), table.index).fillna("")
-    settings_of_rows = table[["task", "method", "split"]].assign(alpha=alpha).join(others)
+    settings_of_rows = settings_of(table)
     shown = [
         name for name in telling(settings_of_rows, list(settings_of_rows)) if name not in {"task", "method", "split"}
     ]
@@ -115,8 +114,7 @@ def _panel(axis: Axes, bars: Sequence[tuple[float, Mapping[str, Any]]], colours:
 
 def _bar(axis: Axes, place: float, row: Mapping[str, Any], colour: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Draw the bar of one split; yields the seeds' values and their interval, if there are any."""
-    values = increase(row["loss"], row["iid"])
-    values = values[np.isfinite(values)]  # without seeds that have no IID run
+    values = finite(row["over_iid"])  # without seeds that have no IID run
     if len(values):
         mean, (low, high) = mean_change(values), change_interval(values)
         error = np.nan_to_num([[mean - low], [high - mean]])

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from reports.figures.style import COLOURS, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import change_interval, finite, mean_change
+from utils.figures import COLOURS, palette, save
 
 _PARTS = {
     "unseen_test": ("client test", "C0", "o-"),

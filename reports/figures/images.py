@@ -7,53 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
+from datasets.drawing import NO_VALUE, classes_of, colours_of, draw_flow_legend, draw_target
 from datasets.tasks import COLOUR_WHEEL
-from reports.figures.flow import draw_flow_legend, flow_colours
-from reports.figures.style import palette, save
+from utils.figures import palette, save
 
 if TYPE_CHECKING:
-    from datasets.classes import ClassSet
     from datasets.tasks import Task
 
 _LABELLED = 8  # boxes of a picture that have room for their labels
-_NO_VALUE = to_rgba("#c8c8d8")
-
-
-def draw_target(axes: Any, task: Task, values: np.ndarray, valid: np.ndarray, limits: tuple[float, float]) -> Any:
-    """Draw one target or prediction (C, H, W), or ids (H, W), on axes; pixels that do not count are grey-blue.
-
-    Where the task shows none of these, they look as any others. Three channels are a picture, of two the first is
-    shown, unless they are vectors that the colour wheel shows; `limits` are the values of the ends of the colours.
-    """
-    axes.set(xticks=[], yticks=[])
-    if task.categorical:
-        return axes.imshow(np.where(valid[..., None], _colours_of(task)[values], _NO_VALUE[:3]))
-    low, high = limits
-    if task.colormap == COLOUR_WHEEL:
-        wheel = flow_colours(values, max(-low, high))
-        return axes.imshow(np.where(valid[0][..., None], wheel, _NO_VALUE[:3]))
-    if len(values) == 3:
-        picture = ((values.transpose(1, 2, 0) - low) / (high - low)).clip(0, 1)
-        return axes.imshow(np.where(valid[0][..., None], picture, _NO_VALUE[:3]))
-    colours = colormaps[task.colormap].with_extremes(bad=_NO_VALUE)
-    shown = valid[0] | (not task.show_uncounted)
-    return axes.imshow(np.where(shown, values[0], np.nan), cmap=colours, vmin=low, vmax=high)
-
-
-def _colours_of(task: Task) -> np.ndarray:
-    """The colours of the classes of a task, (classes, 3) in [0, 1]."""
-    return np.array([to_rgb(colour) for colour in _classes_of(task).colours or palette(len(_classes_of(task).names))])
-
-
-def _classes_of(task: Task) -> ClassSet:
-    if task.classes is None:
-        raise ValueError(f"{task.name} has no classes to draw; see Task.with_classes")
-    return task.classes
 
 
 def _limits(targets: np.ndarray, valid: np.ndarray) -> tuple[float, float]:
@@ -93,7 +57,7 @@ def predictions(
     for row, label in enumerate(("input", *["next frame"] * (frames - 1), "target", "prediction")):
         axes[row, 0].set_ylabel(label)
     if task.categorical:
-        named = zip(_colours_of(task), _classes_of(task).names, strict=True)
+        named = zip(colours_of(task), classes_of(task).names, strict=True)
         handles = [Patch(facecolor=colour, edgecolor="gray", lw=0.5, label=name) for colour, name in named]
         figure.legend(handles=handles, loc="outside lower center", ncols=9, fontsize="small")
     elif is_flow:
@@ -126,7 +90,7 @@ def detections(
         path: where to save.
         least_score: of the boxes that are drawn.
     """
-    names, colours = _classes_of(task).names, _colours_of(task)
+    names, colours = classes_of(task).names, colours_of(task)
     figure = Figure((2.4 * len(images) + 0.4, 5.6), layout="constrained")
     figure.suptitle(f"{title}: boxes from a score of {least_score:g} on over the true ones (dotted)")
     axes = figure.subplots(2, len(images), squeeze=False)
@@ -191,7 +155,7 @@ def objects(
     for column, (image, counts) in enumerate(zip(images, valid, strict=True)):
         picture = image.transpose(1, 2, 0)
         axes[0, column].imshow(picture)
-        _draw_objects(axes[1, column], task, np.where(counts[..., None], picture, _NO_VALUE[:3]), *targets[column])
+        _draw_objects(axes[1, column], task, np.where(counts[..., None], picture, NO_VALUE[:3]), *targets[column])
         _draw_objects(axes[2, column], task, picture, *predictions[column])
     for row, label in enumerate(("input", "target", "prediction")):
         axes[row, 0].set_ylabel(label)
@@ -210,7 +174,7 @@ def _draw_objects(axes: Any, task: Task, picture: np.ndarray, numbers: np.ndarra
     for k in np.argsort(-areas, kind="stable")[:_LABELLED]:
         if areas[k]:
             y, x = (np.median(positions) for positions in np.nonzero(numbers == k + 1))
-            axes.text(x, y, _classes_of(task).names[classes[k]], fontsize=6, ha="center", va="center", clip_on=True)
+            axes.text(x, y, classes_of(task).names[classes[k]], fontsize=6, ha="center", va="center", clip_on=True)
 
 
 def cluster_samples(images: Sequence[np.ndarray], title: str, path: Path) -> Path:

@@ -20,7 +20,7 @@ from datasets.tasks import RGB, TASKS
 from network.partition.heterogeneity import group_counts
 from network.partition.rules import PARTITIONERS
 from reports.figures.partitions import stack
-from reports.figures.style import palette, save
+from utils.figures import palette, save
 
 PICTURE = Path(__file__).parents[2] / "docs/images/method.png"
 _GROUPS, _EACH, _CLIENTS, _ALPHA = 5, 80, 8, 0.1

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import SymmetricalLogLocator
 
-from reports.figures.style import mark_cut, palette, save
+from utils.figures import mark_cut, palette, save
 
 if TYPE_CHECKING:
     from network.partition.own_clients import Measured

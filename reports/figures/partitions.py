@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from reports.figures.style import palette, save
+from utils.figures import palette, save
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from reports.figures.style import palette, save
 from reports.labels import task_label
 from reports.tables import CANDIDATES
+from utils.figures import palette, save
 from utils.runs import MEASURED_ON
 
 _FAR = 100.0  # percent; larger costs are drawn on a logarithmic scale

@@ -23,10 +23,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from network.partition.groups import EMBEDDING, split_label
 from reports.curves import Assigned
 from reports.figures.partitions import stack
-from reports.figures.style import COLOURS, INTERVAL, palette, save
 from reports.labels import in_order, method_label, task_label
 from reports.statistics import interval
 from utils.errors import UserError
+from utils.figures import COLOURS, INTERVAL, palette, save
 from utils.runs import MEASURED_ON
 
 # By split: label, colour, line style and marker.

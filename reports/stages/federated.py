@@ -29,19 +29,8 @@ from reports.figures.gaps import adaptation
 from reports.figures.partitions import distribution
 from reports.stages.central import print_values
 from utils.files import write_json
-from utils.runs import MEASURED_ON, Run
+from utils.runs import COLUMNS, MEASURED_ON, Run
 from utils.words import counted
-
-# The model and the images that it is measured on, and the columns of `metrics.csv` with the values.
-_COLUMNS = {
-    f"global, {MEASURED_ON['train']}": "train_{}_mean",
-    f"global, {MEASURED_ON['local_test']}": "local_test_{}_mean",
-    f"global, {MEASURED_ON['test']}": "test_{}",
-    f"personal, {MEASURED_ON['train']}": "personal_train_{}_mean",
-    f"personal, {MEASURED_ON['local_test']}": "personal_local_test_{}_mean",
-    f"received, {MEASURED_ON['unseen_train']}": "unseen_train_{}_mean",
-    f"received, {MEASURED_ON['unseen_test']}": "unseen_test_{}_mean",
-}
 
 
 def report_partition(
@@ -143,8 +132,8 @@ def report_run(
     run.write_summary(summary)  # last, because it marks the run as finished
     metrics = metric_names(task)
     values = {
-        label: {name: rows[-1][column.format(name)] for name in metrics}
-        for label, column in _COLUMNS.items()
+        f"{whose}, {MEASURED_ON[images]}": {name: rows[-1][column.format(name)] for name in metrics}
+        for (whose, images), column in COLUMNS.items()
         if column.format("loss") in rows[-1]
     }
     baseline = {f"constant baseline, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()}

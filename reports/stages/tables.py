@@ -17,8 +17,8 @@ from reports.gaps import report_gaps
 from reports.learnt import NO
 from reports.predictors import predictors, split_costs
 from reports.privacy import noise_costs
-from reports.splits import increases, methods, splits_over_iid, splits_table
-from reports.tables import COMPARED, compare, in_short, readable
+from reports.splits import in_short, increases, methods, readable, side_by_side, splits_over_iid, splits_table
+from reports.tables import COMPARED
 from reports.trivial import central_not_learnt, learnt_table, not_learnt
 from reports.verdicts import WORDS, alpha_slopes, headlines, verdicts
 
@@ -59,7 +59,7 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
 
 def report_splits(runs: pd.DataFrame, folder: Path) -> None:
     """Write what splits cost, in full, in short and in words; draw it, and print it in short."""
-    splits, compared = splits_over_iid(runs), compare(runs)
+    splits, compared = splits_over_iid(runs), side_by_side(runs)
     if splits.empty:
         return
     text = splits_table(splits)
@@ -77,7 +77,7 @@ def report_splits(runs: pd.DataFrame, folder: Path) -> None:
 
 
 def _report_comparison(compared: pd.DataFrame, folder: Path) -> pd.DataFrame:
-    """Write the rows of `compare` and their verdicts, print the former in short; returns the verdicts."""
+    """Write the rows of `side_by_side` and their verdicts, print the former in short; returns the verdicts."""
     if compared.empty:
         return compared
     judged = verdicts(compared, [task.name for task in TASKS.values() if task.dense])

@@ -16,8 +16,13 @@ def run(method: str, loss: float, seed: int = 0, kind: str = "iid", **others: ob
     """A row of `read_runs`."""
     row = {"task": "normal", "method": method, "type": kind, "alpha": 0.1, "rand_seed": seed}
     for images in ("train", "local_test", "test", "unseen_train", "unseen_test"):
-        row |= {f"{images}_loss": np.nan, f"{images}_trivial": 4.0, f"{images}_model": "global"}
-    return row | {"train_loss": loss} | others
+        row |= {
+            f"{images}_loss": np.nan,
+            f"{images}_trivial": 4.0,
+            f"{images}_model": "global",
+            f"{images}_metric": np.nan,
+        }
+    return row | {"metric": "", "train_loss": loss} | others
 
 
 def test_losses_are_compared_seed_by_seed_within_a_split() -> None:

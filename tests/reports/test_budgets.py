@@ -16,12 +16,12 @@ from scipy import stats
 
 from reports.budgets import at_budgets, budget_tables, read_progress, relative, rounds_to
 from reports.figures.budgets import against_emd, learning_curves
-from reports.figures.style import palette
 from reports.finished import Results
 from reports.statistics import share_interval
 from tests.reports.figures.pictures import band_at, check_picture, interval_of, legend_of, line_of, points_of, words
 from tests.reports.finish import finish
 from utils.errors import UserError
+from utils.figures import palette
 
 Write = Callable[..., None]
 

@@ -15,10 +15,11 @@ import pandas as pd
 import pytest
 
 import make_tables
+from reports.compare import settings_of
 from reports.finished import Results
-from reports.splits import increases, methods, splits_over_iid, splits_table
+from reports.splits import in_short, increases, methods, readable, side_by_side, splits_over_iid, splits_table
 from reports.statistics import increase, with_interval
-from reports.tables import by_seed, compare, in_short, read_runs, readable
+from reports.tables import read_runs
 from reports.verdicts import headlines, verdicts
 from tests.reports.finish import finish
 from utils.errors import UserError
@@ -62,7 +63,7 @@ def write_three(write_run: Write, seed: int, losses: tuple[float, float, float],
 
 
 def table_of(tmp_path: Path) -> pd.DataFrame:
-    return readable(compare(read_runs(Results(tmp_path))))
+    return readable(side_by_side(read_runs(Results(tmp_path))))
 
 
 def test_means_deviations_and_percentages(tmp_path: Path, write_run: Write) -> None:
@@ -89,7 +90,7 @@ def test_the_trivial_predictor_is_the_mean_over_seeds(tmp_path: Path, write_run:
     for seed in range(2):  # which clients have which images, and so their mean loss, is drawn by the seed
         write_three(write_run, seed, (1.0, 1.1, 1.5), trivial=4.0 + seed)
     runs = read_runs(Results(tmp_path))
-    own, held_out = readable(compare(runs)).to_dict("records")
+    own, held_out = readable(side_by_side(runs)).to_dict("records")
     assert (own["trivial"], held_out["trivial"]) == ("4.5000", "5.5000")
     assert increases(splits_over_iid(runs))["trivial"].tolist() == ["4.500", "5.500"] * 2
     assert splits_table(splits_over_iid(runs))["trivial"].tolist() == ["4.5000", "5.5000"] * 2
@@ -100,7 +101,7 @@ def test_the_trivial_predictor_beside_a_splits_loss_is_under_that_split(tmp_path
     for kind, loss, trivial in (("iid", 1.0, 4.0), ("class_based", 1.1, 5.0), ("embedding_based", 1.5, 6.0)):
         write_run(kind, loss, trivial=trivial)
     runs = read_runs(Results(tmp_path))
-    table = compare(runs)
+    table = side_by_side(runs)
     assert [part["trivial, IID"].tolist() for _, part in in_short(table)] == [["4.000"], ["5.000"]]
     assert readable(table)["trivial"].tolist() == ["4.0000 / 5.0000 / 6.0000", "5.0000 / 6.0000 / 7.0000"]
     of_split = splits_table(splits_over_iid(runs)).query('data == "client train"')
@@ -112,7 +113,7 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     assert methods(splits_over_iid(read_runs(Results(tmp_path)))).empty
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="fedprox")
     write_three(write_run, 0, (3.0, 3.3, 3.9), method="fedprox", task="reshading")
-    table = compare(read_runs(Results(tmp_path)))
+    table = side_by_side(read_runs(Results(tmp_path)))
     said = methods(splits_over_iid(read_runs(Results(tmp_path))))
     keys = said[["data", "method", "split"]].itertuples(index=False, name=None)
     assert list(keys) == [*product(("client train", "global test"), ("fedavg", "fedprox"), ("class", "embedding"))]
@@ -125,7 +126,7 @@ def test_methods_stand_below_each_other_beside_all_tasks(tmp_path: Path, write_r
     # As many tasks as methods: the console has a table for each method; with one method more, for each task.
     assert [name for name, _ in in_short(table)][-1] == "fedprox, global model, global test"
     write_three(write_run, 0, (2.0, 2.2, 2.4), method="scaffold")
-    heading, part = next(in_short(compare(read_runs(Results(tmp_path)))))
+    heading, part = next(in_short(side_by_side(read_runs(Results(tmp_path)))))
     assert heading == "normal, global model, client train"
     assert part["method"].tolist() == ["fedavg", "fedprox", "scaffold"]
 
@@ -135,7 +136,7 @@ def test_without_an_iid_run_the_console_has_a_dash(tmp_path: Path, write_run: Wr
         write_run(kind, loss)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parts = [part for _, part in in_short(compare(read_runs(Results(tmp_path))))]
+        parts = [part for _, part in in_short(side_by_side(read_runs(Results(tmp_path))))]
     assert [part["IID"].tolist() for part in parts] == [["–"], ["–"]]
 
 
@@ -143,8 +144,8 @@ def test_folders_are_told_apart_by_what_they_do_not_have_in_common(tmp_path: Pat
     for teacher in ("lite0", "random/lite0"):
         write_three(write_run, 0, (1.0, 1.1, 1.5), method="feddifrc", guidance_path=f"results/guidance/{teacher}")
     write_three(write_run, 0, (1.0, 1.1, 1.5))
-    table = compare(read_runs(Results(tmp_path)))
-    assert set(table["guidance_path"]) == {"", "lite0", "random/lite0"}
+    table = side_by_side(read_runs(Results(tmp_path)))
+    assert set(settings_of(table)["guidance_path"]) == {"", "lite0", "random/lite0"}
 
 
 def test_folders_without_a_common_place_stay_as_they_were_given(tmp_path: Path, write_run: Write) -> None:
@@ -163,7 +164,7 @@ def test_runs_are_paired_by_seed(tmp_path: Path, write_run: Write) -> None:
     }.items():
         for seed, loss in losses.items():
             write_run(kind, loss, seed=seed)
-    row = compare(read_runs(Results(tmp_path))).iloc[0]
+    row = side_by_side(read_runs(Results(tmp_path))).iloc[0]
     assert row["seeds"] == [1, 3]
     assert [row[kind].tolist() for kind in ("iid", "class", "embedding")] == [[2, 1], [2.2, 1.5], [3, 2]]
 
@@ -173,13 +174,8 @@ def test_newest_of_equal_runs_counts(tmp_path: Path, write_run: Write) -> None:
     write_run("embedding_based", 3.0)
     old = write_run("embedding_based", 9.0)
     os.utime(old / "summary.json", (10, 10))
-    row = compare(read_runs(Results(tmp_path))).iloc[0]
+    row = side_by_side(read_runs(Results(tmp_path))).iloc[0]
     assert row["embedding"].tolist() == [3.0]
-
-
-def test_of_two_runs_of_a_seed_the_last_counts_and_seeds_are_in_order() -> None:
-    runs = pd.DataFrame({"rand_seed": [2, 1, 2], "train_loss": [5.0, 3.0, 4.0]})
-    assert by_seed(runs)["train_loss"].to_dict() == {1: 3.0, 2: 4.0} and list(by_seed(runs).index) == [1, 2]
 
 
 def test_places_of_files_do_not_make_two_runs(tmp_path: Path, write_run: Write) -> None:
@@ -205,10 +201,10 @@ def test_runs_with_another_least_client_size_stay_apart(tmp_path: Path, write_ru
 def test_argument_that_differs_becomes_a_column(tmp_path: Path, write_run: Write, values: tuple) -> None:
     for factor, value in enumerate(values, start=1):
         write_three(write_run, 0, (1.0 * factor, 1.1 * factor, 1.5 * factor), setting=value, same=7, nothing=None)
-    rows = compare(read_runs(Results(tmp_path)))
+    rows = side_by_side(read_runs(Results(tmp_path)))
     own = rows[rows["images"] == "train"]
-    assert len(own) == 2 and "setting" in own and not {"same", "nothing"} & set(own)
-    assert own["setting"].nunique(dropna=False) == 2
+    assert [{*more} for more in own["more"]] == [{"setting"}] * 2
+    assert settings_of(own)["setting"].nunique() == 2
     assert sorted(own["iid"].map(list)) == [[1.0], [2.0]]
     for row in own.to_dict("records"):
         assert increase(row["class"], row["iid"]) == pytest.approx([10])
@@ -219,10 +215,10 @@ def test_what_makes_a_loss_another_one_is_said_wherever_it_does(
     argument: str, value: object, tmp_path: Path, write_run: Write
 ) -> None:
     write_three(write_run, 0, (1.0, 1.1, 1.5), **{argument: None})
-    assert argument not in compare(read_runs(Results(tmp_path)))
+    assert argument not in settings_of(side_by_side(read_runs(Results(tmp_path))))
     for path in tmp_path.rglob("args.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {argument: value}))
-    assert set(compare(read_runs(Results(tmp_path)))[argument]) == {str(value)}
+    assert set(settings_of(side_by_side(read_runs(Results(tmp_path))))[argument]) == {str(value)}
 
 
 def test_argument_that_differs_between_methods_only_is_no_column(tmp_path: Path, write_run: Write) -> None:
@@ -247,11 +243,11 @@ def test_rates_that_tell_methods_apart_are_in_their_tables(tmp_path: Path, write
     runs = read_runs(Results(tmp_path))
     splits = splits_over_iid(runs)
     expected = {("fedadam", "0.01", "0.3"), ("fedavg", "0.1", ""), ("scaffold", "0.1", "1")}
-    _, in_console = next(in_short(compare(runs)))
-    for table in (increases(splits), splits_table(splits), readable(compare(runs)), in_console):
+    _, in_console = next(in_short(side_by_side(runs)))
+    for table in (increases(splits), splits_table(splits), readable(side_by_side(runs)), in_console):
         assert {*table[["method", "init_lr", "server_lr"]].itertuples(index=False, name=None)} == expected
         assert not {"mu", "batch_size"} & {*table}
-    lines = headlines(verdicts(compare(runs)), splits_table(splits))["On client train"]
+    lines = headlines(verdicts(side_by_side(runs)), splits_table(splits))["On client train"]
     assert len(lines) == 3 and all("lr" not in line for line in lines)  # the method says it
 
 
@@ -270,7 +266,9 @@ def test_rates_stand_beside_each_tasks_losses_where_methods_have_a_row_for_all_t
     }
     assert not {"init_lr", "reshading, server_lr", "normal, mu"} & {*table}
     # Dense tasks are judged together, each at its own rate.
-    together = verdicts(compare(read_runs(Results(tmp_path))), ["normal", "reshading"]).query('task == "2 dense tasks"')
+    together = verdicts(side_by_side(read_runs(Results(tmp_path))), ["normal", "reshading"]).query(
+        'task == "2 dense tasks"'
+    )
     assert together[["method", "data", "init_lr"]].values.tolist() == [
         [method, "client train", ""] for method in ("fedadam", "fedavg")
     ]
@@ -288,7 +286,7 @@ def test_iid_run_of_any_alpha_serves_all(tmp_path: Path, write_run: Write) -> No
     for alpha, loss in ((0.1, 1.5), (10.0, 1.2)):
         write_run("class_based", 1.1, alpha=alpha)
         write_run("embedding_based", loss, alpha=alpha)
-    rows = compare(read_runs(Results(tmp_path)))
+    rows = side_by_side(read_runs(Results(tmp_path)))
     own = rows[rows["images"] == "train"]
     assert own["alpha"].tolist() == [0.1, 10.0]
     assert [increase(row["embedding"], row["iid"])[0] for row in own.to_dict("records")] == pytest.approx([50, 20])
@@ -419,7 +417,7 @@ def test_no_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_one_kind_of_split_is_nothing_to_compare(tmp_path: Path, write_run: Write, kinds: list[str]) -> None:
     for kind in kinds:
         write_run(kind, 1.0)
-    assert compare(read_runs(Results(tmp_path))).empty
+    assert side_by_side(read_runs(Results(tmp_path))).empty
 
 
 def test_run_that_is_not_finished_does_not_count(tmp_path: Path, write_run: Write) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reports.tables import SKEW
+from reports.statistics import increase
 from reports.verdicts import alpha_slopes, headlines, verdicts
 
 VERDICT = "loss under the embedding split (margin ±2 %)"
 
 
 def row(alpha: float, of_class: list[float], embedding: list[float], split: str = "train", **more: object) -> dict:
-    """A row as `reports.tables.compare` makes them."""
-    skew = {f"{kind}_{name}": 0.5 for kind in ("class", "embedding") for name in SKEW}
+    """A row as `reports.splits.side_by_side` makes them; of `more`, what is none of its columns is an argument."""
     losses = {"class": np.array(of_class), "embedding": np.array(embedding)}
     losses |= {"iid": np.ones(len(of_class)), "trivial": np.full(len(of_class), 4.0)}
+    losses |= {f"over_{name}": increase(losses["embedding"], losses[name]) for name in ("class", "iid")}
     about = {"task": "normal", "method": "fedavg", "alpha": alpha, "seeds": list(range(len(of_class)))}
     about |= {"learnt": "yes", "metric": "within_30"}
-    about |= {f"{kind}_metric": value for kind, value in (("iid", 0.5), ("class", 0.4375), ("embedding", 0.25))}
-    return about | {"images": split, "model": "global"} | losses | skew | more
+    about |= {f"{kind}_value": value for kind, value in (("iid", 0.5), ("class", 0.4375), ("embedding", 0.25))}
+    made = about | {"images": split, "model": "global"} | losses
+    arguments = {name: value for name, value in more.items() if name not in made}
+    return made | {name: value for name, value in more.items() if name in made} | {"more": arguments}
 
 
 def sentences(said: pd.DataFrame) -> list[str]:
@@ -171,8 +173,6 @@ def test_sentences_say_what_the_interval_says() -> None:
 
 def test_arguments_that_differ_are_named() -> None:
     rows = [row(0.1, [1.0], [1.5], sgd_per_epoch=steps) for steps in ("5", "20", "")]
-    columns = list(pd.DataFrame(rows))
-    assert columns.index("sgd_per_epoch") > columns.index("images")
     said = verdicts(pd.DataFrame(rows))
     assert said["sgd_per_epoch"].tolist() == ["5", "20", ""]
     named = [text.split(":")[0] for text in sentences(said)]

@@ -10,8 +10,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from reports.figures import charts
-from reports.figures.style import COLOURS, palette
 from tests.reports.figures.pictures import band_at, bars_of, check_figure, legend_of, line_of, words
+from utils.figures import COLOURS, palette
 
 
 @pytest.fixture

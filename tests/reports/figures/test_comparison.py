@@ -16,9 +16,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from reports.figures.comparison import comparison
-from reports.figures.style import COLOURS
 from reports.splits import increases
+from reports.statistics import increase
 from tests.reports.figures.pictures import check_figure, interval_of, legend_of, points_of, words
+from utils.figures import COLOURS
 from utils.runs import MEASURED_ON
 
 NAN = float("nan")
@@ -28,6 +29,7 @@ def row(split: str, loss: Sequence[float], iid: Sequence[float], **more: Any) ->
     """A row as `reports.splits.splits_over_iid` makes them."""
     about = {"task": "normal", "method": "fedavg", "alpha": 0.1, "more": {}, "images": "train", "model": "global"}
     about |= {"split": split, "learnt": "yes", "loss": np.array(loss, float), "iid": np.array(iid, float)}
+    about["over_iid"] = increase(about["loss"], about["iid"])
     return about | {name: np.ones(len(loss)) for name in ("trivial", "iid_trivial")} | more
 
 

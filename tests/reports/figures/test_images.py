@@ -66,14 +66,6 @@ def test_pixels_that_do_not_count_have_a_colour_of_their_own(path: Path) -> None
     assert shares[0] < 0.001 < 0.01 < shares[1]
 
 
-@pytest.mark.parametrize(("task", "shown"), [("reshading", True), ("edge_texture", False)])
-def test_where_zero_is_a_value_it_looks_like_one(task: str, shown: bool) -> None:
-    values, valid = np.array([[[0.0, 0.5], [1.0, 0.0]]]), np.array([[[False, True], [True, False]]])
-    axes = Figure().subplots()
-    drawn = images.draw_target(axes, get_task(task), values, valid, (0.0, 1.0)).get_array()
-    assert np.isnan(drawn.filled(np.nan)).any() == shown
-
-
 @pytest.mark.parametrize("sizes", [[1], [12], [3, 1, 12], [2, 0, 1]])
 def test_cluster_samples(path: Path, sizes: list[int]) -> None:
     rng = np.random.default_rng(0)

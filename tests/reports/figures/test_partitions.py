@@ -14,8 +14,8 @@ from matplotlib.text import Text
 from scipy.sparse import coo_array
 
 from reports.figures import partitions
-from reports.figures.style import palette, save
 from tests.reports.figures.pictures import band_at, bars_of, check_figure, interval_of, legend_of, points_of, words
+from utils.figures import palette, save
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 10), (25, 16), (40, 24), (41, 16), (10, 60), (2000, 500)])

@@ -17,7 +17,6 @@ from scipy import stats
 from network.algorithms import ALGORITHMS
 from reports.curves import read_assigned, read_last, read_rounds
 from reports.figures import sweeps
-from reports.figures.style import COLOURS
 from reports.finished import Results
 from tests.reports.figures.pictures import (
     band_at,
@@ -28,6 +27,7 @@ from tests.reports.figures.pictures import (
 )
 from tests.reports.finish import finish
 from utils.errors import UserError
+from utils.figures import COLOURS
 
 Write = Callable[..., Path]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from reports.figures.style import save
 from tests.conftest import IN_FULL
 from tests.reports.figures.pictures import check_figure
+from utils.figures import save
 
 
 def test_a_figure_is_drawn_for_the_screen_and_for_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,14 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from datasets.rooms import preview_grid
+from datasets.rooms.preview_grid import PREVIEW_GRID, draw_preview_grid, most_typical
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTS, View
-from reports.figures import preview_grid
-from reports.figures.preview_grid import PREVIEW_GRID, draw_preview_grid, most_typical
 from tests.conftest import ROOT
 from tests.datasets.sources.finding import save_image
 from tests.datasets.test_frame import save_turned
+
+pytestmark = pytest.mark.usefixtures("figures")  # they are looked at
 
 
 def test_it_stands_beside_the_views(rendered: Path, own_copy: Path) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from datasets.drawing import draw_target
 from datasets.maps import read_map
 from datasets.packed import class_numbers, read_image, surface
 from datasets.sources.taskonomy import CLASS_NAMES, SEGMENTED, SEGMENTS, View, read_class_names, read_scene_class
 from datasets.stored import photograph_frame, read_photograph
 from datasets.tasks import COLOUR_WHEEL, RGB, TASKS, Encoding, Task
-from reports.figures.images import draw_target
-from reports.figures.style import save
+from utils.figures import save
 
 PREVIEW_GRID = "preview_grid.png"
 

@@ -1,4 +1,4 @@
-"""The colour wheel against the numbers of Baker et al.'s own table, and pictures of flow."""
+"""Targets as pictures, and the colour wheel against the numbers of Baker et al.'s own table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from reports.figures.flow import colour_wheel, draw_flow_legend, flow_colours
+from datasets.drawing import colour_wheel, draw_flow_legend, draw_target, flow_colours
+from datasets.tasks import get_task
+
+
+@pytest.mark.parametrize(("task", "shown"), [("reshading", True), ("edge_texture", False)])
+def test_where_zero_is_a_value_it_looks_like_one(task: str, shown: bool) -> None:
+    values, valid = np.array([[[0.0, 0.5], [1.0, 0.0]]]), np.array([[[False, True], [True, False]]])
+    axes = Figure().subplots()
+    drawn = draw_target(axes, get_task(task), values, valid, (0.0, 1.0)).get_array()
+    assert np.isnan(drawn.filled(np.nan)).any() == shown
 
 
 def test_the_wheel_has_the_55_colours_of_the_benchmark() -> None:
