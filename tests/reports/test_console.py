@@ -17,9 +17,9 @@ from network.partition.heterogeneity import report, report_text
 from reports.console import WIDTH, titled, wrapped
 from reports.stages.central import print_values
 from reports.stages.clusters import report_clusters
-from reports.stages.federated import _COLUMNS, of_gaps
+from reports.stages.federated import of_gaps
 from tests.reports.finish import finish
-from utils.runs import MEASURED_ON
+from utils.runs import COLUMNS, MEASURED_ON
 
 
 def fits(text: str) -> bool:
@@ -138,7 +138,8 @@ def test_all_that_make_tables_prints(
 @pytest.mark.parametrize("task", TASKS)
 def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: pytest.CaptureFixture[str]) -> None:
     names = metric_names(get_task(task, **variant))
-    labels = [*_COLUMNS, *(f"trivial, {split}" for split in MEASURED_ON.values())]
+    labels = [f"{whose}, {MEASURED_ON[images]}" for whose, images in COLUMNS]
+    labels += [f"constant baseline, {images}" for images in MEASURED_ON.values()]
     print_values(f"{task}, 160 test images", {label: dict.fromkeys(names, 0.5) for label in labels})
     assert fits(capsys.readouterr().out)
 
