@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from utils.words import counted, span
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -35,6 +37,8 @@ _WORDING = {
     "gradient_dispersion": ("gradient dispersion V at the early central model", "0 for equal clients"),
 }
 
+_OF_REWEIGHTING = {"coverage", "kish", "largest_weight", "shift", "untargeted_clients"}
+
 
 def group_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> np.ndarray:
     """How many images of each group each client has: (clients, groups) int64, for group ids 0..max.
@@ -48,10 +52,10 @@ def sparse_counts(client_of: np.ndarray, groups: np.ndarray, n_clients: int) -> 
     """`group_counts` as a sparse array, whose memory grows with the images only, not with clients times groups."""
     from scipy.sparse import coo_array
 
-    counted = (client_of >= 0) & (groups >= 0)
-    at = (client_of[counted].astype(np.int64), groups[counted])
+    known = (client_of >= 0) & (groups >= 0)
+    at = (client_of[known].astype(np.int64), groups[known])
     shape = (n_clients, int(groups.max(initial=0)) + 1)
-    return coo_array((np.ones(counted.sum(), np.int64), at), shape).tocsr()  # sums duplicates
+    return coo_array((np.ones(known.sum(), np.int64), at), shape).tocsr()  # sums duplicates
 
 
 def earth_movers_distance(counts: Counts) -> float:
@@ -180,8 +184,8 @@ def variance_share(values: np.ndarray, client_of: np.ndarray, n_clients: int) ->
         client_of: (N,) each image's client, -1 for none.
         n_clients: number of clients.
     """
-    counted = (client_of >= 0) & np.isfinite(values).all(axis=1)
-    owners, values = client_of[counted], values[counted].astype(np.float64)
+    known = (client_of >= 0) & np.isfinite(values).all(axis=1)
+    owners, values = client_of[known], values[known].astype(np.float64)
     values = values - values.mean(axis=0)
     sizes = np.bincount(owners, minlength=n_clients)
     sums = np.stack([np.bincount(owners, column, n_clients) for column in values.T], axis=1)
@@ -249,20 +253,25 @@ def report(
 
 
 def report_text(
-    values: Mapping[str, float], described: str = "group", assigned: str = "group", unassigned: Sequence[str] = ()
+    values: Mapping[str, float],
+    described: str = "group",
+    assigned: str = "group",
+    unassigned: Sequence[str] = (),
+    reweighted: bool = False,
 ) -> str:
     """The report for the console: a line for the sizes, those on images without a client, and a line per measure.
 
     `described` is what one of the groups is called that the measures are of, `assigned` one of those that were
-    assigned.
+    assigned. What reweighting can achieve is left out unless images are `reweighted`.
     """
+    sizes = span(int(values["smallest_client"]), int(values["largest_client"]), "image")
     lines = [
-        f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
-        f"{values['assigned_images']} in all, of {values['groups']} groups",
+        f"{counted(int(values['clients']), 'client')} with {sizes} each, {values['assigned_images']} in all, "
+        f"of {counted(int(values['groups']), described)}",
         *unassigned,
     ]
     for name, (wording, bounds) in _WORDING.items():
-        if name in values:
+        if name in values and (reweighted or name not in _OF_REWEIGHTING):
             wording = wording.format(described=described, assigned=assigned)
             lines.append(f"  {wording:54} {values[name]:8.3f}   {bounds.format(**values)}")
     return "\n".join(lines)

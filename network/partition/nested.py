@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utils.errors import UserError
-from utils.words import counted, in_order
+from utils.words import counted, in_order, span
 
 if TYPE_CHECKING:
     from datasets.table import Table
@@ -141,8 +141,8 @@ def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_c
         n_clusters: of each group as asked for, None where something else than clusters is assigned.
     """
     clients = [len(np.unique(client_of[images])) for _, images in natural.members(client_of >= 0)]
-    n_clients = f"{min(clients)} to {max(clients)}" if min(clients) < max(clients) else f"{min(clients)}"
-    yield f"within {natural.column}: {counted(len(clients), 'group')} with {n_clients} clients each"
+    each = span(min(clients), max(clients), "client")
+    yield f"within {natural.column}: {counted(len(clients), 'group')} with {each} each"
     if without := int((natural.numbers < 0).sum()):
         yield f"{counted(without, 'image')} of no {natural.column}: not assigned"
     if n_clusters is not None:

@@ -25,9 +25,8 @@ from models.central import training
 from models.central.settings import TrainSettings
 from models.central.training import (
     CentralTraining,
-    best_file,
+    central_files,
     checkpoint_file,
-    early_file,
     model_from_checkpoint,
     validation_split,
 )
@@ -61,7 +60,7 @@ class Trainer:
     def __call__(self, name: str, settings: TrainSettings = SETTINGS, **config: object) -> CentralTraining:
         torch.manual_seed(3)
         model = TaskModel(ModelConfig(self.task, image_size=self.size, classes=self.data.task.classes, **config))
-        files = [make(self.folder / name, self.task, False) for make in (checkpoint_file, best_file, early_file)]
+        files = central_files(self.folder / name, self.task, False)
         return CentralTraining(model, self.data, settings, Accelerator(cpu=True), *files)
 
 
