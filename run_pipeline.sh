@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Does a split by what a task sees cost more than one by class? Renders the built-in rooms, trains one model per task,
-# clusters its embeddings, simulates federated learning on embedding-based, class-based and random splits with five seeds,
-# and makes tables, a figure and a report; the last lines answer.
+# Does a partition by the task's embeddings cost more than one by class? The script renders the built-in rooms, trains one
+# model per task and clusters its embeddings. It simulates federated learning with five seeds under embedding-based,
+# class-based and IID partitions, and makes tables, a figure and a report. Its last lines answer the question.
 #
 #   bash run_pipeline.sh               about nine minutes on two cores
 #   bash run_pipeline.sh --data nyu    the same on the photographs of NYUv2, or of any folder with a table of images,
