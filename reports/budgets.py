@@ -1,8 +1,8 @@
 """What a federation reaches within a budget of rounds, or of consecutive batches at its largest client.
 
 Tables 2 to 5 and figures 4 to 9 of Hsu, Qi and Brown 2020 (arXiv 2003.08082): accuracy at a round and at a batch,
-rounds until a share of central training's accuracy is reached, and accuracy against the earth mover's distance of the
-split.
+rounds until a share of central training's accuracy is reached, and accuracy against the partition's earth mover's
+distance.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _RUN = [*_SETTING, "rand_seed"]
 def read_progress(results: Results, metric: str = "accuracy") -> pd.DataFrame:
     """A metric (the larger the better) of the global model on the held-out images by round: one row per evaluation.
 
-    Rows are sorted by task, setting, alpha, seed and round. Columns: task, setting (the method and the arguments in
-    which the runs differ, as text), line (the same without what only says how data are split), split (its label), alpha
-    (nan where it is not used), rand_seed, round, batches (steps so far, counting
-    in each round those of the client with the most), `before` (the round before, evaluated or not), `next_round` and
-    `next_batches` (both numbers after the round that follows; nan where none does), `value`, `emd` (of the split) and
-    `central`: the best value of central training for this task and seed or, without such a run, for other seeds; nan
-    without any. Runs of central training are those of `--method centralized`, which take as many steps with the same
-    settings, and those of `train_centralized_task_model.py`.
+    Rows are sorted by task, setting, alpha, seed and round. Columns:
 
-    Raises `UserError` if no run has the metric.
+    - task, setting (the method and the arguments in which the runs differ, as text), line (the same without arguments
+      of the partition), split (the partition's label), alpha (nan where it is not used), rand_seed;
+    - round, batches (steps so far, counting in each round those of the client with the most), `before` (the round
+      before, evaluated or not), `next_round` and `next_batches` (both numbers after the next round; nan without one);
+    - `value`, `emd` (of the partition) and `central`: the best value of central training for this task and seed or,
+      without such a run, for other seeds; nan without any.
+
+    Runs of central training are those of `--method centralized`, with as many steps and the same settings, and those of
+    `train_centralized_task_model.py`. Raises `UserError` if no run has the metric.
     """
     runs = [run for run in results["test_federated"] if f"test_{metric}" in run.summary["last"]]
     federated = [run for run in runs if run.args["method"] != CENTRAL]

@@ -82,7 +82,7 @@ def _with_losses(table: pd.DataFrame, images: str) -> pd.DataFrame:
 
 
 def read_assigned(results: Results) -> dict[str, Assigned]:
-    """What clients have in each task's runs of the first seed, without random splits; UserError if none is left."""
+    """What clients have in each task's runs of the first seed, without IID partitions; UserError if none is left."""
     of_tasks: dict[str, Assigned] = {}
     uneven = [run for run in _runs(results, ()) if run.args["type"] != "iid"]
     if not uneven:

@@ -132,7 +132,7 @@ def names_within(natural: Natural, pairs: np.ndarray) -> list[str]:
 
 
 def lines_within(client_of: np.ndarray, pairs: np.ndarray, natural: Natural, n_clusters: int | None) -> Iterator[str]:
-    """What there is to say of a split within natural groups, a line each.
+    """Lines about a partition within natural groups.
 
     Args:
         client_of: (N,) each image's client, -1 for none.
