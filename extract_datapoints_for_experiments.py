@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from utils.args import Parser, number
+from utils.args import Parser
 from utils.errors import UserError, run_script
 from utils.stage import add_shared
 
@@ -17,25 +17,16 @@ if TYPE_CHECKING:
 
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
     """The command line, or these words in its place."""
+    from datasets.settings import TableSettings
     from datasets.sources import SOURCES
-    from datasets.table import FITS, MEAN, RESIZES
     from utils.arguments import add_arguments_of, with_defaults
+    from utils.settings import add_settings
 
     parser = Parser(__doc__)
     add = parser.group("data").add_argument
     add("--source", choices=SOURCES, default="taskonomy", help="what the data folder holds")
     add("--data_path", type=Path, required=True, help="data folder")
-    add(
-        "--test_fraction",
-        type=number(float, above=0, most=0.9),
-        default=0.2,
-        help="share of the images in the test split, if the source has none",
-    )
-    add("--fit", choices=FITS, default="crop", help="how images become square")
-    text = "what a pixel of a smaller target is, unless it is an id: the mean of the pixels there, or the nearest"
-    add("--resize", choices=RESIZES, default=MEAN, help=text)
-    text = "values of 16-bit photographs that become black and white, such as 0 4095; default: 0 65535"
-    add("--levels", type=number(float, least=0), nargs=2, help=text, metavar=("BLACK", "WHITE"))
+    add_settings(parser, TableSettings, "data")
     add_arguments_of(parser, "source", SOURCES, "source")
     add_shared(parser, "result_path", "rand_seed")
     return Namespace(**with_defaults(vars(parser.parse_args(words)), SOURCES, "source"))
@@ -78,7 +69,7 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
         print(f"{counted(len(names), 'class')} of {min(counts)} to {max(counts)} images, drawn in {figure}")
     if listing.errors:
         print(
-            f"left out what has {counted(len(listing.errors), 'fault')}, listed in "
+            f"left out what has {counted(len(listing.errors), 'error')}, listed in "
             f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(listing.errors)}"
         )
     print(f"wrote {write_table(config['data_path'], listing)}")  # last, so that a failure keeps the old table

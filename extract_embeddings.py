@@ -3,9 +3,8 @@
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
-from utils.args import POSITIVE_INT, Parser, number
+from utils.args import Parser
 from utils.errors import run_script
 from utils.stage import add_model, add_shared, add_stage
 
@@ -13,48 +12,18 @@ from utils.stage import add_model, add_shared, add_stage
 def parse_args(words: Sequence[str] | None = None) -> Namespace:
     """The command line, or these words in its place."""
     from datasets.tasks import TASKS
-    from models.embedding.features import features_name
+    from models.embedding.settings import ClusterSettings
     from models.networks.conventions import add_scaling
-    from network.partition.unseen import add_whose
+    from network.partition.non_participating import add_whose
+    from utils.settings import add_settings
 
     parser = Parser(__doc__)
     add_model(parser, TASKS)
-    model, clusters, output = (parser.group(title) for title in ("model", "clusters", "output"))
     add_shared(parser, "load_model_dir")
-    model.add_flag("--from_checkpoint", False, "take the last checkpoint instead of the best model")
-    add = clusters.add_argument
-    add(
-        "--features",
-        type=features_name,
-        default="model",
-        help="what is clustered: model (the central model's embedding), target, image, efficientnet_lite0, timm:<name> "
-        "or random:<name>; all but the first need only the initial model, for its settings",
-    )
-    add(
-        "--encoder_weights",
-        type=Path,
-        metavar="FILE",
-        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's",
-    )
-    add_scaling(clusters, "features", "the network of --features")
-    add("--n_clusters", type=POSITIVE_INT, default=10, help="number of clusters, the K of K-means")
-    add(
-        "--compare_n_clusters",
-        type=number(int, least=2),
-        nargs="+",
-        metavar="K",
-        help="to help choose K: also measure and draw these numbers of clusters",
-    )
-    add(
-        "--cluster_threshold",
-        type=number(float, least=0, most=1),
-        default=0.0,
-        help="leave out clusters with a smaller share of the images",
-    )
+    add_settings(parser, ClusterSettings, "clusters")
+    add_scaling(parser.group("clusters"), "features", "the network of --features")
     add_whose(parser, "clusters", "cluster_clients", "clusters are found in")
     add_shared(parser, "assignment_files_path")
-    output.add_flag("--observe_performance", False, "also measure and draw the model's predictions")
-    output.add_flag("--keep_embeddings", False, "keep the full embeddings of all images, not only their projection")
     add_stage(parser, "continue an interrupted run with these arguments")
     return parser.parse_args(words)
 
@@ -72,7 +41,7 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.threads import set_threads
     from network.partition.assignments import save_assignments
-    from network.partition.unseen import Whose
+    from network.partition.non_participating import Whose
     from network.provenance import provenance
     from reports.stages import clusters as stage
     from utils.files import write_array

@@ -32,9 +32,9 @@ def parse_args() -> tuple[dict[str, Any], list[str]]:
     grid, data, running = (parser.group(title) for title in ("grid", "data", "running"))
     add = grid.add_argument
     default = {name: f"default: the experiment's, or {' '.join(map(str, KEYS[name]))}" for name in _LISTS}
-    add("--scale", help="scale of the experiment; without one, settings of the stages: a folder of scripts/args; "
+    add("--scale", help="one of the experiment's scales or, without an experiment, a folder of scripts/args; "
         "default: builtin")  # fmt: skip
-    add("--sweep", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the settings")
+    add("--sweep", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the scale")
     add("--type", choices=SWEEP_TYPES, dest="sweep", help=SUPPRESS)  # the name that it once had
     add("--tasks", nargs="+", choices=TASKS, help=f"tasks, each with its own model; {default['tasks']}")
     add("--methods", nargs="+", choices=ALGORITHMS, help=f"federated methods; {default['methods']}")
@@ -67,7 +67,7 @@ def parse_args() -> tuple[dict[str, Any], list[str]]:
     add("--gpus", nargs="+", help="GPUs to spread jobs over, e.g. 0 1 2 3")
     add("--cluster", choices=("slurm",), help="submit the jobs to a cluster; default: run them on this machine")
     add("--cluster_arguments", nargs="+", type=name_and_value, metavar="NAME=VALUE",
-        help="what a job asks the cluster for: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
+        help="what a job requests of the cluster: time=4:00:00 partition=gpu gpus_per_node=1 mem_gb=32 …")  # fmt: skip
     running.add_flag("--wait", None, "wait until no job is left on the cluster; False leaves after submission")
     add("--dry_run", nargs="?", const="True", default="False", choices=FORMATS,
         help="only print every job with its state and command, for a reader or as a table with tabs")  # fmt: skip

@@ -15,7 +15,7 @@ def parse_args(words: Sequence[str] | None = None) -> Namespace:
     from datasets.tasks import TASKS
     from models.central.settings import TrainSettings
     from models.networks.parts import TRAINS
-    from network.partition.unseen import add_whose
+    from network.partition.non_participating import add_whose
     from utils.arguments import add_arguments_of, with_defaults
     from utils.settings import add_settings, check_read
 
@@ -59,7 +59,7 @@ def main() -> None:
     from models.networks.precision import set_precision
     from models.networks.task_model import load_model
     from models.networks.threads import set_threads
-    from network.partition.unseen import Whose
+    from network.partition.non_participating import Whose
     from network.provenance import provenance
     from reports.figures.charts import loss_curve
     from reports.stages.central import report_held_out

@@ -53,7 +53,7 @@ def main() -> None:
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
     from network.start import starting_model
-    from reports.stages.federated import report_partition, report_run, report_unseen
+    from reports.stages.federated import report_non_participating, report_partition, report_run
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
 
@@ -67,7 +67,7 @@ def main() -> None:
     set_threads(model, data, args.batch_size)
     requested = SplitSettings.from_config(vars(args))
     partition, split = resolve_partition(requested, data)
-    check_adaptation(args.adapt_steps, partition.n_unseen)
+    check_adaptation(args.adapt_steps, partition.n_non_participating)
     federation.check(model.task, partition.participants.n_clients)
     privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
     held_out = assign_held_out(partition.clients, partition.groups, within(partition.groups, data.test), args.rand_seed)
@@ -86,7 +86,7 @@ def main() -> None:
         for line in split.instead_of(requested):
             print(line)
         report_partition(partition, held_out, data, uneven, run, title, split.type, args.plot_distribution)
-        report_unseen(partition, split, args.task, federation.tells_clusters, args.start_warm)
+        report_non_participating(partition, split, args.task, federation.tells_clusters, args.start_warm)
 
     adapting = AdaptSettings.from_config(vars(args))
     model, inputs = on_kept_outputs(model, data, federation.local, accelerator, adapting.adapt_train)

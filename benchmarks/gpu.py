@@ -120,7 +120,7 @@ def main() -> None:
     setup = Setup(args.device, args.small, args.output_path)
     machine_info = elsewhere(machine, args.device)
     if args.device == "cuda" and "gpu" not in machine_info:
-        raise UserError("PyTorch sees no GPU here; try the command itself by --device cpu --small")
+        raise UserError("PyTorch finds no GPU here; try the command itself by --device cpu --small")
     results = Results(args.output_path, measures())
     pieces = args.pieces or [name for name, piece in PIECES.items() if not (args.small and piece.is_large)]
     names = [name for name in pieces if name not in results.done()]

@@ -165,7 +165,7 @@ def main() -> None:
     add("--others", nargs="+", type=number(int, least=0), default=[0, 1, 3], help="runs beside the one")
     add("--repeats", type=POSITIVE_INT, default=5, help="turns of each")
     add("--rounds", type=POSITIVE_INT, default=2, help="in a turn")
-    parser.add_flag("--serve", None, "be a federation, on all threads or not, that is told what to do")
+    parser.add_flag("--serve", None, "be a federation, on all threads or not, that reads its commands")
     args = parser.parse_args()
     if args.serve is not None:
         serve(SCALES[args.scale[0]], args.serve)

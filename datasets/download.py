@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--taskonomy_clients_to_include", type=POSITIVE_INT, default=3, help="the first n buildings")
     parser.add_argument("--name", default=os.environ.get("USER", ""), help="yours, for Taskonomy's licence")
     parser.add_argument("--email", default="", help="yours, likewise")
-    parser.add_flag("--agree_all", False, "agree to the licences of Taskonomy and Omnidata without being asked")
+    parser.add_flag("--agree_all", False, "agree to the licences of Taskonomy and Omnidata without a question")
     parser.add_flag("--dry_run", False, "only say how much there is to download")
     args = parser.parse_args()
     if args.source in PUBLIC:

@@ -32,7 +32,7 @@ def main_error(errors: Sequence[str]) -> str:
         return ""
     [(reason, n), *_] = by_reason(errors)
     example = next(error for error in errors if reason_of(error) == reason)
-    return f"; the commonest fault, {n} of {len(errors)}: {example}"
+    return f"; the commonest error, {n} of {len(errors)}: {example}"
 
 
 def in_a_line(errors: Sequence[str]) -> str:

@@ -385,6 +385,6 @@ def get_task(name: str, depth_target: str = "scaled", published_quirks: bool = F
     if name not in TASKS:
         raise UserError(f"unknown task {name!r}; --task takes one of {', '.join(TASKS)}")
     if published_quirks and depth_target != "scaled":
-        raise UserError(f"--published_quirks True knows no --depth_target {depth_target}; give one of the two")
+        raise UserError(f"--published_quirks True does not support --depth_target {depth_target}; give one of the two")
     task = TASKS[name]
     return replace(task, **task.variants.get("published" if published_quirks else depth_target, {}))

@@ -29,7 +29,8 @@ def write(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = No
     }
     data = save(plain)
     array = Array("uint8", (len(data),), _FORMAT, data)
-    return RecordDict({"said": ConfigRecord({"json": json.dumps(metadata)}), "tensors": ArrayRecord({_FORMAT: array})})
+    words = ConfigRecord({"json": json.dumps(metadata)})
+    return RecordDict({"metadata": words, "tensors": ArrayRecord({_FORMAT: array})})
 
 
 def read(content: RecordDict, most: int | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -38,7 +39,7 @@ def read(content: RecordDict, most: int | None = None) -> tuple[dict[str, Any], 
     A client may have sent anything.
     """
     try:
-        words = content.config_records["said"]["json"]
+        words = content.config_records["metadata"]["json"]
         data = content.array_records["tensors"][_FORMAT].data
         if not isinstance(words, str):
             raise ValueError("no text")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from datasets.table import read_table
 from datasets.task_data import TaskData
-from deploy.population import class_counts, knows_kinds, with_counted
+from deploy.population import class_counts, knows_labels, with_counted
 from deploy.shares import read_share
 from models.networks.config import ModelConfig
 from models.networks.lora import adapt
@@ -150,7 +150,7 @@ class Participant:
         """What the server is told before the first round; classes are counted for methods that tell them apart."""
         counts = class_counts(self.data, self.data.train).tolist()
         values = values_of(_Nothing(self.model), self.data, self.data.train, self.data.test)
-        if not knows_kinds(self.algorithm, self._reweighting):
+        if not knows_labels(self.algorithm, self._reweighting):
             counts = [sum(counts)]  # of no class that it would have to name
         return {
             "client": self.client,
@@ -169,7 +169,7 @@ class Participant:
         self.states.next = request["round"] + 1
         chosen = request["images"]
         images = self.data.train if chosen is None else self.data.train[np.array(chosen, np.int64)]
-        part = ClientRound(images, request["n_steps"], request["weight"], request["portion"])
+        part = ClientRound(images, request["n_steps"], request["weight"], request["client_fraction"])
         self.trainer.vectorisation = {"vectorised_clients": 1, "threads": request["threads"]}
         [(_, upload, bad)] = self.trainer.train({self.client: part}, self._server(tensors), request["round"])
         return {"version": self.states.version, "bad_step": int(bad)}, dict(upload)

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from datasets.task_data import TaskData
-from network.algorithms.by_kind import ByKind
+from network.algorithms.by_label import ByLabel
 from network.algorithms.fedavg import FedAvg
 from network.importance import FedIR
 from network.partition.client_images import ClientImages
 
 
-def knows_kinds(algorithm: FedAvg, reweighting: FedIR) -> bool:
-    """Whether images are told apart by their class, so that counts are asked for."""
-    return reweighting.is_active or isinstance(algorithm, ByKind)
+def knows_labels(algorithm: FedAvg, reweighting: FedIR) -> bool:
+    """Whether images are distinguished by their class, so that counts are requested."""
+    return reweighting.is_active or isinstance(algorithm, ByLabel)
 
 
 def class_counts(data: TaskData, images: np.ndarray) -> np.ndarray:
@@ -32,9 +32,9 @@ def class_counts(data: TaskData, images: np.ndarray) -> np.ndarray:
 
 
 def with_counted(data: TaskData, counts: Sequence[np.ndarray]) -> tuple[TaskData, ClientImages]:
-    """The same data followed by images that have nothing but a class, and the positions of each lot of these.
+    """The same data followed by images that have nothing but a class, and the positions of each set of these.
 
-    `counts` are as of `class_counts`, one for each lot.
+    `counts` are as of `class_counts`, one for each set.
     """
     class_ids = [
         np.where(np.arange(len(counted)) == len(counted) - 1, -1, np.arange(len(counted))).repeat(counted)

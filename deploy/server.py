@@ -16,7 +16,7 @@ from datasets.task_data import TaskData
 from datasets.tasks import Task
 from deploy.messages import Layout, read, write
 from deploy.nodes import Nodes
-from deploy.population import class_counts, knows_kinds, with_counted
+from deploy.population import class_counts, knows_labels, with_counted
 from models.central.evaluation import evaluate, mean_values
 from models.central.metrics import error_names, metric_names
 from network.config import FederationConfig
@@ -106,7 +106,7 @@ class RemoteClients:
         self.data = FederatedData(images, clients, nothing, np.full(len(images.labels), -1))
         self.versions = Versions(list(range(len(clients))))
         self._others: list[list[list[int]]] = [[[0], [0]] for _ in counts]  # what a client is told of other images
-        if knows_kinds(config.algorithm, config.reweighting):
+        if knows_labels(config.algorithm, config.reweighting):
             everyone, held_out = np.sum(counts, axis=0), class_counts(data, data.test).tolist()
             self._others = [[(everyone - of_client).tolist(), held_out] for of_client in counts]
         self.first = clients.images[clients.bounds[:-1]]
@@ -210,7 +210,7 @@ class RemoteTrainer:
             "images": chosen,
             "n_steps": client_round.n_steps,
             "weight": client_round.weight,
-            "portion": client_round.client_fraction,
+            "client_fraction": client_round.client_fraction,
         }
 
 

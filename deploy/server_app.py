@@ -18,7 +18,7 @@ from datasets.task_data import TaskData
 from deploy.messages import write
 from deploy.nodes import Nodes
 from deploy.participant import STAGE
-from deploy.population import class_counts, knows_kinds
+from deploy.population import class_counts, knows_labels
 from deploy.server import RemoteClients, plan_of
 from deploy.settings import check_no_clusters, parse
 from deploy.shares import Share, read_share
@@ -88,7 +88,7 @@ def serve(grid: Grid, config: Mapping[str, Any]) -> Simulation:
     name = _name_of(run, config["resume_training"])
     plan = plan_of(config, model.config.record(), code_version(STAGE, config), name)
     handshake = write(plan, model.state_dict())
-    n_counts = len(class_counts(data, data.test)) if knows_kinds(federation.algorithm, federation.reweighting) else 1
+    n_counts = len(class_counts(data, data.test)) if knows_labels(federation.algorithm, federation.reweighting) else 1
     n_values = len(metric_names(data.task))
     check = partial(_check, share=share, n_counts=n_counts, n_values=n_values)
     nodes = Nodes(grid, share.n_clients, config["timeout"], lambda: handshake, check)

@@ -23,12 +23,12 @@ _REFUSED: dict[tuple[str, str | None], str] = {
     ("method", "fedamp"): "its server mixes the clients' models, which here never leave them; give another method",
     ("method", "gossip"): "clients send their models to a server here, and it has none; give another method",
     ("method", "centralized"): "it trains on all clients' images in one place; give another method",
-    ("method", "feddifrc"): "its teacher's vectors lie in one file, of all images; give another method",
-    ("aggregation", _ANY): "uploads are put together by their mean alone; omit it",
+    ("method", "feddifrc"): "its teacher's vectors are in one file, of all images; give another method",
+    ("aggregation", _ANY): "uploads are aggregated by their mean alone; omit it",
     ("attack", _ANY): "attackers are simulated; omit it",
     ("test_mode", _ANY): "it would take other images on each machine; omit it, and lower --n_rounds",
     ("vectorised_clients", _ANY): "a client's machine trains one client; omit it",
-    ("adapt_steps", _ANY): "there are no unseen clients; omit it",
+    ("adapt_steps", _ANY): "there are no non-participating clients; omit it",
     **{
         (option.name, _ANY): "no account covers clients that may be away; omit it" for option in fields(PrivacySettings)
     },

@@ -130,8 +130,11 @@ def _check(saved: Path, partition: Partition, data: TaskData, fingerprint: str |
     table: Table = data.table
     if len(partition.client_of) != len(table) or fingerprint not in (None, table.fingerprint):
         raise UserError(f"{saved} is of other images than those of {table.data_path}; give its --data_path")
-    if partition.n_unseen:
-        raise UserError(f"{saved} sets {partition.n_unseen} clients aside, which no machine has; omit --unseen_clients")
+    if partition.n_non_participating:
+        raise UserError(
+            f"{saved} sets {partition.n_non_participating} clients aside, which no machine has; "
+            "omit --non_participating_clients"
+        )
     assigned = np.flatnonzero(partition.client_of >= 0)
     if len(unknown := np.setdiff1d(assigned, data.train)):
         raise UserError(

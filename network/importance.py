@@ -79,12 +79,12 @@ class FedIR(Configured):
 
     def check_table(self, table: Table, task: str, shortened: bool) -> None:
         """UserError where images have no class or cluster; `shortened` says that only a few of them are used."""
-        check_kinds(self.importance_reweighting, table, task, self.assignment_files_path, shortened)
+        check_labels(self.importance_reweighting, table, task, self.assignment_files_path, shortened)
 
     def unprotected(self) -> str:
         """Why a bound on uploads and noise on their sum would not protect clients, in words; empty where they do."""
         if self.importance_reweighting == CLUSTER:
-            return "clusters, which --importance_reweighting counts, were found in all clients' images"
+            return "clusters, which --importance_reweighting counts, were made from all clients' images"
         if self.is_active and self.importance_target == POPULATION:
             return "--importance_target population counts the classes of all clients' images; give another"
         if self.is_active and self.importance_target == UNIFORM and self.importance_bound:
@@ -101,7 +101,7 @@ class FedIR(Configured):
 
     def measures(self, data: TaskData, clients: Sequence[np.ndarray], groups: np.ndarray) -> dict[str, float]:
         """`Reweighting.measures` of these clients, by classes or clusters or, where it is not active, by `groups`."""
-        return self._reweighting(data, clients, self._kinds(data) if self.is_active else groups).measures()
+        return self._reweighting(data, clients, self._labels(data) if self.is_active else groups).measures()
 
     def prepare(self, data: TaskData, clients: ClientImages) -> None:
         """Compute the weights of all clients' images; called once, in every process, before clients train."""
@@ -109,8 +109,8 @@ class FedIR(Configured):
         if self.is_active:
             import torch
 
-            kinds = self._kinds(data)
-            weights = self._reweighting(data, clients, kinds).of_images(kinds, clients)
+            labels = self._labels(data)
+            weights = self._reweighting(data, clients, labels).of_images(labels, clients)
             self._weights = torch.from_numpy(weights).to(data.device, torch.float32)
 
     def weights(self, positions: Tensor) -> Tensor | None:
@@ -123,35 +123,35 @@ class FedIR(Configured):
         weights = self._weights[positions]
         return weights / weights.mean().clamp(min=_LEAST)
 
-    def _kinds(self, data: TaskData) -> np.ndarray:
-        return kinds_of(self.importance_reweighting, data, self.assignment_files_path)
+    def _labels(self, data: TaskData) -> np.ndarray:
+        return labels_of(self.importance_reweighting, data, self.assignment_files_path)
 
-    def _reweighting(self, data: TaskData, clients: Sequence[np.ndarray], kinds: np.ndarray) -> Reweighting:
-        return reweighting(kinds, clients, data.test, self.importance_target, self.importance_bound)
+    def _reweighting(self, data: TaskData, clients: Sequence[np.ndarray], labels: np.ndarray) -> Reweighting:
+        return reweighting(labels, clients, data.test, self.importance_target, self.importance_bound)
 
 
 @dataclass(frozen=True)
 class Reweighting:
     """The target's shares `p` (C,) of C classes or clusters, and the weights of clients' images.
 
-    They are stored by cell, that is a client and a class that it has images of: `client`, `kind`, the `count` of these
+    They are stored by cell, that is a client and a class that it has images of: `client`, `label`, the `count` of these
     images (all (M,) int64), and the `weight` (M,) of each of them. `sizes` (K,) are the clients' numbers of images. M
     is at most the number of images, so that a hundred thousand clients need no table of clients times classes.
     """
 
     p: np.ndarray
     client: np.ndarray
-    kind: np.ndarray
+    label: np.ndarray
     count: np.ndarray
     weight: np.ndarray
     sizes: np.ndarray
 
-    def of_images(self, kinds: np.ndarray, clients: Sequence[np.ndarray]) -> np.ndarray:
-        """The weight of every image, (N,) float64, 0 for those of no client; `kinds` (N,) are their classes."""
-        weights = np.zeros(len(kinds))
+    def of_images(self, labels: np.ndarray, clients: Sequence[np.ndarray]) -> np.ndarray:
+        """The weight of every image, (N,) float64, 0 for those of no client; `labels` (N,) are their classes."""
+        weights = np.zeros(len(labels))
         images, owners = _assigned(clients)
         # Cells are sorted by client and class.
-        cells = np.searchsorted(self.client * len(self.p) + self.kind, owners * len(self.p) + kinds[images])
+        cells = np.searchsorted(self.client * len(self.p) + self.label, owners * len(self.p) + labels[images])
         weights[images] = self.weight[cells]
         return weights
 
@@ -165,13 +165,13 @@ class Reweighting:
         the target, and 2 is the shift where that is all of them.
         """
         n_clients = len(self.sizes)
-        coverage = np.bincount(self.client, self.p[self.kind], n_clients)
+        coverage = np.bincount(self.client, self.p[self.label], n_clients)
         mass = np.bincount(self.client, self.count * self.weight, n_clients)
         square = np.bincount(self.client, self.count * self.weight**2, n_clients)
         kish = np.divide(mass**2, self.sizes * square, out=np.zeros(n_clients), where=square > 0)
         share_of_mass = self.count * self.weight / np.maximum(mass, np.finfo(float).tiny)[self.client]
         followed = self.sizes[mass > 0].sum()
-        pi = np.bincount(self.kind, share_of_mass * self.sizes[self.client] / max(followed, 1), len(self.p))
+        pi = np.bincount(self.label, share_of_mass * self.sizes[self.client] / max(followed, 1), len(self.p))
         return {
             "coverage": float(coverage.mean()),
             "coverage_least": float(coverage.min()),
@@ -184,12 +184,12 @@ class Reweighting:
 
 
 def reweighting(
-    kinds: np.ndarray, clients: Sequence[np.ndarray], held_out: np.ndarray, target: str, bound: float | None = None
+    labels: np.ndarray, clients: Sequence[np.ndarray], held_out: np.ndarray, target: str, bound: float | None = None
 ) -> Reweighting:
     """The weights of the clients' images.
 
     Args:
-        kinds: (N,) the class or cluster of every image, -1 for none.
+        labels: (N,) the class or cluster of every image, -1 for none.
         clients: each client's images, as positions; no image is in two.
         held_out: the positions of the images that nobody trains on.
         target: where the shares p come from: "population", all clients' images together; "global_test", the held-out
@@ -202,28 +202,28 @@ def reweighting(
     """
     target = present_value("importance_target", target)
     images, owners = _assigned(clients)
-    if (kinds[images] < 0).any():
+    if (labels[images] < 0).any():
         raise UserError(
-            f"{(kinds[images] < 0).sum()} of the clients' images have no class or cluster to be reweighted by; "
+            f"{(labels[images] < 0).sum()} of the clients' images have no class or cluster to be reweighted by; "
             "give another --importance_reweighting"
         )
-    n_kinds = int(kinds.max()) + 1
-    known = kinds[held_out][kinds[held_out] >= 0]
-    shares = np.bincount(known if target == GLOBAL_TEST else kinds[images], minlength=n_kinds).astype(float)
+    n_labels = int(labels.max()) + 1
+    known = labels[held_out][labels[held_out] >= 0]
+    shares = np.bincount(known if target == GLOBAL_TEST else labels[images], minlength=n_labels).astype(float)
     if target == UNIFORM:
-        shares = ((shares + np.bincount(known, minlength=n_kinds)) > 0).astype(float)
+        shares = ((shares + np.bincount(known, minlength=n_labels)) > 0).astype(float)
     if not shares.any():
         raise UserError("no test image has a class or cluster; give another --importance_target than global_test")
     p = shares / shares.sum()
-    cells, count = np.unique(owners * n_kinds + kinds[images], return_counts=True)
-    client, kind = np.divmod(cells, n_kinds)
+    cells, count = np.unique(owners * n_labels + labels[images], return_counts=True)
+    client, label = np.divmod(cells, n_labels)
     sizes = np.bincount(owners, minlength=len(clients))
-    ratio = p[kind] / (count / sizes[client])
+    ratio = p[label] / (count / sizes[client])
     weight = ratio if bound is None else ratio / (ratio / bound + (1 - 1 / bound))
-    return Reweighting(p, client, kind, count, weight, sizes)
+    return Reweighting(p, client, label, count, weight, sizes)
 
 
-def check_kinds(by: str, table: Table, task: str, assignment_folder: Path | None, shortened: bool) -> None:
+def check_labels(by: str, table: Table, task: str, assignment_folder: Path | None, shortened: bool) -> None:
     """UserError where images have no class, or the task no clusters of this table, to tell them apart by."""
     if by == CLUSTER:
         read_assignments(task, table, assignment_folder or Path(), for_test=shortened)
@@ -231,7 +231,7 @@ def check_kinds(by: str, table: Table, task: str, assignment_folder: Path | None
         raise UserError(f"{table.data_path} has no classes to tell images apart by; take cluster in place of class")
 
 
-def kinds_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndarray:
+def labels_of(by: str, data: TaskData, assignment_folder: Path | None) -> np.ndarray:
     """The class or cluster of every image, (N,) int64, -1 for none.
 
     Clusters are the task's own, which `extract_embeddings.py` wrote to `assignment_folder`, whatever the partition

@@ -153,15 +153,17 @@ class SimulationSettings:
 
 @dataclass(frozen=True)
 class AdaptSettings:
-    """How unseen clients adapt what the method hands to a newcomer; without `adapt_steps` they do not."""
+    """How non-participating clients adapt what the method gives them; without `adapt_steps` they do not."""
 
     adapt_steps: Sequence[int] | None = setting(
-        None, "steps after which unseen clients are evaluated again, as 5,20,80; default: none", increasing
+        None, "steps after which non-participating clients are evaluated again, as 5,20,80; default: none", increasing
     )
     adapt_images: int | None = setting(
-        None, "of its own training images, how many an unseen client adapts on; default: all", POSITIVE_INT
+        None, "of its own training images, how many a non-participating client adapts on; default: all", POSITIVE_INT
     )
-    adapt_train: str | None = setting(None, "what unseen clients train; default: all", choices=tuple(TRAINABLE))
+    adapt_train: str | None = setting(
+        None, "what non-participating clients train; default: all", choices=tuple(TRAINABLE)
+    )
     adapt_rank: int | None = setting(
         None, "rank of the adapters of --adapt_train lora; default: --lora_rank's", POSITIVE_INT, recorded=False
     )
@@ -186,7 +188,7 @@ def resolve_federation(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """With what unseen clients train where they adapt; UserError for what is only read where they do.
+    """With what non-participating clients train where they adapt; UserError for what is only read where they do.
 
     So it is where there can be none, because none are set aside and no saved partition may have some.
     """
@@ -198,15 +200,15 @@ def resolve_adaptation(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("--adapt_rank is read only with --adapt_train lora; give that as well, or omit it")
     if config["adapt_steps"] is not None:
         if config["partition_file"] is None:
-            check_adaptation(config["adapt_steps"], config["unseen_clients"])
+            check_adaptation(config["adapt_steps"], config["non_participating_clients"])
         resolved["adapt_train"] = config["adapt_train"] or "all"
     return resolved
 
 
-def check_adaptation(steps: Sequence[int] | None, n_unseen: float | None) -> None:
-    """UserError where clients are to adapt in these steps, and there are no unseen ones."""
-    if steps and not n_unseen:
-        raise UserError("--adapt_steps is for unseen clients; give --unseen_clients as well")
+def check_adaptation(steps: Sequence[int] | None, n_non_participating: float | None) -> None:
+    """UserError where clients are to adapt in these steps, and there are no non-participating ones."""
+    if steps and not n_non_participating:
+        raise UserError("--adapt_steps is for non-participating clients; give --non_participating_clients as well")
 
 
 def add_federation(parser: Parser) -> None:
@@ -216,7 +218,7 @@ def add_federation(parser: Parser) -> None:
     parser.set_defaults(**dict.fromkeys(_LOCAL_WORK))  # until `resolve_local_work` knows what was given
     add_settings(parser, PrivacySettings, "privacy")
     add_settings(parser, SimulationSettings, "running")
-    add_settings(parser, AdaptSettings, "unseen clients")
+    add_settings(parser, AdaptSettings, "non-participating clients")
 
 
 def resolve_local_work(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Both gaps are relative, so that tasks can be compared: the out-of-sample gap is the increase in percent of the
 participants' loss from their training images to their held-out ones, the participation gap that from the participants'
-held-out images to those of unseen clients. `Evaluation` has them as differences. Personal models count where
+held-out images to those of non-participating clients. `Evaluation` has them as differences. Personal models count where
 there are some.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.console import narrow, wrapped
+from reports.console import before_seeds, titled, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
@@ -38,17 +38,16 @@ _PHRASES = {
 
 
 def gaps(runs: pd.DataFrame) -> pd.DataFrame:
-    """The gaps in percent of the runs with unseen clients, by seed: a row per task, method, split, alpha and setting.
+    """The gaps in percent of runs with non-participating clients: a row per task, method, split, alpha and setting.
 
     Columns: task, method, split ("iid", "class", …), alpha (text, empty where it is not used), `more` (other arguments
     that tell rows apart which agree in these, as text), `rates` (a dictionary of the arguments that tell methods
     apart), `model` (of the participants: global or personal), seeds, and series by seed: `trivial`, the constant
-    baseline's loss on unseen clients' held-out images, `train`, `new` and `unseen`, the three losses (the first of
-    clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the constant baseline's
-    participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task on these images, and
-    in `after` the participation gap by steps of adaptation. IID runs have rows of their own, whatever else was
-    assigned.
-    Empty if no run has unseen clients.
+    baseline's loss on non-participating clients' held-out images, `train`, `new` and `non_participating`, the three
+    losses (the first of clients that have held-out images), `out-of-sample` and `participation`, `by_itself`, the
+    constant baseline's participation gap, `of_iid`, that of the IID split, whether the IID runs have `learnt` the task
+    on these images, and in `after` the participation gap by steps of adaptation. IID runs have rows of their own,
+    whatever else was assigned. Empty if no run has non-participating clients.
     """
     if runs.empty or not runs["unseen_test_loss"].notna().any():
         return pd.DataFrame()
@@ -85,7 +84,7 @@ def _of(runs: pd.DataFrame, iid: pd.DataFrame) -> dict[str, Any]:
         "trivial": runs["unseen_test_trivial"],
         "train": runs[_OUT[0]],
         "new": runs["local_test_loss"],
-        "unseen": runs["unseen_test_loss"],
+        "non_participating": runs["unseen_test_loss"],
         "out-of-sample": _gap(runs, *_OUT),
         "participation": _gap(runs, *_PART),
         "by_itself": _gap(runs, "local_test_trivial", "unseen_test_trivial"),
@@ -109,7 +108,11 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
         over_iid = increase(100 + row["participation"], 100 + row["of_iid"])
         cells = {name: row[name] for name in ("task", "method", "split", "alpha", "more")} | row["rates"]
         cells |= {"model": row["model"], "seeds": len(row["seeds"]), "trivial": mean_text(row["trivial"], 4)}
-        losses = {MEASURED_ON["train"]: "train", MEASURED_ON["local_test"]: "new", MEASURED_ON["unseen_test"]: "unseen"}
+        losses = {
+            MEASURED_ON["train"]: "train",
+            MEASURED_ON["local_test"]: "new",
+            MEASURED_ON["unseen_test"]: "non_participating",
+        }
         cells |= {label: with_spread(row[name], 4) for label, name in losses.items()}
         cells |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
         cells |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
@@ -158,7 +161,7 @@ def gap_sentences(verdicts: pd.DataFrame) -> list[str]:
 
 
 def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
-    """Write the tables and the figure of the gaps, and print them in short; nothing without unseen clients."""
+    """Write the tables and figure of the gaps, and print them in short; nothing without non-participating clients."""
     from reports.figures.gaps import gaps as draw
 
     table = gaps(runs)
@@ -166,13 +169,14 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
         return
     text, verdicts = gap_table(table), gap_verdicts(table)
     write_table(text, folder / "gaps")
-    keys = list(text)[: list(text).index("seeds")]
+    keys = before_seeds(text)
     short = text[[*keys, *(name for name in text if "%" in name and "IID" not in name)]]
-    print(f"new images and unseen clients: increase of the loss over the images before\n{narrow(short, keys)}\n")
+    heading = "new images and non-participating clients: increase of the loss over the images before"
+    print(f"{titled(heading, short, keys, f'{folder}/gaps.md')}\n")
     print(f"figure in {draw(table, folder / 'gaps.png')}\n")
     if not verdicts.empty:
         write_table(verdicts, folder / "gap_verdicts")
-        print("On unseen clients:", *map(wrapped, gap_sentences(verdicts)), "", sep="\n")
+        print("On non-participating clients:", *map(wrapped, gap_sentences(verdicts)), "", sep="\n")
 
 
 def _pairs(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from network.partition.groups import RANDOM
 from reports.finished import Results
 
+_FORMERLY = "images_dealt"  # the name that runs of before have for the number of assigned images
 _ALIKE = 0.98  # of the IID runs' images: assigning in equal numbers leaves a remainder
 
 
@@ -20,8 +21,9 @@ def fewer_images(results: Results) -> Iterator[str]:
     iid: dict[str, list[int]] = defaultdict(list)
     others: dict[tuple[str, str], list[int]] = defaultdict(list)
     for run in results["test_federated"]:
-        if "images_dealt" in run.summary["heterogeneity"]:
-            number, task = int(run.summary["heterogeneity"]["images_dealt"]), run.args["task"]
+        uneven = run.summary["heterogeneity"]
+        if number := int(uneven.get("assigned_images") or uneven.get(_FORMERLY) or 0):
+            task = run.args["task"]
             of_iid = run.args["type"] == RANDOM
             (iid[task] if of_iid else others[task, run.args.get("partition", "paper")]).append(number)
     for (task, rule), numbers in others.items():

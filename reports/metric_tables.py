@@ -119,8 +119,8 @@ def _federated_rows(
     alpha = args["alpha"] if uses_alpha(args["type"], args.get("partition")) else None
     for data, values in trivial.items():
         # A mean over clients depends on which images they have; the common images are the same under every split, but
-        # for the images of unseen clients, which the predictor is not made from.
-        if data == "test" and not args.get("unseen_clients"):
+        # for the images of non-participating clients, which the predictor is not made from.
+        if data == "test" and not args.get("non_participating_clients"):
             yield _row(args, values, data=data, model=_TRIVIAL, only=_OF_IMAGES)
         else:
             yield _row(args, values, data=data, model=_TRIVIAL, split=split, alpha=alpha, only=_OF_CLIENTS)

@@ -144,7 +144,7 @@ def verdict(
     questions.
     """
     if n_seeds < 2:
-        return f"cannot be told from {n_seeds} seed{'s' * (n_seeds != 1)}"
+        return f"cannot be judged from {n_seeds} seed{'s' * (n_seeds != 1)}"
     low, high = of
     is_clear = not p > LEVEL  # nan is not more
     neither = "no difference" if low > -MARGIN and high < MARGIN else "inconclusive"

@@ -39,7 +39,7 @@ def not_learnt(table: pd.DataFrame) -> list[str]:
     settings: dict[str, dict[str, list[str]]] = {}
     for row in table[table["learnt"] != YES].to_dict("records"):
         setting = in_words({name: row[name] for name in named})
-        where = f"{row['data']} ({row['IID']}, trivial {row['trivial']})"
+        where = f"{row['data']} ({row['IID']}, constant baseline {row['trivial']})"
         settings.setdefault(setting, {}).setdefault(row["learnt"], []).append(where)
     lines = []
     for setting, words in settings.items():

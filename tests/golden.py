@@ -349,10 +349,13 @@ def private() -> list[float]:
 
 
 def adapted() -> list[float]:
-    """The losses of unseen clients after steps on two of their images, by a schedule."""
+    """The losses of non-participating clients after steps on two of their images, by a schedule."""
     settings = replace(q.SETTINGS, lr_schedule="cosine")
     who = {"clients": [np.arange(3)], "held_out": [np.array([8])]}
-    who |= {"unseen": [np.arange(3, 6), np.arange(6, 8)], "unseen_held_out": [np.array([9]), np.array([10])]}
+    who |= {
+        "non_participating": [np.arange(3, 6), np.arange(6, 8)],
+        "non_participating_held_out": [np.array([9]), np.array([10])],
+    }
     with tempfile.TemporaryDirectory() as folder:
         federation = q.trained(q.method("fedper"), Path(folder), settings, **who)
         return losses_of(Adaptation(federation, AdaptSettings((1, 4), 2, "all")).run())

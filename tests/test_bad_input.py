@@ -154,7 +154,7 @@ ARGUMENTS = [
     (f"{INIT} --depth_target feet", "--depth_target: invalid choice: 'feet'"),
     (f"{INIT} --use_cbam maybe", "--use_cbam: 'maybe' is neither True nor False"),
     (f"{INIT} --pretrained True", "pretrained weights of --encoder tiny do not exist; give --pretrained False"),
-    (f"{INIT} --published_quirks True --depth_target log", "--published_quirks True knows no --depth_target log"),
+    (f"{INIT} --published_quirks True --depth_target log", "--published_quirks True does not support --depth_target"),
     (f"{INIT} --rand_seed 1.5", "--rand_seed: '1.5' is not a whole number"),
     (f"{INIT} --init_model_dir file", "file/init_model_normal.safetensors: cannot be written"),
     (f"{TRAIN} --lora_rank 4", "--lora_rank is not an argument of --train all but of lora; omit it"),
@@ -517,7 +517,7 @@ FILES = {
             or images("normal", lambda path: Image.new("RGB", (32, 32), (128, 128, 128)).save(path))()
         ),
         TRAIN,
-        "normal: its trivial loss is nan, because nothing counts in the",
+        "normal: the constant baseline's loss is nan, because nothing counts in the",
     ),
     "initial cut": (cut(START), TRAIN, "not a model of this project"),
     "initial text": (put(START, "weights"), TRAIN, "run model_initialization.py again"),

@@ -266,23 +266,6 @@ def test_pages_are_short_and_begin_with_their_purpose_and_a_command(name: str) -
         assert name in PROGRAMS or blocks[0].count("\n") <= 5, "the first command is the shortest"
 
 
-# Words that pages no longer use: docs/glossary.md has what they are called now.
-RETIRED = re.compile(
-    r"\b(deals?|dealt|dealing|robust sums?|secure sums?|newcomers?|knows? of|trivial predictors?|contact sheets?|"
-    r"strangers?|heeds?|stands? in|lies? in|faults?|settled?|settles|kinds|pace|portions?|a lot|told|asked|said)\b",
-    re.IGNORECASE,
-)
-
-
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"CHANGELOG.md"} - MADE))
-def test_pages_use_no_retired_word(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    if name == "docs/glossary.md":  # its second column has the words of earlier versions
-        text = re.sub(r"^(\| \*\*[^|]+\|)[^|]*", r"\1", text, flags=re.MULTILINE)
-    prose = re.sub(r"```.*?```|`[^`\n]*`|\]\([^)\s]*\)", " ", text, flags=re.DOTALL)
-    assert not RETIRED.findall(" ".join(prose.split()))
-
-
 def sentences(text: str) -> Iterator[str]:
     """A page's sentences outside code blocks, tables, headings and pictures, where a code span is a word.
 

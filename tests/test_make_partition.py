@@ -113,7 +113,7 @@ def test_users_and_places_become_clients(run_script: Callable, tmp_path: Path) -
     assert "of 2 groups" in text
     values = json.loads((tmp_path / "users/heterogeneity.json").read_text())
     assert values["emd"] == pytest.approx(1)
-    assert values["dealt_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 9 - 1 / 36))
+    assert values["assigned_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 9 - 1 / 36))
     assert "by label " in text and "by user " in text
     done = run_script("make_partition.py --lat_lng places.npy --max_cell 3 --min_cell 2 --output_path cells")
     assert "2 cells; 0 images are in cells of too few and 1 have no place" in done.stdout
@@ -188,6 +188,6 @@ def test_photographs_are_assigned_by_what_they_look_like(run_script: Callable, t
         np.save(tmp_path / "y.npy", images["y"])
     run_script("make_partition.py --embeddings x.npy --labels y.npy --n_clients 100 --partition dirichlet_hsu")
     values = json.loads((tmp_path / "partition/heterogeneity.json").read_text())
-    assert values["images_dealt"] == 5000 and values["largest_client"] == 50
+    assert values["assigned_images"] == 5000 and values["largest_client"] == 50
     # Skewed in looks, and hardly in classes: chance alone gives 99 / 4999 = 0.02.
     assert values["emd"] > 1.6 and values["target_variance_share"] < 0.15

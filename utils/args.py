@@ -40,7 +40,7 @@ _HEADINGS = (
     "aggregation",
     "attack",
     "privacy",
-    "unseen clients",
+    "non-participating clients",
     "output",
     "running",
 )
@@ -55,7 +55,7 @@ class _Formatter(argparse.HelpFormatter):
             text += f": {choices}"
         if default is argparse.SUPPRESS or default is None or default == []:
             return text
-        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
+        shown = " ".join(map(str, default)) if isinstance(default, (list, tuple)) else str(default)
         return f"{text} (default: {shown.replace('%', '%%')})"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -17,14 +17,11 @@ NON_NEGATIVE = number(float, least=0)
 class Argument:
     """An argument: its type or choices, default and help text.
 
-    What a run's numbers and its identity have to do with it is said here, and nowhere else:
+    Runs that differ in it are different runs. `utils.stage.StageArgument` has the exceptions.
 
     Attributes:
         only: values of other arguments, by their names, with which alone it is read; others are refused.
         unread: values of other arguments with which it is not read, and may be given all the same.
-        changes_numbers: whether runs that differ in it are different runs. An argument that changes none, like one that
-            `may_change`, is a field of `utils.stage.StageSettings`.
-        may_change: whether a run may be resumed with another value.
         recorded: whether a run says it where it has its default; without, such a run is the same as one from before
             there was this argument.
     """
@@ -34,11 +31,18 @@ class Argument:
     type: Callable[[str], Any] = str
     choices: Collection[Any] | None = None
     nargs: str | int | None = None
+    metavar: str | tuple[str, ...] | None = None
     only: Mapping[str, Collection[Any]] = field(default_factory=dict)
     unread: Mapping[str, Collection[Any]] = field(default_factory=dict)
-    changes_numbers: bool = True
-    may_change: bool = False
     recorded: bool = True
+
+    @property
+    def read(self) -> dict[str, Any]:
+        """How argparse reads it: arguments of `add_argument`."""
+        if self.type in (bool, boolean):
+            return FLAG
+        given = {"choices": self.choices, "nargs": self.nargs, "metavar": self.metavar}
+        return {"type": self.type} | {name: value for name, value in given.items() if value is not None}
 
 
 class Reader(Protocol):
@@ -60,9 +64,7 @@ def add_arguments_of(parser: Parser, title: str, readers: Mapping[str, Any], cho
     for reader in readers.values():
         for name, argument in reader.arguments.items():
             if name not in actions:
-                read = {"type": argument.type, "choices": argument.choices, "nargs": argument.nargs}
-                read = FLAG if argument.type is boolean else read
-                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **read)
+                actions[name] = group.add_argument(f"--{name}", default=SUPPRESS, **argument.read)
 
     def narrow(words: Sequence[str]) -> None:
         """Describe the arguments of the reader that these words choose, and hide the others."""

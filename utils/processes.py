@@ -27,7 +27,7 @@ def processes(use_accelerator: bool, **options: Any) -> Accelerator:
     alone = "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ
     if alone and "MASTER_ADDR" in os.environ and accelerator.num_processes == 1:
         progress.say(
-            "accelerate launch was asked for several processes and has started one; with --multi_gpu it starts "
+            "accelerate launch should start several processes and has started one; with --multi_gpu it starts "
             "them all, on CPUs too (and then without --cpu)"
         )
     return accelerator

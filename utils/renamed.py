@@ -11,8 +11,13 @@ NAMES = {
     "kinds": "label_source",
     "patience": "timeout",
     "trained_on": "train_clients",
+    "unseen_clients": "non_participating_clients",
 }
-VALUES = {"importance_target": {"held_out": "global_test"}}  # by the argument that has them
+_EXPERIMENTS = "experiments/task_perspective"
+VALUES = {  # by the argument that has them
+    "importance_target": {"held_out": "global_test"},
+    "experiment": {f"{_EXPERIMENTS}/unseen_clients.toml": f"{_EXPERIMENTS}/non_participating_clients.toml"},
+}
 # What tables' column `data` said of the images that values are measured on.
 DATA = {
     "clients' own": "client train", "clients' held out": "client test", "held out": "global test",

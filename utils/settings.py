@@ -18,15 +18,18 @@ def setting(
     *,
     choices: Collection[Any] | None = None,
     nargs: str | int | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
+    unread: Mapping[str, Collection[Any]] | None = None,
+    recorded: bool = True,
     heading: str = "",
-    **identity: Any,
+    of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
-    `only` and `identity` are those of `Argument`.
+    The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = Argument(default, text, type, choices, nargs, only or {}, **identity)
+    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -43,12 +46,7 @@ def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[st
         argument = arguments[name]
         text = (texts or {}).get(name) or argument.text
         group = parser.group(headings[name] or heading)
-        if argument.type is bool:
-            group.add_flag(f"--{name}", argument.default, text)
-        else:
-            group.add_argument(
-                f"--{name}", type=argument.type, choices=argument.choices, default=argument.default, help=text
-            )
+        group.add_argument(f"--{name}", default=argument.default, help=text, **argument.read)
 
 
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:

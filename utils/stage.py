@@ -1,8 +1,8 @@
 """The arguments that stages share, and what makes two runs the same.
 
-An argument says of itself whether it can change numbers, and whether a run may be resumed with another value
-(`utils.arguments.Argument`). Those that change none, because they say where files are or how a run is carried out, are
-fields of `StageSettings`; so all others are part of what a run computes.
+Runs that differ in an argument are different runs. Exceptions are among the fields of `StageSettings` alone, because
+such an argument says where files are or how a run is carried out (`StageArgument`). All others are part of what a run
+computes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from utils.args import POSITIVE, POSITIVE_INT, Parser, boolean, number
+from utils.arguments import Argument
 from utils.settings import add_settings, arguments_in, setting
 from utils.versions import ANY, REUSE, SAME_SOURCE, SAME_VERSION
 
+
+@dataclass(frozen=True)
+class StageArgument(Argument):
+    """An argument of `StageSettings`.
+
+    Attributes:
+        changes_numbers: whether runs that differ in it are different runs.
+        may_change: whether a run may be resumed with another value.
+    """
+
+    changes_numbers: bool = True
+    may_change: bool = False
+
+
 # What is read may be anywhere, since its content is compared; but a run that is resumed reads the same files.
-_PLACE: dict[str, Any] = {"type": Path, "changes_numbers": False}
-_CARRIED_OUT: dict[str, Any] = {"changes_numbers": False, "may_change": True}
+_PLACE: dict[str, Any] = {"type": Path, "of": partial(StageArgument, changes_numbers=False)}
+_CARRIED_OUT: dict[str, Any] = {"of": partial(StageArgument, changes_numbers=False, may_change=True)}
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,10 @@ class StageSettings:
         **_CARRIED_OUT,
     )
     on_missing: str = setting(
-        "stop", "what to do where a client is away or refused", choices=("stop", "skip_client"), may_change=True
+        "stop",
+        "what to do where a client is away or refused",
+        choices=("stop", "skip_client"),
+        of=partial(StageArgument, may_change=True),
     )
     timeout: float = setting(600.0, "seconds to wait for a client whose node is away", POSITIVE, **_CARRIED_OUT)
     rand_seed: int = setting(42, "seed of all random choices", number(int, least=0))
@@ -88,7 +106,9 @@ class StageSettings:
     test_mode: bool = setting(False, "a run of seconds: few steps, to see that everything works", bool)
 
 
-_ARGUMENTS = arguments_in(StageSettings)
+_EXCEPTIONS = {
+    name: argument for name, argument in arguments_in(StageSettings).items() if isinstance(argument, StageArgument)
+}
 
 
 def changes_numbers(name: str) -> bool:
@@ -97,7 +117,7 @@ def changes_numbers(name: str) -> bool:
     >>> changes_numbers("result_path"), changes_numbers("init_lr")
     (False, True)
     """
-    return name not in _ARGUMENTS or _ARGUMENTS[name].changes_numbers
+    return name not in _EXCEPTIONS or _EXCEPTIONS[name].changes_numbers
 
 
 def key(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +131,7 @@ def diff(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     >>> diff({"init_lr": 0.1, "result_path": "a"}, {"init_lr": 0.2, "result_path": "b"})
     ['init_lr']
     """
-    fixed = (name for name in {**now, **before} if name not in _ARGUMENTS or not _ARGUMENTS[name].may_change)
+    fixed = (name for name in {**now, **before} if name not in _EXCEPTIONS or not _EXCEPTIONS[name].may_change)
     return [name for name in fixed if before.get(name) != plain(now.get(name))]
 
 
@@ -147,7 +167,7 @@ def add_stage(parser: Parser, resuming: str, unit: str = "") -> None:
 
 def add_code(parser: Parser) -> None:
     """`--reuse`: which earlier runs count; see `utils.versions.CodePolicy`."""
-    either, reuse = parser.group("running").add_mutually_exclusive_group(), _ARGUMENTS["reuse"]
+    either, reuse = parser.group("running").add_mutually_exclusive_group(), _EXCEPTIONS["reuse"]
     either.add_argument("--reuse", choices=reuse.choices, default=reuse.default, help=reuse.text)
     for former, policy in (("--accept_code", ANY), ("--refuse_code", SAME_SOURCE)):
         either.add_argument(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from datasets.held_out import make_table
+from datasets.settings import TableSettings
 from datasets.sources.arrays import Arrays
 from datasets.sources.cifar import Cifar10, Cifar100
 from datasets.sources.coco import Coco
@@ -29,10 +30,11 @@ from datasets.sources.ranges import lines_of_levels
 from datasets.sources.source import Source
 from datasets.sources.taskonomy import Taskonomy
 from datasets.sources.voc import Voc
-from datasets.table import MEAN, Listing, write_table
+from datasets.table import Listing, write_table
 from datasets.tasks import RGB
 from utils.command import command_line
 from utils.errors import UserError
+from utils.stage import StageSettings
 
 SOURCES: dict[str, type[Source]] = {
     "taskonomy": Taskonomy,
@@ -78,11 +80,11 @@ def select_images(
     data_path: Path,
     source: str = "taskonomy",
     *,
-    fit: str = "crop",
-    resize: str = MEAN,
-    levels: tuple[float, float] | None = None,
-    test_fraction: float = 0.2,
-    rand_seed: int = 42,
+    test_fraction: float = TableSettings.test_fraction,
+    fit: str = TableSettings.fit,
+    resize: str = TableSettings.resize,
+    levels: tuple[float, float] | None = TableSettings.levels,
+    rand_seed: int = StageSettings.rand_seed,
     **arguments: Any,
 ) -> Listing:
     """Find a folder's images and write their table into it, as stage 1 does; `arguments` are the source's own.
@@ -90,7 +92,7 @@ def select_images(
     Raises:
         UserError: where there are none, or the table cannot be written.
     """
-    common = {"fit": fit, "resize": resize, "levels": levels, "test_fraction": test_fraction, "rand_seed": rand_seed}
+    common = asdict(TableSettings(test_fraction, fit, resize, levels)) | {"rand_seed": rand_seed}
     listing = find_images({"data_path": data_path, "source": source, **common, **arguments})
     write_table(data_path, listing)
     return listing

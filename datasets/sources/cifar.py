@@ -34,8 +34,7 @@ class Cifar10(Source):
     arguments: ClassVar[dict[str, Argument]] = {
         "long_tail": Argument(
             None,
-            "rho of the long-tailed set: the largest class of the training part has rho times the images of the "
-            "smallest",
+            "rho of the long-tailed set: the largest class of the train split has rho times the images of the smallest",
             number(float, least=1),
         ),
         "split_file": replace(SPLIT_ARGUMENTS["split_file"], text="csv of the training images' clients, of v1.1"),

@@ -115,7 +115,7 @@ class Coco(Source):
                         "in --annotations; omit one"
                     )
         if not names:
-            raise UserError("--categories: name the file of the categories' names, which lies in the data folder")
+            raise UserError("--categories: name the file of the categories' names, which is in the data folder")
         classes = ClassSet(tuple(dict(sorted(names.items())).values()), tuple(sorted(names)))
         known: dict[str, ClassSet] = {CLASS: classes, BOXES: classes}
         domains: tuple[str, ...] = (RGB.domain, *([MASK] if self.mask_folder else []))
@@ -297,7 +297,7 @@ class Coco(Source):
         )
         for number, called in read.names.items():
             if names.setdefault(number, called) != called:
-                raise UserError(f"{path}: category {number} is {called!r} here and {names[number]!r} in another part")
+                raise UserError(f"{path}: category {number} is {called!r} here and {names[number]!r} in another split")
         errors += read.errors
         if read.n_crowds:
             self._n_crowds += read.n_crowds

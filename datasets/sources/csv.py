@@ -62,14 +62,14 @@ class Csv(Source):
         rows, errors = read_text_table(path, "--table_file")
         _check_header(path, list(rows.columns))
         targets = [name for name in rows.columns if name in _ENCODINGS]
-        photographs = [name for name in rows.columns if name == RGB_NEXT.domain]
-        if MOTION in targets and not photographs:
+        files = [RGB_NEXT.domain, *targets] if RGB_NEXT.domain in rows else targets
+        if MOTION in targets and RGB_NEXT.domain not in files:
             raise UserError(f"{path}: the column {MOTION} needs one of second photographs, {RGB_NEXT.domain}")
         if not len(rows) and not errors:
             raise UserError(f"{path}: no row under the names of its columns")
         if CLASS not in rows and not targets:
             raise UserError(f"{path}: no column {CLASS}, and none of files ({', '.join(_ENCODINGS)})")
-        rows, more = self._complete(path, rows, [_IMAGE, *photographs, *targets], needs_class=not targets)
+        rows, more = self._complete(path, rows, [_IMAGE, *files], needs_class=not targets)
         labels, classes = number_classes(_without_decimals(rows[CLASS].tolist() if CLASS in rows else [""] * len(rows)))
         maps = [name for name in targets if not _ENCODINGS[name].categorical]
         for text in lines_of_columns(
@@ -80,11 +80,9 @@ class Csv(Source):
         for name in [name for name in targets if _ENCODINGS[name].categorical]:
             rows, classes[name] = self._with_masks(name, rows, more)
         rows = self._in_cells(path, rows)
-        groups = tuple(name for name in rows.columns if name not in (RGB.domain, *photographs, *targets, CLASS, PART))
+        groups = tuple(name for name in rows.columns if name not in (RGB.domain, *files, CLASS, PART))
         limits = depth_limit(self.max_median_depth) if DEPTH.domain in targets else {}
-        info = self.dataset_info(
-            domains=(RGB.domain, *photographs, *targets), groups=groups, classes=classes, limits=limits
-        )
+        info = self.dataset_info(domains=(RGB.domain, *files), groups=groups, classes=classes, limits=limits)
         return Listing(rows, info, errors + more)
 
     def _in_cells(self, path: Path, rows: pd.DataFrame) -> pd.DataFrame:

@@ -85,6 +85,6 @@ def _with_whole_parts(rows: pd.DataFrame) -> pd.DataFrame:
         return rows
     trained, tested = (set(rows[DOMAIN][rows[PART].isin(parts)]) for parts in (("train",), ("test", "val")))
     if lacking := sorted(set(rows[DOMAIN]) - (trained & tested)):
-        print(f"{', '.join(lacking)}: not in two parts, so the test split is drawn at random from all domains")
+        print(f"{', '.join(lacking)}: not in two splits, so the test split is drawn at random from all domains")
         return rows.drop(columns=PART)
     return rows

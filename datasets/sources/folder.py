@@ -43,7 +43,7 @@ def find_in_folders(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
     cells, errors = list_images(data_path, _LEVELS + 1)
     folders = [list(PurePosixPath(cell).parts[:-1]) for cell in cells]
     parts = _take_parts(folders)
-    errors += [f"{cell!r}: lies in no folder of a class" for cell, rest in zip(cells, folders, strict=True) if not rest]
+    errors += [f"{cell!r}: is in no folder of a class" for cell, rest in zip(cells, folders, strict=True) if not rest]
     rows = pd.DataFrame({RGB.domain: cells, "folders": folders})
     if parts:
         rows[PART] = parts
@@ -52,7 +52,7 @@ def find_in_folders(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
     _check_depths(dict(zip(map(len, folders), rows[RGB.domain], strict=True)))
     rows[CLASS] = [rest[-1] for rest in folders]
     if len(rows) and all(map(part_named, rows[CLASS])):
-        raise UserError(f"{rows[RGB.domain][0]}: a class is called like a part; the layout is {_LAYOUT}")
+        raise UserError(f"{rows[RGB.domain][0]}: a class is called like a split; the layout is {_LAYOUT}")
     if any(len(rest) == 2 for rest in folders):
         rows[DOMAIN] = [rest[0] for rest in folders]
     return rows, errors
@@ -70,7 +70,7 @@ def _take_parts(folders: list[list[str]]) -> list[str]:
         beside = [folder.pop(level) if len(folder) > level else "" for folder in folders]
         parts = [part_named(name) or "" for name in beside]
         if unknown := [name for name, part in zip(beside, parts, strict=True) if name and not part]:
-            raise UserError(f"{named[0]}/ is called like a part and {unknown[0]}/ beside it is not; rename one")
+            raise UserError(f"{named[0]}/ is called like a split and {unknown[0]}/ beside it is not; rename one")
         return parts
     return []
 

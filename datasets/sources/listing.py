@@ -59,7 +59,7 @@ def say_no_part(folder: str, names: Sequence[str]) -> None:
     """Print the folders with photographs whose names begin with no part, where `{part}` stands in `folder`."""
     if names:
         print(
-            f"left out folders of {folder} with photographs, called like no part (train, val, test): {some(names, 8)}"
+            f"left out folders of {folder} with photographs, called like no split (train, val, test): {some(names, 8)}"
         )
 
 

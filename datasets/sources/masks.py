@@ -98,7 +98,7 @@ class Masks(Source):
             None, "end of these maps' names in place of --mask_suffix, such as _gtFine_instanceIds.png"
         ),
         "instance_classes": Argument(
-            None, "file of those of the masks' categories whose objects are told apart; default: all but background"
+            None, "file of those of the masks' categories whose objects are distinguished; default: all but background"
         ),
         "crowd_ids": Argument(
             (), "numbers in the maps of objects that count nowhere", number(int, least=1, most=65535), nargs="+"
@@ -156,7 +156,7 @@ class Masks(Source):
         return Listing(rows, info, errors, boxes)
 
     def _things(self, classes: ClassSet) -> ClassSet:
-        """The classes whose objects are told apart; UserError where the masks lack one of them."""
+        """The classes whose objects are distinguished; UserError where the masks lack one of them."""
         ids = classes.ids or tuple(range(len(classes.names)))
         named = {number: name for number, name in zip(ids, classes.names, strict=True) if name.lower() != BACKGROUND}
         if self.instance_classes is not None:

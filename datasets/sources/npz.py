@@ -85,7 +85,7 @@ def find_in_arrays(data_path: Path) -> tuple[pd.DataFrame, list[str]]:
             f"{path.name}: {array.name} has no value for each image" for array in arrays if array.name not in used
         ]
     if None in parts and len(parts) > 1:
-        raise UserError(f"{parts[None].path}: {parts[None].name} names no part, though other arrays do; name one")
+        raise UserError(f"{parts[None].path}: {parts[None].name} names no split, though other arrays do; name one")
     return pd.concat(tables, ignore_index=True).fillna("") if tables else pd.DataFrame(), errors
 
 

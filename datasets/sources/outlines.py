@@ -161,9 +161,8 @@ class Numbering(Enum):
     """How the objects of a map are numbered beside the ids of its mask."""
 
     AS_MASK = auto()  # each pixel has its id: there is no object
-    BY_CLASS = (
-        auto()
-    )  # an object's number is 1000 times its id and a count; other pixels have their id, as in Cityscapes
+    # As in Cityscapes: an object's number is 1000 times its id and a count, and other pixels have their id.
+    BY_CLASS = auto()
     OWN = auto()
 
 

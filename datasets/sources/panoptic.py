@@ -44,7 +44,7 @@ class _Segments:
 
 
 class Panoptic(Source):
-    """`panoptic_<part>.json` and the pictures beside it: things, which are told apart, and stuff.
+    """`panoptic_<part>.json` and the pictures beside it: things, which are distinguished, and stuff.
 
     Kirillov et al. 2019 (Panoptic segmentation, arXiv 1801.00868), section 3. A segment's number is red + 256 green +
     65536 blue of its colour, and 0 is void. Masks of classes and maps of the things are written into the data folder.
@@ -56,7 +56,7 @@ class Panoptic(Source):
             "annotations": Argument("annotations/panoptic_{part}.json", "of the files of the segments"),
             "mask_folder": Argument("annotations/panoptic_{part}", "of the pictures of the segments"),
             "instance_classes": Argument(
-                None, "file of the categories whose objects are told apart; default: those that are things (isthing 1)"
+                None, "file of the categories whose objects are distinguished; default: the things (isthing 1)"
             ),
         }
         | CLASS_OF_IMAGE
@@ -125,7 +125,7 @@ class Panoptic(Source):
             categories = records(content, "categories")
             for identity, name in names_of_categories(categories).items():
                 if names.setdefault(identity, name) != name:
-                    raise ValueError(f"category {identity} is {name!r} here and {names[identity]!r} in another part")
+                    raise ValueError(f"category {identity} is {name!r} here and {names[identity]!r} in another split")
             things |= {to_integer(category["id"]) for category in categories if is_true(category.get("isthing"))}
             images = by_key(
                 ((identity_of(record), str(record["file_name"])) for record in records(content, "images")), "image id"

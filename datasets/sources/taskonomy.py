@@ -164,7 +164,7 @@ class Taskonomy(Source):
     def find(self) -> Listing:
         """The images of the first buildings that have every task's file and one of the 16 commonest scene classes."""
         if self.client_file_name is None:
-            raise UserError("--client_file_name: name the csv of the buildings, which lies in the data folder")
+            raise UserError("--client_file_name: name the csv of the buildings, which is in the data folder")
         listed = read_buildings(self.data_path / self.client_file_name)
         buildings = listed[: self.taskonomy_clients_to_include]
         if len(buildings) < self.taskonomy_clients_to_include:

@@ -199,7 +199,7 @@ class Voc(Source):
             path = folder / f"{name}.txt"
             for stem in names_in(path):
                 if parts.setdefault(stem, part) != part:
-                    raise UserError(f"{path}: {stem} is in the list of another part, too; take it out of one")
+                    raise UserError(f"{path}: {stem} is in the list of another split, too; take it out of one")
         return parts
 
     def _read(self, cell: str, errors: list[str]) -> tuple[tuple[float, float] | None, list[_Object]] | None:

@@ -69,13 +69,7 @@ def key_points_in(photographs: Sequence[Photograph]) -> tuple[int, int] | None:
     That is where all are as long, begin with a box within the photograph, and have the rest in it: points of three
     numbers, whose third is 0, 1 or 2, or more points of two than polygons have that are all as long.
     """
-    rows = [
-        drawn.outline[0]
-        for photograph in photographs
-        if photograph.size == SHARES
-        for drawn in photograph.outlines
-        if drawn.outline
-    ]
+    rows = _polygons(photographs)
     if not rows or len({*map(len, rows)}) > 1:
         return None
     numbers = np.array(rows)
@@ -99,13 +93,7 @@ def are_tracks(photographs: Sequence[Photograph]) -> bool:
     That is where all rows have six numbers, begin with a box within the photograph, and go on with a share and a whole
     number, above 1 somewhere if there are few.
     """
-    rows = [
-        drawn.outline[0]
-        for photograph in photographs
-        if photograph.size == SHARES
-        for drawn in photograph.outlines
-        if drawn.outline
-    ]
+    rows = _polygons(photographs)
     if not rows or {*map(len, rows)} != {_TRACKED}:
         return False
     numbers = np.array(rows)
@@ -113,6 +101,17 @@ def are_tracks(photographs: Sequence[Photograph]) -> bool:
     is_inside = (np.abs(centre - 0.5) + sides / 2 <= 0.5 + _SLACK).all()
     is_numbered = (track == np.rint(track)).all() and (track.max() > 1 or len(rows) >= _MANY)
     return bool(is_inside and is_numbered and ((score >= 0) & (score <= 1)).all())
+
+
+def _polygons(photographs: Sequence[Photograph]) -> list[list[float]]:
+    """The polygons of all label files, each as the numbers of its line behind the id."""
+    return [
+        drawn.outline[0]
+        for photograph in photographs
+        if photograph.size == SHARES
+        for drawn in photograph.outlines
+        if drawn.outline
+    ]
 
 
 def _read_line(line: str, n_key_points: int | None) -> Drawn:

@@ -87,8 +87,8 @@ def measure_trivial(
     for (name, positions), of_part in zip(parts.items(), values, strict=True):
         if np.isnan(of_part["loss"]):
             raise UserError(
-                f"{data.task.name}: its trivial loss is nan, because nothing counts in the {len(positions)} {name} "
-                f"images; look into the files of {data.task.labelled_by}, or select other images"
+                f"{data.task.name}: the constant baseline's loss is nan, because nothing counts in the {len(positions)}"
+                f" {name} images; look into the files of {data.task.labelled_by}, or select other images"
             )
     return values
 

@@ -346,10 +346,10 @@ def check_pixels(size: int, seen: Tensor, network: nn.Module, network_name: str)
         below, above = size // step * step, -(-size // step) * step
         sizes = " or ".join(str(near) for near in (below, above) if near)
         raise UserError(
-            f"{network_name} sees images in patches, and at {size} pixels {share:.0%} of the pixels lie in none; "
+            f"{network_name} divides images into patches, and at {size} pixels {share:.0%} of the pixels are in none; "
             f"give --image_size {sizes}"
         )
-    return f"{network_name} never sees {share:.1%} of the pixels, at the borders"
+    return f"{network_name} leaves out {share:.1%} of the pixels, at the borders"
 
 
 def _patch(module: nn.Module) -> int:

@@ -46,15 +46,15 @@ def on_kept_outputs(
 ) -> tuple[TaskModel, TaskData]:
     """The model behind its encoder's outputs, and the data that have them for images, or both as they are.
 
-    That is by a training's settings: the encoder must be frozen, for unseen clients that train `adapt_train`, too, and
-    see the same images in every step. Runs of `--test_mode` see few images and do without. UserError where outputs in
-    half precision are asked for and cannot be had, or the disk is full.
+    That is by a training's settings: the encoder must be frozen, for non-participating clients that train
+    `adapt_train`, too, and get the same images in every step. Runs of `--test_mode` have few images and do without.
+    UserError where outputs in half precision are requested and cannot be had, or the disk is full.
     """
     trained = {settings.train, adapt_train or settings.train}
     possible = trained.issubset(FROZEN_ENCODER) and settings.augment == "none"
     if settings.encoder_outputs == "half" and not possible:
         raise UserError(
-            "--encoder_outputs half needs a frozen encoder (--train decoder or head, --adapt_train too) that sees "
+            "--encoder_outputs half needs a frozen encoder (--train decoder or head, --adapt_train too) that gets "
             "images as they are (--augment none); omit it"
         )
     if settings.encoder_outputs == "never" or not possible or data.shortened:

@@ -20,6 +20,8 @@ from models.embedding.features import features_name, image_features
 from models.networks.conventions import OWN_SCALING, Scaling, add_scaling
 from utils.args import POSITIVE_INT, Parser, number
 from utils.errors import UserError
+from utils.settings import add_settings, setting
+from utils.stage import StageSettings
 from utils.streams import generator
 
 if TYPE_CHECKING:
@@ -37,20 +39,46 @@ _NEUTRAL_NEGATIVES = 9  # where no number is given: as many as CIFAR-10's images
 _STEPS = 1000  # of the noise that Stable Diffusion was trained with
 
 
+def teacher_name(text: str) -> str:
+    """An argparse type: `diffusion`, or a kind of features that looks at images alone."""
+    if text in ("model", "target"):
+        raise ArgumentTypeError(f"{text!r} is a task's own, and no teacher of it")
+    return text if text == DIFFUSION else features_name(text)
+
+
+def _place(text: str) -> str:
+    """A folder by its absolute path, so that the settings hold wherever they are read; other names as they are."""
+    return str(Path(text).resolve()) if Path(text).is_dir() else text
+
+
 @dataclass(frozen=True)
 class TeacherSettings:
     """What a teacher is made of; the names are those of `extract_diffusion_features.py`'s arguments."""
 
-    features: str
-    diffusion_model: str
-    diffusion_size: int
-    timestep: int
-    layers: tuple[int, ...]
-    prompts: str
-    n_negatives: int | None
-    blank_images: bool
-    precision: str
-    rand_seed: int
+    features: str = setting(
+        DIFFUSION,
+        "the teacher: diffusion, image (thumbnails), or a network with published or random weights, "
+        "efficientnet_lite0, timm:<name> or random:<name>",
+        teacher_name,
+    )
+    diffusion_model: str = setting(
+        DEFAULT_MODEL, "Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub", _place
+    )
+    diffusion_size: int = setting(224, "pixels per side of the teacher's images", number(int, least=16))
+    timestep: int = setting(150, "step of the noise in an image's own features", number(int, least=0, most=_STEPS - 1))
+    layers: Sequence[int] = setting((2, 3, 4), "blocks of the decoder, the deepest is 1", POSITIVE_INT, nargs="+")
+    prompts: str = setting(
+        "class", "texts for the teacher: the classes' names, or neutral ones that name no class", choices=PROMPTS
+    )
+    n_negatives: int | None = setting(
+        None,
+        "texts per image besides the right one; default: all other classes, "
+        f"or {_NEUTRAL_NEGATIVES} with neutral prompts",
+        POSITIVE_INT,
+    )
+    blank_images: bool = setting(False, "control: the teacher gets black images", bool)
+    precision: str = StageSettings.precision
+    rand_seed: int = StageSettings.rand_seed
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> TeacherSettings:
@@ -59,63 +87,13 @@ class TeacherSettings:
         return cls(**values | {"layers": tuple(values["layers"])})
 
 
-def teacher_name(text: str) -> str:
-    """An argparse type: `diffusion`, or a kind of features that looks at images alone."""
-    if text in ("model", "target"):
-        raise ArgumentTypeError(f"{text!r} is a task's own, and no teacher of it")
-    return text if text == DIFFUSION else features_name(text)
-
-
 def add_teacher(parser: Parser) -> None:
     """The arguments that `TeacherSettings` are made of, but for those that all stages have."""
+    add_settings(parser, TeacherSettings, "model")
     group = parser.group("model")
-    add = group.add_argument
-    add(
-        "--features",
-        type=teacher_name,
-        default=DIFFUSION,
-        help="the teacher: diffusion, image (thumbnails), or a network with published or random weights, "
-        "efficientnet_lite0, timm:<name> or random:<name>",
-    )
-    add(
-        "--encoder_weights",
-        type=Path,
-        metavar="FILE",
-        help="weights of --features timm:<name>, a safetensors file or state dict; default: timm's",
-    )
+    text = "weights of --features timm:<name>, a safetensors file or state dict; default: timm's"
+    group.add_argument("--encoder_weights", type=Path, metavar="FILE", help=text)
     add_scaling(group, "features", "the network of --features")
-    add(
-        "--diffusion_model",
-        type=_place,
-        default=DEFAULT_MODEL,
-        help="Stable Diffusion: a folder that diffusers has saved, or a name of the Hugging Face hub",
-    )
-    add("--diffusion_size", type=number(int, least=16), default=224, help="pixels per side of the teacher's images")
-    add(
-        "--timestep",
-        type=number(int, least=0, most=_STEPS - 1),
-        default=150,
-        help="step of the noise in an image's own features",
-    )
-    add("--layers", type=POSITIVE_INT, nargs="+", default=[2, 3, 4], help="blocks of the decoder, the deepest is 1")
-    add(
-        "--prompts",
-        choices=PROMPTS,
-        default="class",
-        help="what the teacher is asked: the classes' names, or neutral texts that know no class",
-    )
-    add(
-        "--n_negatives",
-        type=POSITIVE_INT,
-        help="texts per image besides the right one; default: all other classes, "
-        f"or {_NEUTRAL_NEGATIVES} with neutral prompts",
-    )
-    group.add_flag("--blank_images", False, "control: the teacher sees black images")
-
-
-def _place(text: str) -> str:
-    """A folder by its absolute path, so that the settings hold wherever they are read; other names as they are."""
-    return str(Path(text).resolve()) if Path(text).is_dir() else text
 
 
 class Teacher(ABC):

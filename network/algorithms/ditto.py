@@ -26,8 +26,8 @@ class Ditto(FedAvg):
     | eta, of both models | `--init_lr` |
 
     The personal model v_k minimises F_k(v) + lambda/2 |v - w_t|^2 and never travels; the global model is FedAvg's.
-    v_k starts as the server's model of the client's first round, and so does a newcomer's. Since v_k depends on w_t
-    alone, it is trained first, and the global model afterwards, so that one working copy serves both.
+    v_k starts as the server's model of the client's first round, and so does a non-participating client's. Since v_k
+    depends on w_t alone, it is trained first, and the global model afterwards, so that one working copy serves both.
     """
 
     lam: float = setting(1.0, "lambda, the strength of the pull on personal models", NON_NEGATIVE)

@@ -69,10 +69,10 @@ class FedAMP(FedAvg):
         models.save_mixed("cloud", clients, weights)
         return metrics
 
-    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
+    def received_model(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models: the mixture for one to whom all are equally far.
 
-        The paper says nothing of newcomers, whose initial model is near nobody's.
+        The paper does not treat non-participating clients, whose initial model is near nobody's.
         """
         return self._models(context).mean()
 

@@ -172,7 +172,7 @@ class FedAvg(Configured):
         """
         return dict(server) | {name: cast_like(value, server[name]) for name, value in mean.items()}
 
-    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
+    def received_model(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The model that a client gets which has not taken part: what it is evaluated with, and adapts.
 
         By default the server's tensors, and the initial ones where they do not travel, as for a participant in its

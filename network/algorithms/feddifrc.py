@@ -64,7 +64,7 @@ class FedDifRC(FedAvg):
     representation: str = setting(
         "features", "what is guided: the encoder's vector, or the pooled embedding", choices=("features", "embedding")
     )
-    condition: str = setting("none", "round: the teacher sees clients' embeddings", choices=("none", "round"))
+    condition: str = setting("none", "round: the teacher gets clients' embeddings", choices=("none", "round"))
     tdcl_weight: float = setting(1.0, "weight of the contrast", NON_NEGATIVE)
     ndcr_weight: float = setting(1.0, "weight of the distance to the image's own vector", NON_NEGATIVE)
     task_weight: float = setting(1.0, "weight of the task's loss; 0: self-supervised", NON_NEGATIVE)
@@ -112,7 +112,7 @@ class FedDifRC(FedAvg):
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
         """With `--condition round`, ask the teacher about the client's images as they are embedded now; then train."""
         if self._condition:
-            local.scratch["asked"] = self._condition.request(local.model, local.start, local.client_round.images)
+            local.scratch["request"] = self._condition.request(local.model, local.start, local.client_round.images)
         yield from super().local_update(local)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
@@ -123,7 +123,7 @@ class FedDifRC(FedAvg):
             loss = loss + self.ndcr_weight * restriction(z, own)
         if self.tdcl_weight:
             answers = (
-                self._condition.answers(at, local.scratch["asked"]) if self._condition else self._guide.choices(at)
+                self._condition.answers(at, local.scratch["request"]) if self._condition else self._guide.choices(at)
             )
             z, choices = self._guide.compared(self._z(local), answers)
             loss = loss + self.tdcl_weight * contrast(z, choices, self._guide.right(at), self.contrast_temperature)

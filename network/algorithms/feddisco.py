@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from network.algorithms.by_kind import ByKind
+from network.algorithms.by_label import ByLabel
 from network.engine.client import ClientRound
 from network.importance import POPULATION, UNIFORM, reweighting
 from network.partition.client_images import ClientImages
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets.task_data import TaskData
 
 
-class FedDisco(ByKind):
+class FedDisco(ByLabel):
     """Aggregation that gives balanced clients more weight: Ye et al. 2023 (arXiv 2305.19229), equation 6.
 
     | symbol | argument |
@@ -27,25 +27,25 @@ class FedDisco(ByKind):
     | D, the target of d_k | `--discrepancy_target`: uniform, as in the paper, or the shares in all clients' images |
 
     In a round, a client counts ReLU(p_k - a d_k + b), where p_k is its share of the round's weight in FedAvg, and d_k
-    the divergence KL(q_k | D) of its shares of kinds, divided by the sum over the round's clients as in the published
+    the divergence KL(q_k | D) of its shares of labels, divided by the sum over the round's clients as in the published
     code. The offset b brings clients closer to equal weights. If no client would count, they count as in FedAvg.
     """
 
     discrepancy_weight: float = setting(0.5, "how much a client's discrepancy lowers its weight", NON_NEGATIVE)
     discrepancy_offset: float = setting(0.1, "added to every client's weight", NON_NEGATIVE)
     discrepancy_target: str = setting(
-        UNIFORM, "the shares of kinds that clients' are compared with", choices=(UNIFORM, POPULATION)
+        UNIFORM, "the shares of labels that clients' shares are compared with", choices=(UNIFORM, POPULATION)
     )
-    only_mean: ClassVar[str] = "it consists of clients' weights, which other rules do not ask for"
+    only_mean: ClassVar[str] = "it consists of clients' weights, which other aggregators do not use"
 
     def unprotected(self) -> str:
         """Weights are what the method is about."""
-        return "FedDisco weights clients by their kinds of images, and private ones must all count the same"
+        return "FedDisco weights clients by their labels, and private ones must all count the same"
 
     def prepare(self, data: TaskData, groups: np.ndarray, clients: ClientImages) -> None:
         """Measure each client's discrepancy."""
         super().prepare(data, groups, clients)
-        reweighted = reweighting(self._kind_of, clients, data.test, self.discrepancy_target)
+        reweighted = reweighting(self._label_of, clients, data.test, self.discrepancy_target)
         # The weights are p / q_k; the divergence sums q_k log(q_k / p).
         shares = reweighted.count / reweighted.sizes[reweighted.client]
         self._discrepancy = np.bincount(reweighted.client, -shares * np.log(reweighted.weight), len(clients))

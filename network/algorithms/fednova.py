@@ -33,7 +33,8 @@ class FedNova(FedProx):
     """
 
     mu: float = setting(0.0, "weight of the proximal term", NON_NEGATIVE)
-    left_alone: ClassVar[Collection[str]] = ("reach",)  # which is positive, and turns the direction if it is not
+    # It is positive, and turns the direction if it is not.
+    left_alone: ClassVar[Collection[str]] = ("effective_steps",)
 
     def correct(self, gradients: list[Tensor], local: ClientContext) -> None:
         """Add mu (w - w_t), and the same term to what the effective local steps are measured by."""
@@ -42,15 +43,15 @@ class FedNova(FedProx):
             local.effective_steps_gradient.add_(local.effective_steps, alpha=self.mu)
 
     def upload(self, local: ClientContext) -> dict[str, Tensor]:
-        """d_i under "direction", |a_i|_1 as "reach", and the buffers."""
+        """d_i under "direction", |a_i|_1 as "effective_steps", and the buffers."""
         names = local.shared_parameters()
         ways = {name: (local.tensors[name] - local.start[name]) / local.effective_steps for name in names}
         buffers = {name: tensor for name, tensor in super().upload(local).items() if name not in ways}
-        return buffers | add_prefix("direction", ways) | {"reach": local.effective_steps}
+        return buffers | add_prefix("direction", ways) | {"effective_steps": local.effective_steps}
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Move by tau_eff times the mean direction."""
         ways = strip_prefix("direction", mean)
         moved = {name: value for name, value in mean.items() if name in server}
-        moved |= {name: server[name] + mean["reach"] * way for name, way in ways.items()}
+        moved |= {name: server[name] + mean["effective_steps"] * way for name, way in ways.items()}
         return super().server_step(server, moved)

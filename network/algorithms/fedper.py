@@ -16,7 +16,8 @@ class FedPer(FedAvg):
     | W_P, the personalisation layers | `--personal_part`: the decoder's head, or the whole decoder |
 
     Both parts are trained together; only the body travels and is averaged. A client that has not taken part yet is
-    evaluated with the initial personal part, and a newcomer gets it with the server's body: a fresh head to be adapted.
+    evaluated with the initial personal part, and a non-participating client gets it with the server's body: a fresh
+    head to be adapted.
     There is no global model.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from network.algorithms.by_kind import ByKind
+from network.algorithms.by_label import ByLabel
 from network.engine.client import ClientContext, Phase
 from network.engine.state import add_prefix
 from network.partition.client_images import ClientImages
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 SUMS, COUNTS = "prototypes.sum", "prototypes.count"
 
 
-class FedProto(ByKind):
+class FedProto(ByLabel):
     """Prototypes of classes: Tan et al. 2022 (arXiv 2105.00243), algorithm 1, on top of FedAvg.
 
     | symbol | argument |
     |---|---|
     | lambda | `--prototype_weight` (1) |
-    | C^(j), the prototype of kind j | the mean of the encoder's vectors of all clients' images of the kind |
+    | C^(j), the prototype of label j | the mean of the encoder's vectors of all clients' images of the label |
 
-    An image's loss gains lambda times the mean squared difference between its vector and its kind's prototype: the
+    An image's loss gains lambda times the mean squared difference between its vector and its label's prototype: the
     squared distance divided by the vector's length, as in the published code. Clients send sums and counts of the
     vectors that they computed while training, so that prototypes are means over images, as in the paper; the published
-    code takes the unweighted mean of clients' means. A kind that no client had in a round keeps its prototype; one that
-    none has had yet has no prototype. In the paper, only prototypes travel and clients keep models of their own; here,
-    as in comparisons with methods that share one model, models are averaged as well.
+    code takes the unweighted mean of clients' means. A label that no client had in a round keeps its prototype; one
+    that none has had yet has no prototype. In the paper, only prototypes travel and clients keep models of their own;
+    here, as in comparisons with methods that share one model, models are averaged as well.
     """
 
     prototype_weight: float = setting(1.0, "weight of the distance to the prototype", NON_NEGATIVE)
@@ -62,7 +62,7 @@ class FedProto(ByKind):
 
         with torch.no_grad():
             encoded = model.eval()(self._sample).encoded
-        empty = encoded.new_zeros(self._n_kinds, encoded.shape[1])
+        empty = encoded.new_zeros(self._n_labels, encoded.shape[1])
         return {SUMS: empty, COUNTS: empty[:, 0].clone()}
 
     def local_update(self, local: ClientContext) -> Iterator[Phase]:
@@ -75,8 +75,8 @@ class FedProto(ByKind):
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss plus the distance to the prototypes; adds the vectors to the sums."""
-        z, kinds = local.batch.encoded, self.kind(local.batch.positions)
-        at, known = kinds.clamp(min=0), (kinds >= 0).to(z)
+        z, labels = local.batch.encoded, self.labels_at(local.batch.positions)
+        at, known = labels.clamp(min=0), (labels >= 0).to(z)
         seen = local.scratch["prototypes"]
         seen["sum"].index_add_(0, at, z.detach() * known[:, None])
         seen["count"].index_add_(0, at, known)
@@ -94,7 +94,7 @@ class FedProto(ByKind):
         return [*shared, SUMS, COUNTS]
 
     def server_step(self, server: Mapping[str, Tensor], mean: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """FedAvg's step, with new prototypes for the kinds that were seen."""
+        """FedAvg's step, with new prototypes for the labels that were seen."""
         seen = mean[COUNTS] > 0
         totals = {
             SUMS: mean[SUMS].where(seen[:, None], server[SUMS].to(mean[SUMS])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from network.algorithms.by_kind import ByKind
+from network.algorithms.by_label import ByLabel
 from network.engine.client import ClientContext
 from utils.args import POSITIVE, number
 from utils.arguments import NON_NEGATIVE
@@ -16,42 +16,43 @@ if TYPE_CHECKING:
 _NEGATIVES = 2  # per image: the most similar ones
 
 
-class FedRCL(ByKind):
+class FedRCL(ByLabel):
     """Relaxed contrastive learning: Seo, Kim and Han 2024 (arXiv 2401.04928).
 
     | symbol | argument |
     |---|---|
     | tau | `--temperature` (0.05) |
-    | lambda, the cosine above which images of a kind are too alike | `--relaxation_threshold` (0.7) |
+    | lambda, the cosine above which images of a label are too alike | `--relaxation_threshold` (0.7) |
     | weights of the two terms | `--contrast_weight` (1), `--relaxation_weight` (1) |
     | z | the encoder's vector, of unit length; the published code adds up five levels of maps |
 
-    Among the other images of a batch, let s+ be an image's smallest cosine with one of its own kind, and s_j its two
-    largest with images of other kinds. Its loss gains -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))) and,
-    where s+ > lambda, so that the whole kind is about to collapse, -log(e^(1 / tau) / (e^(1 / tau) + e^(s+ / tau))),
-    which pushes images of the kind apart. An image without another of its kind, or without a kind, has neither term.
+    Among the other images of a batch, let s+ be an image's smallest cosine with one of its own label, and s_j its two
+    largest with images of other labels. Its loss gains -log(e^(s+ / tau) / (e^(s+ / tau) + sum_j e^(s_j / tau))) and,
+    where s+ > lambda, so that all images of the label are about to collapse, -log(e^(1 / tau) / (e^(1 / tau) +
+    e^(s+ / tau))), which pushes images of the label apart. An image without another of its label, or without a label,
+    has neither term.
     """
 
     temperature: float = setting(0.05, "temperature of the contrast", POSITIVE)
     relaxation_threshold: float = setting(
-        0.7, "cosine above which images of a kind are pushed apart", number(float, least=-1, most=1)
+        0.7, "cosine above which images of one label are pushed apart", number(float, least=-1, most=1)
     )
-    contrast_weight: float = setting(1.0, "weight of the contrast of kinds", NON_NEGATIVE)
-    relaxation_weight: float = setting(1.0, "weight of the term that pushes images of a kind apart", NON_NEGATIVE)
+    contrast_weight: float = setting(1.0, "weight of the contrast between labels", NON_NEGATIVE)
+    relaxation_weight: float = setting(1.0, "weight of the term that pushes images of one label apart", NON_NEGATIVE)
 
     def local_loss(self, loss: Tensor, local: ClientContext) -> Tensor:
         """The task's loss plus the two terms."""
         import torch
         import torch.nn.functional as F
 
-        z, kinds = F.normalize(local.batch.encoded, dim=1), self.kind(local.batch.positions)
-        cosines, known = z @ z.T, kinds >= 0
-        alike = (kinds[:, None] == kinds) & known[:, None]
+        z, labels = F.normalize(local.batch.encoded, dim=1), self.labels_at(local.batch.positions)
+        cosines, known = z @ z.T, labels >= 0
+        alike = (labels[:, None] == labels) & known[:, None]
         own = torch.eye(len(z), dtype=torch.bool, device=z.device)
         nearest = cosines.masked_fill(alike | ~known, -torch.inf).topk(min(_NEGATIVES, len(z)), dim=1).values
         alike = alike & ~own
         paired = alike.any(1)
-        # An image without another of its kind is paired with itself: its terms, which do not count, then stay finite.
+        # An image without another of its label is paired with itself: its terms, which do not count, then stay finite.
         least = cosines.masked_fill(~torch.where(paired[:, None], alike, own), torch.inf).amin(1)
         scores = torch.cat([least[:, None], nearest], dim=1) / self.temperature
         contrast = torch.logsumexp(scores, dim=1) - scores[:, 0]

@@ -100,7 +100,7 @@ class Gossip(WithoutServer, FedAvg):
         """How far all clients' models are from their mean."""
         return {"consensus_distance": self._models(context).consensus_distance()}
 
-    def newcomer(self, context: ServerContext) -> Mapping[str, Tensor]:
+    def received_model(self, context: ServerContext) -> Mapping[str, Tensor]:
         """The mean of all clients' latest models, which Metropolis weights leave what it is."""
         return dict(context.server) | self._models(context).mean()
 

@@ -10,7 +10,7 @@ class LocalOnly(WithoutServer, FedAvg):
     """No federation: each client trains a model on its own images, from the common initial one.
 
     This is the baseline that federated methods have to beat: what a client achieves alone with the same local work.
-    There is no global model, and a newcomer gets the initial one: nobody has trained for it.
+    There is no global model, and a non-participating client gets the initial one: nobody has trained for it.
     """
 
     title = "Local training"

@@ -1,4 +1,4 @@
-"""Unseen clients after some steps on a few of their own images, from what the method hands to a newcomer.
+"""Non-participating clients after some steps on a few of their own images, from the model that they receive.
 
 It is plain fine-tuning, whatever the method: the same optimiser, batch size, learning rate and augmentation as in the
 federation, without the method's own terms. A schedule goes over the steps, as if they were a run of one round.
@@ -34,16 +34,16 @@ from utils.errors import UserError
 from utils.files import json_in, write_json
 from utils.streams import generator
 
-PARTS = ("unseen_adapted_on", "unseen_rest", "unseen_test")  # of an unseen client's images, in the columns
+PARTS = ("unseen_adapted_on", "unseen_rest", "unseen_test")  # of a non-participating client's images, in the columns
 
 
 class Adaptation:
-    """Trains each unseen client of a federation that is over, anew for each number of steps, and evaluates it.
+    """Trains and evaluates each non-participating client of a finished federation, anew for each number of steps.
 
     Clients' images are parted once: `adapted_on` are the `adapt_images` that it trains on, drawn by its own stream,
     those of a smaller number among those of a larger one; `rest` are its other training images; `test` its held-out
     ones. A client trains as `LocalOnly` does, in the same `Trainer`, one by one or side by side as in the federation.
-    Each number of steps starts from the newcomer's model, so that it does not depend on the others that are asked for.
+    Each number of steps starts from the received model, so that it does not depend on the others that are requested.
 
     Args:
         simulation: the federation, trained; its model is left as it was.
@@ -55,10 +55,10 @@ class Adaptation:
         self.steps = (0, *(settings.adapt_steps or ()))
         self.accelerator: Accelerator = simulation.accelerator
         data, first = simulation.data, len(simulation.data.clients)
-        check_adaptation(self.steps, len(data.unseen))
+        check_adaptation(self.steps, len(data.non_participating))
         self.parts = [
             parted(images, settings.adapt_images, simulation.config.settings.rand_seed, first + i)
-            for i, images in enumerate(data.unseen)
+            for i, images in enumerate(data.non_participating)
         ]
         self._model = _with_adapters(simulation.model, settings, simulation.config.settings.rand_seed)
         self._file = simulation.run.path / "checkpoint" / "adaptation.json"
@@ -69,10 +69,12 @@ class Adaptation:
         steps = [n for n in self.steps if n not in [row["steps"] for row in rows]]
         shown = self.accelerator.is_main_process
         with interrupt.deferred():
-            handed = self.simulation.newcomer()
+            handed = self.simulation.received_model()
             # Adapters, which nobody hands out, are in the working copy alone, and change there as clients train.
             start = {name: handed.get(name, own).clone() for name, own in self._model.state_dict().items()}
-            for n_steps in progress.bar(steps, desc="adaptation of unseen clients", unit="point", shown=shown):
+            for n_steps in progress.bar(
+                steps, desc="adaptation of non-participating clients", unit="point", shown=shown
+            ):
                 rows.append({"steps": n_steps, **self._after(n_steps, start)})
                 if shown:
                     write_json(self._file, rows)
@@ -90,17 +92,18 @@ class Adaptation:
             bad = self._train(trainer, cohort, server)
 
         def load(i: int) -> None:
-            """Copy an unseen client's model into the working copy."""
+            """Copy a non-participating client's model into the working copy."""
             copy_into(own, trainer.start(trainer.states.load(first + i), server))
 
-        splits = dict(zip(PARTS, [*zip(*self.parts, strict=True), simulation.data.unseen_held_out], strict=True))
+        of_splits = *zip(*self.parts, strict=True), simulation.data.non_participating_held_out
+        splits = dict(zip(PARTS, of_splits, strict=True))
         mine, left_out = ([client - first for client in clients] for clients in (trainer.states.own, bad))
         row = simulation.evaluation.of_models(self._model, load, range(len(self.parts)), mine, splits, left_out)
         trainer.states.roll_back()
         return row | participation_gaps(simulation.rows[-1], row["unseen_test_loss_mean"])
 
     def _trainer(self) -> Trainer:
-        """A trainer of this process's unseen clients, whose whole models stay with them."""
+        """A trainer of this process's non-participating clients, whose whole models stay with them."""
         simulation, first = self.simulation, len(self.simulation.data.clients)
         images = [parts[0] for parts in self.parts]
         jobs = longest_first([len(own) for own in images], self.accelerator.num_processes)
@@ -128,7 +131,7 @@ class Adaptation:
         bad = self.simulation.agree(stopped, first_bad)
         if bad:
             names = ", ".join(f"client {client} in step {step + 1}" for client, step in sorted(bad.items()))
-            message = f"the loss is not finite in the adaptation of unseen clients: {names}"
+            message = f"the loss is not finite in the adaptation of non-participating clients: {names}"
             if self.simulation.config.settings.on_nan == "stop":
                 raise UserError(f"{message}; lower --init_lr, or leave such clients out with --on_nan skip_client")
             if self.accelerator.is_main_process:
@@ -147,7 +150,7 @@ class Adaptation:
 
 
 def train(simulation: Simulation, adapting: AdaptSettings, resume: bool) -> list[dict[str, float]]:
-    """Train a federation, from its run's checkpoint on if asked, then let unseen clients adapt.
+    """Train a federation, from its run's checkpoint on if asked, then let non-participating clients adapt.
 
     Returns the rows of `Adaptation.run`, none where they are not to adapt. UserError where they cannot, before anything
     is trained.

@@ -17,7 +17,8 @@ from network.engine.federated_data import FederatedData
 from network.partition.client_images import ClientImages
 from utils.streams import generator
 
-UNSEEN = ("unseen_train", "unseen_test")  # the splits of unseen clients: images to train on, and held-out ones
+# The splits of non-participating clients: images to train on, and held-out ones.
+NON_PARTICIPATING = ("unseen_train", "unseen_test")
 
 
 class Evaluation:
@@ -26,9 +27,9 @@ class Evaluation:
     `train` are the clients' training images, `local_test` each client's own held-out images, `test` the common ones.
     Over clients there are `<split>_<metric>_mean`, `_std` and `_worst`, without those clients that have nothing to
     count in a split; `<split>_clients` is how many have a loss there. The columns of personal models begin with
-    `personal_`, those of unseen clients, with the model that the method hands to a newcomer, with `unseen_`:
+    `personal_`, those of non-participating clients, with the model that the method gives them, with `unseen_`:
     `unseen_train` are the images that such a client would train on, `unseen_test` its held-out ones. Where there are
-    such clients, `out_of_sample_gap` stands beside the others'.
+    such clients, `out_of_sample_gap` is beside the others'.
     Where only some clients are evaluated, they are the same in every round, and drawn with equal chances, so that means
     and standard deviations are estimates of those over all clients, and the worst values are bounds.
 
@@ -134,7 +135,7 @@ class Evaluation:
         """The participants' columns of values on their training and held-out images, (clients, metrics, 2)."""
         self._last_values |= {f"{whose}train": values[:, :, 0], f"{whose}local_test": values[:, :, 1]}
         row = columns(self.images.task, values, [f"{whose}train", f"{whose}local_test"])
-        gap = {f"{whose}out_of_sample_gap": out_of_sample_gap(*values[:, 0].T)} if self.data.unseen else {}
+        gap = {f"{whose}out_of_sample_gap": out_of_sample_gap(*values[:, 0].T)} if self.data.non_participating else {}
         return row | gap
 
     def notes(self) -> list[str]:
@@ -144,15 +145,20 @@ class Evaluation:
         some = f"{len(self.evaluated):,} of {self.n_clients:,} clients"
         return [f"values on clients' images are those of {some}, drawn by the seed"]
 
-    def of_newcomers(self, model: nn.Module) -> dict[str, float]:
-        """The columns of unseen clients, all with this model, in one pass over their images."""
-        splits = dict(zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True))
+    def of_non_participating(self, model: nn.Module) -> dict[str, float]:
+        """The columns of non-participating clients, all with this model, in one pass over their images."""
+        splits = self._non_participating()
         of_all = ClientImages.of([images for parts in splits.values() for images in parts])
         statistics = evaluate(model, self.images, of_all.images, self.accelerator)
         metrics = np.array(list(summarise(self.images.task, statistics, of_all.places).values()))
         values = np.stack(np.split(metrics, len(splits), axis=1), axis=-1).swapaxes(0, 1)  # (clients, metrics, splits)
         self._last_values |= {split: values[:, :, number] for number, split in enumerate(splits)}
         return columns(self.images.task, values, splits)
+
+    def _non_participating(self) -> dict[str, Sequence[np.ndarray]]:
+        """The images of non-participating clients by split."""
+        of_splits = self.data.non_participating, self.data.non_participating_held_out
+        return dict(zip(NON_PARTICIPATING, of_splits, strict=True))
 
     @property
     def done(self) -> bool:
@@ -162,17 +168,17 @@ class Evaluation:
     def by_client(self) -> dict[str, np.ndarray]:
         """Each client's values with the models that were evaluated last, as columns; some must have been (`done`).
 
-        `client` are the numbers of the clients that are evaluated, then those of the unseen ones, `images` and
-        `held_out_images` how many each has, and `<split>_<metric>` the values, nan where a client has none.
+        `client` are the numbers of the clients that are evaluated, then those of the non-participating ones, `images`
+        and `held_out_images` how many each has, and `<split>_<metric>` the values, nan where a client has none.
         """
         data, n = self.data, len(self.evaluated)
-        unseen = self.n_clients + np.arange(len(data.unseen))
-        further = {"images": data.unseen, "held_out_images": data.unseen_held_out}
-        table: dict[str, np.ndarray] = {"client": np.append(self.evaluated, unseen)}
+        non_participating = self.n_clients + np.arange(len(data.non_participating))
+        further = {"images": data.non_participating, "held_out_images": data.non_participating_held_out}
+        table: dict[str, np.ndarray] = {"client": np.append(self.evaluated, non_participating)}
         for name, known in (("images", self.clients), ("held_out_images", self.held_out)):
             table[name] = np.append(known.sizes, [len(images) for images in further[name]]).astype(np.int64)
         for split, values in self._last_values.items():
-            around = (n, 0) if split in UNSEEN else (0, len(unseen))
+            around = (n, 0) if split in NON_PARTICIPATING else (0, len(non_participating))
             padded = np.pad(values, (around, (0, 0)), constant_values=np.nan)
             names = (f"{split}_{name}" for name in metric_names(self.images.task))
             table |= zip(names, padded.T, strict=True)
@@ -181,14 +187,14 @@ class Evaluation:
     def of_trivial(self) -> dict[str, dict[str, float]]:
         """Loss and metrics of the constant baseline by split: on the clients' splits, the mean over clients.
 
-        It is made from the training images without those of unseen clients.
+        It is made from the training images without those of non-participating clients.
         """
         splits: dict[str, Sequence[np.ndarray]] = {
             name: [images for i, images in zip(self.evaluated, of_all, strict=True) if i not in self.left_out]
             for name, of_all in (("train", self.clients), ("local_test", self.held_out))
         }
-        if self.data.unseen:
-            splits |= zip(UNSEEN, (self.data.unseen, self.data.unseen_held_out), strict=True)
+        if self.data.non_participating:
+            splits |= self._non_participating()
         measured = {split: [images for images in parts if len(images)] for split, parts in splits.items()}
         parts = [images for of_split in measured.values() for images in of_split]
         results = iter(evaluate_trivial(self.data.known, *parts, self.images.test, accelerator=self.accelerator))
@@ -204,7 +210,7 @@ class Evaluation:
 
 # What the loss of new images is made of: the two gaps of Yuan et al. 2022 (arXiv 2110.14216). All are means over
 # clients, each counting the same, and all held-out images are of the table's common part, assigned to participants and
-# unseen clients together, by one rule.
+# non-participating clients together, by one rule.
 
 
 def out_of_sample_gap(own: np.ndarray, new: np.ndarray) -> float:
@@ -220,18 +226,18 @@ def out_of_sample_gap(own: np.ndarray, new: np.ndarray) -> float:
     return float(_counted(new[both]).mean()) - float(_counted(own[both]).mean())
 
 
-def participation_gaps(row: Mapping[str, float], unseen: float) -> dict[str, float]:
-    """The unseen clients' loss on their held-out images minus the participants' on theirs, as columns.
+def participation_gaps(row: Mapping[str, float], non_participating: float) -> dict[str, float]:
+    """The non-participating clients' loss on their held-out images minus the participants' on theirs, as columns.
 
-    It is what a client costs that has not trained. The gap of personal models, to which a newcomer's model is compared,
+    It is what a client costs that has not trained. The gap of personal models, to which the received model is compared,
     begins with `personal_`.
 
     Args:
         row: the participants' columns; nan where they have no held-out images.
-        unseen: the unseen clients' mean loss.
+        non_participating: the non-participating clients' mean loss.
     """
     known = {whose: row.get(f"{whose}local_test_loss_mean") for whose in ("", "personal_")}
-    return {f"{whose}participation_gap": unseen - loss for whose, loss in known.items() if loss is not None}
+    return {f"{whose}participation_gap": non_participating - loss for whose, loss in known.items() if loss is not None}
 
 
 def values_of(model: nn.Module, data: TaskData, *parts: np.ndarray) -> np.ndarray:

@@ -25,16 +25,16 @@ class FederatedData:
         clients: each client's training images, as positions in `images`; a list of arrays is taken, too.
         held_out: each client's held-out images, among `images.test`; likewise.
         groups: (N,) the group of every image, for methods that use it.
-        unseen: the images of each client that never trains, those of its training part.
-        unseen_held_out: its held-out images.
+        non_participating: the images of each client that never trains, those of its training part.
+        non_participating_held_out: its held-out images.
     """
 
     images: TaskData
     clients: ClientImages
     held_out: ClientImages
     groups: np.ndarray
-    unseen: Sequence[np.ndarray] = ()
-    unseen_held_out: Sequence[np.ndarray] = ()
+    non_participating: Sequence[np.ndarray] = ()
+    non_participating_held_out: Sequence[np.ndarray] = ()
 
     def __post_init__(self) -> None:
         for name in ("clients", "held_out"):
@@ -42,16 +42,16 @@ class FederatedData:
 
     @classmethod
     def of(cls, images: TaskData, partition: Partition, held_out: ClientImages) -> FederatedData:
-        """Those of a partition, with all its clients' held-out images; images of unseen clients are in no group."""
-        n_clients = partition.n_clients - partition.n_unseen
-        unseen, theirs = [partition.clients[i] for i in range(n_clients, partition.n_clients)], held_out[n_clients:]
+        """Those of a partition, with all its clients' held-out images; non-participating clients' are in no group."""
+        n_clients = partition.n_clients - partition.n_non_participating
+        others = [partition.clients[i] for i in range(n_clients, partition.n_clients)], held_out[n_clients:]
         groups = partition.groups.copy()
-        groups[np.concatenate([np.zeros(0, np.int64), *unseen, *theirs])] = -1
-        return cls(images, partition.participants.clients, held_out[:n_clients], groups, unseen, theirs)
+        groups[np.concatenate([np.zeros(0, np.int64), *others[0], *others[1]])] = -1
+        return cls(images, partition.participants.clients, held_out[:n_clients], groups, *others)
 
     @cached_property
     def known(self) -> TaskData:
-        """The images without those of unseen clients: what a method, or the constant baseline, is made from."""
-        if not self.unseen:
+        """The images without non-participating clients': what methods and the constant baseline are made from."""
+        if not self.non_participating:
             return self.images
-        return self.images.without(np.concatenate([*self.unseen, *self.unseen_held_out]))
+        return self.images.without(np.concatenate([*self.non_participating, *self.non_participating_held_out]))

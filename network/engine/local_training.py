@@ -142,9 +142,8 @@ class LocalTraining:
         which clients train together.
         """
         seed = derived_seed("dropout", self.seed, first.round, first.client, first.phase)
-        torch.default_generator.manual_seed(
-            seed
-        )  # `torch.manual_seed` takes a millisecond for devices that are not used
+        # `torch.manual_seed` takes a millisecond for devices that are not used.
+        torch.default_generator.manual_seed(seed)
         if (device := self.data.device).type != "cpu":
             torch.get_device_module(device).manual_seed(seed)
 

@@ -42,9 +42,10 @@ from utils.words import counted
 if TYPE_CHECKING:
     from network.config import FederationConfig
 
+# Columns of a round's row.
 STEPS = "local_steps"  # of the client that takes the most: a round's duration where all train at once
+TRAFFIC = ("bytes_up", "bytes_down")  # per client
 _DIVERGED = 1e6  # times the loss before the first round: a model that has diverged, though its loss is still a number
-TRAFFIC = ("bytes_up", "bytes_down")  # per client, in the round's row
 
 
 class ClientsHere(NamedTuple):
@@ -103,10 +104,12 @@ class Simulation:
         config.check_uploads(bool(self.shared))
         self.has_global = len(self.shared) == len(self._trained)
         self.has_personal = self.algorithm.personal or not self.has_global
+        self.rows: list[dict[str, Any]] = []
+        self._n_saved = 0  # of these rows
         own = longest_first(data.clients.sizes, accelerator.num_processes)[accelerator.process_index]
-        folder = run.path / "checkpoint" / "clients"
-        self._versions = VersionLog(folder.with_name("clients.versions"))
-        states = ClientStates(folder, own, len(data.clients), accelerator.device, settings.memory)
+        checkpoint = run.path / "checkpoint"
+        self._versions = VersionLog(checkpoint / "clients.versions")
+        states = ClientStates(checkpoint / "clients", own, len(data.clients), accelerator.device, settings.memory)
         self.attackers = self.attack.draw(len(data.clients), settings.rand_seed) if self.attack else frozenset()
         evaluation = Evaluation(
             data,
@@ -116,17 +119,14 @@ class Simulation:
             left_out=self.attackers,
             apart=settings.evaluate_apart,
         )
-        self.rows: list[dict[str, Any]] = []
-        self._n_saved = 0  # of these rows
-        buffers = frozenset(name for name, _ in full_model(self.model).named_buffers())
         within = Surroundings(
             accelerator,
-            self.algorithm.is_summed,
-            buffers,
-            self.algorithm.left_alone,
-            (LOSS,),
-            run.path / "checkpoint",
-            settings.memory,
+            is_summed=self.algorithm.is_summed,
+            buffers=frozenset(name for name, _ in full_model(self.model).named_buffers()),
+            left_alone=self.algorithm.left_alone,
+            reported=(LOSS,),
+            folder=checkpoint,
+            memory=settings.memory,
         )
         self._uploads: Uploads = config.aggregation.uploads(within)
         if self.attack:
@@ -174,16 +174,14 @@ class Simulation:
         self.rows = state["rows"]
         self.privacy.restore(state.get("privacy", {}))
         self._n_saved = len(self.rows)
-        self.trainer.vectorisation = with_present_names(
-            state["pace"]
-        )  # another number of clients or threads would round differently
+        # Another number of clients at once, or of threads, would round differently.
+        self.trainer.vectorisation = with_present_names(state["pace"])
 
     def resolve_vectorisation(self) -> None:
         """Choose how many clients train at once, if that was not given, and on how many threads, for all processes."""
         if "threads" not in self.trainer.vectorisation:
-            mine = self.trainer.choose_vectorisation(
-                self._most_at_once
-            )  # every process tries, so that none is faster alone
+            # Every process tries, so that none is faster alone.
+            mine = self.trainer.choose_vectorisation(self._most_at_once)
             self.trainer.vectorisation = from_main(self.accelerator, lambda: mine)
             if self.accelerator.is_main_process:
                 write_json(self.run.path / "pace.json", self.trainer.vectorisation)
@@ -335,15 +333,15 @@ class Simulation:
             row |= self.evaluation.of_clients(self.model, self._load_personal, self.states.own)
             judged += ["personal_train_loss_mean"]
         self.check_sound(round, {name: row[name] for name in judged})
-        if self.data.unseen:
-            copy_into(self._working, self.newcomer())
-            row |= self.evaluation.of_newcomers(self.model)
+        if self.data.non_participating:
+            copy_into(self._working, self.received_model())
+            row |= self.evaluation.of_non_participating(self.model)
             row |= participation_gaps(row, row["unseen_test_loss_mean"])
         return row
 
-    def newcomer(self) -> Mapping[str, Tensor]:
+    def received_model(self) -> Mapping[str, Tensor]:
         """The tensors of the model that a client gets which has not taken part; all processes must call it."""
-        return self.algorithm.newcomer(self._context())
+        return self.algorithm.received_model(self._context())
 
     def _context(self) -> ServerContext:
         """The server as it is now, for the method's hooks."""

@@ -96,7 +96,7 @@ class Trainer:
         """This process's clients of a round, in batches of clients that can train at once."""
         most, alike = self.vectorisation["vectorised_clients"], defaultdict(list)
         if most > 1 and len(cohort) > 1 and not self._build.side_by_side:
-            most = 1  # unseen clients with adapters, or a run of before this was looked at
+            most = 1  # non-participating clients with adapters, or a run of before this was looked at
         for client, client_round in cohort.items():
             if client in self.states.own:
                 # Batch norm must not see the images that pad a smaller batch.

@@ -23,7 +23,7 @@ from utils.streams import generator
 from utils.versions import ids_digest
 
 PARTITION_FILE = "partition.json"
-UNSEEN = "unseen_clients"  # the number of these in the origin
+NON_PARTICIPATING = "unseen_clients"  # the number of these in the origin, by its name in saved partitions
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Partition:
 
     `client_of` (N,) int32 is each image's client, -1 for images that are not assigned; `groups` (N,) int64 is each
     image's group, assigned or not, -1 for none; `origin` has the arguments of the partition by their names on the
-    command line, and SHA-256 sums of what it was made from. The last `n_unseen` clients take no part in training.
+    command line, and SHA-256 sums of what it was made from. The last `n_non_participating` clients never train.
     """
 
     client_of: np.ndarray
@@ -46,14 +46,14 @@ class Partition:
         return ClientImages.assigned(self.client_of, self.n_clients)
 
     @property
-    def n_unseen(self) -> int:
-        """The number of clients that never train, see `network/partition/unseen.py`."""
-        return int(self.origin.get(UNSEEN) or 0)
+    def n_non_participating(self) -> int:
+        """The number of clients that never train, see `network/partition/non_participating.py`."""
+        return int(self.origin.get(NON_PARTICIPATING) or 0)
 
     @property
     def participants(self) -> Partition:
-        """The same without the unseen clients, whose images are assigned to nobody."""
-        n_clients = self.n_clients - self.n_unseen
+        """The same without the non-participating clients, whose images are assigned to nobody."""
+        n_clients = self.n_clients - self.n_non_participating
         client_of = np.where(self.client_of < n_clients, self.client_of, -1).astype(np.int32)
         return replace(self, client_of=client_of, n_clients=n_clients)
 
@@ -109,7 +109,7 @@ def read_partition(path: Path) -> Partition:
         partition = Partition(client_of, groups, int(origin.pop("n_clients")), origin)
         sizes, *sums = (origin.pop(name) for name in ("client_sizes", "groups_sha256", "partition_sha256"))
         same = client_of.shape == groups.shape and partition.sizes.tolist() == sizes
-        same = same and 0 <= partition.n_unseen < max(1, partition.n_clients)
+        same = same and 0 <= partition.n_non_participating < max(1, partition.n_clients)
         same = same and sums == [ids_digest(groups), ids_digest(client_of)]
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file}: not a readable partition ({error}); make it again with {made_by}") from error

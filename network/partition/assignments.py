@@ -40,7 +40,8 @@ def save_assignments(
         centres: (K, D) the centres of the clusters.
         n_clusters: the K that was asked for.
         reduced: the file of the projection that was clustered.
-        made_from: the `unseen.digest` of the partition whose participants' images they were found in; None for all.
+        made_from: the `non_participating.digest` of the partition whose participants' images they were made from; None
+            for all.
     """
     task = data.task.name
     origin = {
@@ -117,10 +118,10 @@ def features_of_assignments(task: str, folder: Path) -> str:
     return str(_read_origin(task, folder).get("features", "model"))
 
 
-def know_unseen(task: str, folder: Path, digest: str) -> bool:
-    """Whether a task's clusters in a folder were found with the images of a partition's unseen clients, too.
+def include_non_participating(task: str, folder: Path, digest: str) -> bool:
+    """Whether a task's clusters in a folder were made with the images of a partition's non-participating clients, too.
 
-    `digest` is the partition's `unseen.digest`. False where the folder has no clusters of the task.
+    `digest` is the partition's `non_participating.digest`. False where the folder has no clusters of the task.
     """
     if not (folder / f"assignments_{task}.json").is_file():
         return False

@@ -17,7 +17,7 @@ _WORDING = {
     "target_variance_share": ("share of the target's variance between clients", "0 by chance, at most 1"),
     "residual_variance_share": ("share of the residuals' variance between clients", "0 by chance, at most 1"),
     "emd": ("earth mover's distance to the population, by {described}", "0 to 2"),
-    "dealt_emd": ("earth mover's distance to the population, by {assigned}", "0 to 2"),
+    "assigned_emd": ("earth mover's distance to the population, by {assigned}", "0 to 2"),
     "jensen_shannon": ("Jensen-Shannon divergence to the population, bits", "0 to 1"),
     "hellinger": ("Hellinger distance between clients, by {described}", "0 to 1"),
     "jensen_shannon_distance": ("Jensen-Shannon distance of all clients, by {described}", "0 to 1"),
@@ -231,7 +231,7 @@ def report(
     sizes = np.bincount(client_of[client_of >= 0], minlength=n_clients)
     values: dict[str, float] = {
         "clients": n_clients,
-        "images_dealt": int(sizes.sum()),
+        "assigned_images": int(sizes.sum()),
         "groups": int((counts.sum(axis=0) > 0).sum()),
         "smallest_client": int(sizes.min()),
         "largest_client": int(sizes.max()),
@@ -245,7 +245,7 @@ def report(
     if embeddings is not None:
         values["frechet"] = relative_frechet(embeddings, client_of, n_clients)
     if assigned is not None:
-        values["dealt_emd"] = earth_movers_distance(sparse_counts(client_of, assigned, n_clients))
+        values["assigned_emd"] = earth_movers_distance(sparse_counts(client_of, assigned, n_clients))
     return values
 
 
@@ -259,7 +259,7 @@ def report_text(
     """
     lines = [
         f"{values['clients']} clients with {values['smallest_client']} to {values['largest_client']} images each, "
-        f"{values['images_dealt']} in all, of {values['groups']} groups",
+        f"{values['assigned_images']} in all, of {values['groups']} groups",
         *unassigned,
     ]
     for name, (wording, bounds) in _WORDING.items():

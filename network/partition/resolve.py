@@ -16,9 +16,9 @@ from network.partition.assigning import Partition, assign_by_settings, read_part
 from network.partition.assignments import features_of_assignments
 from network.partition.groups import EMBEDDING, TYPE, groups_of, groups_within, within
 from network.partition.nested import Natural
+from network.partition.non_participating import set_aside
 from network.partition.rules import PARTITIONERS
 from network.partition.settings import SplitSettings
-from network.partition.unseen import set_aside
 from utils.args import count_of
 from utils.arguments import Argument
 from utils.errors import UserError
@@ -46,19 +46,22 @@ _OF_RULE: dict[str, Callable[[Any], bool]] = {
 def resolve_partition(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:
     """The partition of the training images that is asked for, and the settings that it was made by.
 
-    Its groups are of all images. The settings are those asked for, with the features that clusters are of or, of a
-    saved partition, its own. Unseen clients are set aside; a saved partition that has some keeps them. UserError if it
-    is of other images, assigns some that are held out or cannot be read, or has another number of unseen clients.
+    Its groups are of all images. The settings are those requested, with the features that clusters are of or, of a
+    saved partition, its own. Non-participating clients are set aside; a saved partition that has some keeps them.
+    UserError if it is of other images, assigns some that are held out or cannot be read, or has another number of
+    non-participating clients.
     """
     partition, settings = _assigned(requested, data) if requested.partition_file is None else _saved(requested, data)
-    if requested.unseen_clients and not partition.n_unseen:
-        partition = set_aside(partition, requested.unseen_clients, requested.assign.rand_seed)
-    elif requested.unseen_clients and count_of(requested.unseen_clients, partition.n_clients) != partition.n_unseen:
+    number = requested.non_participating_clients
+    if number and not partition.n_non_participating:
+        partition = set_aside(partition, number, requested.assign.rand_seed)
+    elif number and count_of(number, partition.n_clients) != partition.n_non_participating:
+        has = counted(partition.n_non_participating, "non-participating client")
         raise UserError(
-            f"{requested.partition_file} has {counted(partition.n_unseen, 'unseen client')}, which stay as they are; "
-            f"omit --unseen_clients {requested.unseen_clients:g}, or give a partition that has none"
+            f"{requested.partition_file} has {has}, which stay as they are; omit "
+            f"--non_participating_clients {number:g}, or give a partition that has none"
         )
-    return partition, replace(settings, unseen_clients=partition.n_unseen or None)
+    return partition, replace(settings, non_participating_clients=partition.n_non_participating or None)
 
 
 def _assigned(requested: SplitSettings, data: TaskData) -> tuple[Partition, SplitSettings]:

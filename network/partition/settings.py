@@ -117,9 +117,8 @@ class SplitSettings:
     """What `test_fed.py` assigns, and how: the `--type`, of which clusters, and by which rule.
 
     With a column of natural groups, it is assigned `within` each of these. `assignment_files_path` is where the
-    clusters
-    are; a `partition_file` takes the place of all other settings, but for `unseen_clients` where it has none: the
-    share, or number, of the clients that never train.
+    clusters are; a `partition_file` takes the place of all other settings, but for `non_participating_clients` where it
+    has none: the share, or number, of the clients that never train.
     """
 
     type: str = setting(
@@ -137,11 +136,11 @@ class SplitSettings:
     )
     partition_file: Path | None = None
     within: str | None = None
-    unseen_clients: float | None = setting(
+    non_participating_clients: float | None = setting(
         None,
         "of all clients, how many never train, but are evaluated: a share, as 0.25, or a number; default: none",
         share_or_number,
-        heading="unseen clients",
+        heading="non-participating clients",
     )
 
     @classmethod
@@ -159,7 +158,7 @@ class SplitSettings:
         """The same settings as arguments by name, without the seed and files."""
         within = {"within": self.within} if self.within else {}
         record = {"type": self.type, "n_clusters": self.n_clusters, "features": self.features} | within
-        return record | {"unseen_clients": self.unseen_clients} | self.assign.record()
+        return record | {"non_participating_clients": self.non_participating_clients} | self.assign.record()
 
     def instead_of(self, requested: SplitSettings) -> list[str]:
         """A line where these, which are a saved partition's, are others than those that were asked for."""
@@ -174,15 +173,17 @@ class SplitSettings:
     def title(self) -> str:
         """The partition in titles, such as "class-based split, α = 0.1, seed 42"."""
         label = split_label(self.type) + (f" within {self.within}" if self.within else "")
-        unseen = [counted(int(self.unseen_clients), "unseen client")] if self.unseen_clients else []
-        return ", ".join([label, *self.assigned_by.words(self._unsaid), *unseen, f"seed {self.assign.rand_seed}"])
+        others = int(self.non_participating_clients or 0)
+        aside = [counted(others, "non-participating client")] * bool(others)
+        return ", ".join([label, *self.assigned_by.words(self._unsaid), *aside, f"seed {self.assign.rand_seed}"])
 
     @property
     def name(self) -> str:
         """The name of a run's folder, within that of its `--type`."""
         within = f"within_{_short(self.within)}_" if self.within else ""
-        unseen = f"_unseen{self.unseen_clients:g}" if self.unseen_clients else ""
-        return within + self.assigned_by.name(self._unsaid) + unseen
+        # The word of earlier versions, so that their runs are resumed.
+        aside = f"_unseen{self.non_participating_clients:g}" if self.non_participating_clients else ""
+        return within + self.assigned_by.name(self._unsaid) + aside
 
     @property
     def former_name(self) -> str:

@@ -133,7 +133,7 @@ def federated_rounds(
         column = f"unseen_{split.removeprefix('local_')}_{name}_mean"
         if column in rows[0]:
             values = np.array([row[column] for row in rows])
-            axes.plot(rounds, values, ".:", color="C2", label="unseen clients, with what a newcomer gets, mean")
+            axes.plot(rounds, values, ".:", color="C2", label="non-participating clients, received model, mean")
             highest.append(np.nanmax(values[1:], initial=0.0))
     if f"test_{name}" in rows[0]:
         label = f"global model, {MEASURED_ON['test']}"

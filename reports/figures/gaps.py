@@ -1,4 +1,4 @@
-"""Figures of unseen clients: how they fare as they adapt, in one run, and both gaps over seeds."""
+"""Figures of non-participating clients: how they fare as they adapt, in one run, and both gaps over seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def adaptation(
     measure: str,
     path: Path,
 ) -> Path:
-    """The loss of unseen clients over their steps of adaptation, mean and standard deviation over clients.
+    """The loss of non-participating clients over their steps of adaptation, mean and standard deviation over clients.
 
     Args:
         rows: of `network.engine.adaptation.Adaptation.run`.
@@ -47,7 +47,7 @@ def adaptation(
     for part, (name, colour, style) in _PARTS.items():
         mean, std = (np.array([row[f"{part}_loss_{what}"] for row in rows]) for what in ("mean", "std"))
         if np.isfinite(mean).any():
-            axes.plot(at, mean, style, color=colour, label=f"unseen clients, {name}")
+            axes.plot(at, mean, style, color=colour, label=f"non-participating clients, {name}")
             low = np.where(mean >= 0, np.maximum(mean - std, 0), mean - std)  # no client's loss is below 0
             axes.fill_between(at, low, mean + std, color=colour, alpha=0.15, lw=0)
     whose = "personal_" if "personal_local_test_loss_mean" in last else ""
@@ -56,7 +56,9 @@ def adaptation(
     axes.axhline(guess, color="gray", ls=":", label="constant baseline, non-participating clients")
     axes.set_xticks(at, [f"{row['steps']:g}" for row in rows])  # evenly spaced: few steps count as much as many
     axes.set(xlabel="steps of adaptation", ylabel=measure)
-    figure.suptitle(f"Unseen clients that adapt: mean ± standard deviation over clients\n{title}", fontsize="medium")
+    figure.suptitle(
+        f"Non-participating clients that adapt: mean ± standard deviation over clients\n{title}", fontsize="medium"
+    )
     figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     return save(figure, path)
 

@@ -33,29 +33,29 @@ def distribution(
     names: Sequence[str] = (),
     within: Sequence[str] = (),
     clients: Sequence[str] = (),
-    n_unseen: int = 0,
+    n_non_participating: int = 0,
 ) -> Path:
     """Images of each group (columns) that each client (rows) has: stacked bars, or a heat map where there are many.
 
     `legend` is what a group is called; groups beyond `names` are shown by their numbers. Of more than 5,000 clients an
     evenly spaced choice is shown, and of more than 1,000 groups the largest. Where groups were assigned `within`
-    natural
-    groups, which these are the names of for each, they and the clients keep their order in a heat map: it shows blocks.
-    Bars have the names of `clients`, if these have some. The last `n_unseen` clients, which never train, are marked.
+    natural groups, which these are the names of for each, they and the clients keep their order in a heat map: it shows
+    blocks. Bars have the names of `clients`, if these have some. The last `n_non_participating` clients, which never
+    train, are marked.
     """
     n_clients, n_groups = counts.shape
-    unseen = np.arange(n_clients) >= n_clients - n_unseen
+    non_participating = np.arange(n_clients) >= n_clients - n_non_participating
     if n_clients <= _MOST_BARS and n_groups <= _MOST_COLOURS:
-        return save(_bars(_dense(counts), title, legend, names, clients, n_unseen), path)
+        return save(_bars(_dense(counts), title, legend, names, clients, n_non_participating), path)
     if n_groups > _GROUPS:
         largest = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)), kind="stable")[:_GROUPS])
         names = _named(largest, names)
         counts, within = counts[:, largest], [within[group] for group in largest] if within else ()
     if n_clients > _CLIENTS:
         shown = np.linspace(0, n_clients - 1, _CLIENTS).astype(int)
-        counts, unseen = counts[shown], unseen[shown]
+        counts, non_participating = counts[shown], non_participating[shown]
         title = f"{title} ({_CLIENTS:,} of {n_clients:,} clients)"
-    return save(_heat_map(_dense(counts), title, legend, unseen, names, within), path)
+    return save(_heat_map(_dense(counts), title, legend, non_participating, names, within), path)
 
 
 def _dense(counts: csr_array | np.ndarray) -> np.ndarray:
@@ -68,7 +68,12 @@ def _named(groups: Iterable[int], names: Sequence[str]) -> list[str]:
 
 
 def _bars(
-    counts: np.ndarray, title: str, legend: str, names: Sequence[str], clients: Sequence[str] = (), n_unseen: int = 0
+    counts: np.ndarray,
+    title: str,
+    legend: str,
+    names: Sequence[str],
+    clients: Sequence[str] = (),
+    n_non_participating: int = 0,
 ) -> Figure:
     figure = Figure((min(12.0, max(6.5, 4 + 0.25 * len(counts))), 4.2), layout="constrained")
     figure.suptitle(title)
@@ -77,13 +82,13 @@ def _bars(
     axes.set(xlabel="client", ylabel="images")
     shown = range(0, len(counts), 1 + len(counts) // 26)
     axes.set_xticks(shown, _named(shown, clients), rotation=40 if clients else 0, ha="right" if clients else "center")
-    if n_unseen:
-        _mark_unseen(axes, len(counts) - n_unseen, len(counts), axes)
+    if n_non_participating:
+        _mark_non_participating(axes, len(counts) - n_non_participating, len(counts), axes)
     figure.legend(loc="outside right center", title=legend, fontsize="small", ncols=1 + (counts.shape[1] > 12))
     return figure
 
 
-def _mark_unseen(axes: Any, first: int, end: int, behind: Any) -> None:
+def _mark_non_participating(axes: Any, first: int, end: int, behind: Any) -> None:
     """Mark the columns of clients from `first` up to `end`, which never train, by a line, a label and shade `behind`.
 
     The shade is on axes where it covers nothing that is drawn.
@@ -109,22 +114,24 @@ def _heat_map(
     counts: np.ndarray,
     title: str,
     legend: str,
-    unseen: np.ndarray,
+    non_participating: np.ndarray,
     names: Sequence[str],
     within: Sequence[str] = (),
 ) -> Figure:
     """Shares of groups within clients, under the clients' sizes.
 
     Groups stand in order of size, the largest first; clients in order of their largest group, and within it of how
-    much they have of it, so that a skewed partition shows as a staircase and an even one as stripes; `unseen` ones,
-    (clients,) bool, come last. With natural groups that they are `within`, both stand in the order of these, which are
-    named at their first group.
+    much they have of it, so that a skewed partition shows as a staircase and an even one as stripes;
+    `non_participating` ones, (clients,) bool, come last. With natural groups that they are `within`, both are in the
+    order of these, which are named at their first group.
     """
     groups = np.arange(counts.shape[1]) if within else np.argsort(-counts.sum(axis=0), kind="stable")
     groups = groups[counts.sum(axis=0)[groups] > 0]
     sizes = counts.sum(axis=1)
     shares = counts[:, groups] / np.maximum(sizes, 1)[:, None]
-    clients = np.arange(len(sizes)) if within else np.lexsort((-shares.max(axis=1), shares.argmax(axis=1), unseen))
+    clients = (
+        np.arange(len(sizes)) if within else np.lexsort((-shares.max(axis=1), shares.argmax(axis=1), non_participating))
+    )
     figure = Figure((9, 5.2), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=[1, 4])
     above.fill_between(
@@ -150,8 +157,8 @@ def _heat_map(
         below.set(xlabel=f"{len(sizes)} clients", ylabel=legend)
     else:
         below.set(xlabel=f"{len(sizes)} clients, by their largest {legend}", ylabel=f"{legend}, largest first")
-    if unseen.any():
-        _mark_unseen(below, len(sizes) - int(unseen.sum()), len(sizes), above)
+    if non_participating.any():
+        _mark_non_participating(below, len(sizes) - int(non_participating.sum()), len(sizes), above)
     called, starts = np.unique([within[group] for group in groups], return_index=True) if within else ((), ())
     if 0 < len(called) <= _MOST_COLOURS:
         below.set_yticks(starts, [name[:_LONGEST] for name in called], fontsize="small")

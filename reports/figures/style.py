@@ -38,7 +38,7 @@ def save(figure: Figure, path: Path) -> Path:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if lacking:
         letters = "".join(chr(int(number)) for number in lacking)
-        print(f"{path}: the font has no {letters}; boxes stand in their place")
+        print(f"{path}: the font has no {letters}; boxes are drawn instead")
     return path
 
 

@@ -11,15 +11,15 @@ from models.central.metrics import metric_names
 from models.networks.task_model import TaskModel, save_model
 from network.engine.simulation import Simulation
 from network.partition.assigning import Partition
-from network.partition.assignments import know_unseen
+from network.partition.assignments import include_non_participating
 from network.partition.client_images import ClientImages
 from network.partition.description import assigned_names, client_names, described_by, shown_by
 from network.partition.groups import EMBEDDING, assigned_as
 from network.partition.heterogeneity import report_text, sparse_counts
 from network.partition.nested import lines_within, owners_within, within_of
+from network.partition.non_participating import digest
 from network.partition.settings import SplitSettings
 from network.partition.unassigned import unassigned_lines
-from network.partition.unseen import digest
 from reports.chosen import chosen_clients
 from reports.clients import CLIENTS_FILE, client_table
 from reports.console import wrapped
@@ -77,22 +77,26 @@ def report_partition(
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
         figure = run.figures / "distribution.png"
-        distribution(counts, title, name, figure, names, within, clients, partition.n_unseen)
+        distribution(counts, title, name, figure, names, within, clients, partition.n_non_participating)
 
 
-def report_unseen(partition: Partition, split: SplitSettings, task: str, by_cluster: bool, start_warm: bool) -> None:
-    """Print how many clients are unseen, and what was made with their images all the same. By the main process.
+def report_non_participating(
+    partition: Partition, split: SplitSettings, task: str, by_cluster: bool, start_warm: bool
+) -> None:
+    """Print how many clients never train, and what was made with their images all the same. By the main process.
 
     `by_cluster` says that the method tells images apart by the task's clusters, `start_warm` that the federation
     starts from the central model.
     """
-    if not partition.n_unseen:
+    if not partition.n_non_participating:
         return
-    sizes = partition.sizes[-partition.n_unseen :]
-    print(f"{counted(partition.n_unseen, 'unseen client')} with {sizes.min()} to {sizes.max()} images each never train")
-    if (by_cluster or split.type == EMBEDDING) and know_unseen(task, split.assignment_files_path, digest(partition)):
+    sizes = partition.sizes[-partition.n_non_participating :]
+    number = counted(len(sizes), "non-participating client")
+    print(f"{number} with {sizes.min()} to {sizes.max()} images each never train")
+    uses_clusters = by_cluster or split.type == EMBEDDING
+    if uses_clusters and include_non_participating(task, split.assignment_files_path, digest(partition)):
         print(
-            f"the clusters of {task} were found with their images, too; for others, extract_embeddings.py has\n"
+            f"the clusters of {task} were made with their images, too; for others, extract_embeddings.py has\n"
             "  --cluster_clients participants, and takes this run as --partition_file, as test_fed.py then does"
         )
     if start_warm:
@@ -143,7 +147,8 @@ def report_run(
         for label, column in _COLUMNS.items()
         if column.format("loss") in rows[-1]
     }
-    print_values(title, values | {f"trivial, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()})
+    baseline = {f"constant baseline, {MEASURED_ON[split]}": of_split for split, of_split in trivial.items()}
+    print_values(title, values | baseline)
     if simulation.attack:
         n, of = len(simulation.attackers), len(simulation.data.clients)
         honest = "means over clients are over the honest ones; global test is for all"
@@ -152,21 +157,18 @@ def report_run(
 
 
 def of_gaps(last: Mapping[str, float], adapted: Sequence[Mapping[str, float]]) -> list[str]:
-    """Both gaps of the last round in a sentence, and what adaptation leaves of one; none without unseen clients."""
+    """Both gaps of the last round and what adaptation leaves of one; none without non-participating clients."""
     whose = "personal_" if "personal_participation_gap" in last else ""
     if f"{whose}participation_gap" not in last:
         return []
-    own = " with their personal models" if whose else ""
+    over = "over participating clients" + " with their personal models" * bool(whose)
     lines = [
         f"out-of-sample gap, client test over client train: {last[f'{whose}out_of_sample_gap']:+.4f}; "
-        f"participation gap, unseen over known clients{own}: {last[f'{whose}participation_gap']:+.4f}"
+        f"participation gap, non-participating {over}: {last[f'{whose}participation_gap']:+.4f}"
     ]
     after = [
         f"{row[f'{whose}participation_gap']:+.4f} after {counted(int(row['steps']), 'step')}" for row in adapted[1:]
     ]
-    lines += (
-        [f"participation gap of unseen clients that adapt, over known clients{own}: {', '.join(after)}"]
-        if after
-        else []
-    )
+    if after:
+        lines.append(f"participation gap of non-participating clients that adapt, {over}: {', '.join(after)}")
     return [wrapped(line) for line in lines]

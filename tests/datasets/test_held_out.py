@@ -91,7 +91,7 @@ def test_empty_parts_are_refused(columns: dict[str, list[str]], text: str) -> No
 
 def test_too_few_images_name_what_was_left_out() -> None:
     few = replace(found_with(rgb=["a.png"]), errors=["b.png: too short"])
-    with pytest.raises(UserError, match=r"another --test_fraction; the commonest fault, 1 of 1: b\.png: too short"):
+    with pytest.raises(UserError, match=r"another --test_fraction; the commonest error, 1 of 1: b\.png: too short"):
         parts_of(few)
 
 
@@ -100,7 +100,7 @@ def test_no_image_at_all_names_the_first_that_was_left_out() -> None:
     nothing = replace(nothing, rows=nothing.rows[:0])
     with pytest.raises(UserError, match=r"^no image is left$"):
         parts_of(nothing)
-    with pytest.raises(UserError, match=r"no image is left; the commonest fault, 1 of 2: b\.png: too short"):
+    with pytest.raises(UserError, match=r"no image is left; the commonest error, 1 of 2: b\.png: too short"):
         parts_of(replace(nothing, errors=["b.png: too short", "c.png"]))
 
 

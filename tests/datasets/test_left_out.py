@@ -41,7 +41,7 @@ def test_faults_of_one_reason_are_counted_together(first: str, second: str) -> N
 def test_reasons_come_commonest_first() -> None:
     assert [n for _, n in by_reason(FAULTS)] == [3, 2, 1]
     assert (
-        main_error(FAULTS[1:]) == "; the commonest fault, 2 of 5: images/a.jpg: box 0.100 0.000 0.037 0.050 has no area"
+        main_error(FAULTS[1:]) == "; the commonest error, 2 of 5: images/a.jpg: box 0.100 0.000 0.037 0.050 has no area"
     )
     assert main_error([]) == ""
     assert in_a_line(FAULTS).startswith("3 × there is no such mask; 2 × box … … … … has no area; 1 × not a readable")

@@ -104,7 +104,7 @@ def test_published_segmentation_bounds_its_logits_and_counts_absent_classes() ->
 
 
 def test_published_quirks_and_another_depth_target_exclude_each_other() -> None:
-    with pytest.raises(UserError, match="--published_quirks True knows no --depth_target log"):
+    with pytest.raises(UserError, match="--published_quirks True does not support --depth_target log"):
         get_task("depth_euclidean", "log", published_quirks=True)
 
 

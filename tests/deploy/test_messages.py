@@ -12,7 +12,7 @@ from utils.errors import UserError
 
 def message(said: str | bytes | list[str], data: bytes) -> RecordDict:
     array = Array("uint8", (len(data),), "safetensors", data)
-    return RecordDict({"said": ConfigRecord({"json": said}), "tensors": ArrayRecord({"safetensors": array})})
+    return RecordDict({"metadata": ConfigRecord({"json": said}), "tensors": ArrayRecord({"safetensors": array})})
 
 
 def data_of(content: RecordDict) -> bytes:

@@ -414,7 +414,7 @@ def test_a_client_whose_pixels_were_altered_comes_back_with_other_images(
         ("--method gossip --topology ring", "--method gossip cannot be deployed"),
         ("--aggregation median", "--aggregation median cannot be deployed: uploads are put together"),
         ("--attack sign_flip", "--attack sign_flip cannot be deployed"),
-        ("--adapt_steps 5,20", "cannot be deployed: there are no unseen clients"),
+        ("--adapt_steps 5,20", "cannot be deployed: there are no non-participating clients"),
         ("--clip_norm 1", "--clip_norm 1.0 cannot be deployed: no account"),
         ("--noise_multiplier 0.5", "--noise_multiplier 0.5 cannot be deployed: no account"),
         ("--client_sampling poisson", "--client_sampling poisson cannot be deployed"),

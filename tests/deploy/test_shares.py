@@ -14,7 +14,7 @@ from datasets.table import read_table
 from datasets.task_data import TaskData
 from deploy import shares as module
 from deploy.shares import SHARE_FILE, export_clients, read_share
-from network.partition.assigning import UNSEEN
+from network.partition.assigning import NON_PARTICIPATING
 from tests.deploy.conftest import TASK, Shares
 from utils.errors import UserError
 
@@ -91,8 +91,10 @@ def test_a_partition_that_deals_held_out_images_is_refused(shares: Shares, tmp_p
 
 def test_clients_that_never_train_get_no_share_that_would_be_trained_on(shares: Shares, tmp_path: Path) -> None:
     asked, assigned = exported(shares, tmp_path), shares.partition
-    type(assigned)(assigned.client_of, assigned.groups, 3, {**assigned.origin, UNSEEN: 1}).save(tmp_path / "saved")
-    with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --unseen_clients"):
+    type(assigned)(assigned.client_of, assigned.groups, 3, {**assigned.origin, NON_PARTICIPATING: 1}).save(
+        tmp_path / "saved"
+    )
+    with pytest.raises(UserError, match="sets 1 clients aside, which no machine has; omit --non_participating_clients"):
         export_clients(asked, tmp_path / "saved")
     assert not asked["export_clients"].exists()
 

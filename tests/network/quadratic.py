@@ -134,8 +134,8 @@ def simulation(
 ) -> Simulation:
     """The federation, before its first round; `more` has settings, of the sampling and FedIR as well."""
     clients, held_out = more.pop("clients", CLIENTS), more.pop("held_out", HELD_OUT)
-    unseen, theirs = more.pop("unseen", ()), more.pop("unseen_held_out", ())
-    data = FederatedData(QuadraticData(), clients, held_out, np.zeros(11, np.int64), unseen, theirs)
+    non_participating, theirs = more.pop("non_participating", ()), more.pop("non_participating_held_out", ())
+    data = FederatedData(QuadraticData(), clients, held_out, np.zeros(11, np.int64), non_participating, theirs)
     accelerator = more.pop("accelerator", None) or Accelerator(cpu=True)
     chosen = {name: more.pop(name) for name in ("aggregation", "attack", "privacy") if name in more}
     parts = [

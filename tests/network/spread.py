@@ -80,17 +80,17 @@ def federation(name: str, folder: Path, **more: object) -> Simulation:
     who = {"clients": FOUR, "held_out": FOUR_HELD_OUT}
     if name.endswith("_unseen"):
         who = {"clients": FOUR[:2], "held_out": FOUR_HELD_OUT[:2]}
-        who |= {"unseen": FOUR[2:], "unseen_held_out": FOUR_HELD_OUT[2:]}
+        who |= {"non_participating": FOUR[2:], "non_participating_held_out": FOUR_HELD_OUT[2:]}
     return simulation(made, folder / name, settings, model, **who, **how)
 
 
-UNSEEN = ["fedrep_unseen", "fedamp_unseen", "ditto_unseen"]
+NON_PARTICIPATING = ["fedrep_unseen", "fedamp_unseen", "ditto_unseen"]
 NAMES = [
     *FEDERATIONS, "fedavg_bn", "ditto_bn", "scaffold_bn", "moon_bn", "gossip_bn", "scaffold_nan", "gossip_nan",
     "fedadam+median", "fednova+trimmed_mean", "fedrep+krum", "fedavg+krum_nan", "ditto+multi_krum_bn",
     "fedavgm+geometric_median", "fedavg+centered_clipping", "fedavg+label_flip", "fedavg+sign_flip+median",
     "fednova+gaussian", "scaffold+alie", "fedavg+ipm+centered_clipping_nan", "gossip+label_flip",
-    *UNSEEN,
+    *NON_PARTICIPATING,
 ]  # fmt: skip
 NAMES += ["fedavg_private", "scaffold_private"] if find_spec("dp_accounting") else []
 ADAPTING = AdaptSettings((2, 5), 1, "all")
@@ -103,7 +103,7 @@ def main() -> None:
         run = federation(name, Path(sys.argv[1]))
         if "resume" in sys.argv:
             run.resume()
-        if name in UNSEEN:
+        if name in NON_PARTICIPATING:
             train(run, ADAPTING, resume=False)
         run.train()
 

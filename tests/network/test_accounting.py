@@ -76,10 +76,8 @@ def at_least(q: float, noise: float, n_rounds: int, delta: float) -> float:
         n = n_rounds * (len(mass) - 1) + 1
         length = 1 << n.bit_length()
         total = np.fft.irfft(np.fft.rfft(mass, length) ** n_rounds, length)[:n]
-        losses, total = (
-            (np.arange(n) + n_rounds * first) * step,
-            np.where(total > 1e-13, total, 0.0),
-        )  # but for rounding
+        losses = (np.arange(n) + n_rounds * first) * step
+        total = np.where(total > 1e-13, total, 0.0)  # but for rounding
 
         def excess(epsilon: float, losses: np.ndarray = losses, total: np.ndarray = total) -> float:
             above = losses > epsilon

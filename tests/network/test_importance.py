@@ -23,7 +23,7 @@ from network.config import FederationConfig
 from network.engine.client import StepView
 from network.engine.federated_data import FederatedData
 from network.engine.simulation import Simulation
-from network.importance import CLASS, CLUSTER, FedIR, kinds_of, reweighting
+from network.importance import CLASS, CLUSTER, FedIR, labels_of, reweighting
 from network.partition.assignments import save_assignments
 from network.partition.client_images import ClientImages
 from network.settings import SimulationSettings
@@ -194,9 +194,9 @@ def test_a_hundred_thousand_clients_of_a_thousand_classes_take_little_memory() -
 
 def test_clusters_are_the_tasks_own_whatever_was_assigned(table: Table, tmp_path: Path) -> None:
     data = TaskData(table, TASKS["normal"], 32, torch.device("cpu"))
-    assert (kinds_of(CLASS, data, None) == table.labels).all()
+    assert (labels_of(CLASS, data, None) == table.labels).all()
     with pytest.raises(UserError, match=r"assignments_normal.json.*extract_embeddings.py --task normal"):
-        kinds_of(CLUSTER, data, tmp_path)
+        labels_of(CLUSTER, data, tmp_path)
     clusters = np.arange(len(table)) % 3
     save_assignments(tmp_path, data, "embeddings", clusters, np.zeros((3, 2)), 3, tmp_path / "reduced.npy")
     reweighted = FedIR(importance_reweighting="cluster", assignment_files_path=tmp_path)

@@ -57,13 +57,15 @@ def test_every_setting_is_an_argument_or_given_by_the_script() -> None:
     assert SimulationSettings.from_config(config) == SimulationSettings(7, checkpoint_every=3)
 
 
-def test_unseen_clients_adapt_all_of_the_model_unless_told_otherwise() -> None:
-    names = ("adapt_steps", "adapt_images", "adapt_train", "adapt_rank", "unseen_clients", "partition_file")
+def test_non_participating_clients_adapt_all_of_the_model_unless_told_otherwise() -> None:
+    names = ("adapt_steps", "adapt_images", "adapt_train", "adapt_rank", "non_participating_clients", "partition_file")
     nothing = dict.fromkeys(names) | {"test_mode": False}
     given = nothing | {"adapt_steps": [5, 20]}
-    with pytest.raises(UserError, match="--adapt_steps is for unseen clients; give --unseen_clients as well"):
+    with pytest.raises(
+        UserError, match="--adapt_steps is for non-participating clients; give --non_participating_clients as well"
+    ):
         resolve_adaptation(given)
-    config = resolve_adaptation(given | {"unseen_clients": 0.2})
+    config = resolve_adaptation(given | {"non_participating_clients": 0.2})
     assert AdaptSettings.from_config(config) == AdaptSettings([5, 20], None, "all")
     assert AdaptSettings.from_config(config | {"test_mode": True}).adapt_steps == [2]
     for name, value in (("adapt_images", 3), ("adapt_train", "head"), ("adapt_rank", 4)):

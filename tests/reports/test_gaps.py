@@ -22,7 +22,7 @@ TRIVIAL = {"train": 4.0, "local_test": 4.0, "test": 4.0, "unseen_train": 5.0, "u
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a finished run with its three losses and, by steps, the unseen clients' loss after adaptation.
+    """Write a finished run with its three losses and, by steps, the non-participating clients' loss after adaptation.
 
     Clients without held-out images make the mean loss on training images larger by `not_tested`. Personal models have
     the losses `own` on the clients' training and held-out images.
@@ -132,8 +132,8 @@ def test_settings_are_not_mixed_and_each_has_its_own_iid_runs(tmp_path: Path, wr
 def test_gaps_of_personal_models_are_called_so(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
     write_all(write)
     for seed in range(3):
-        for kind, unseen in (("iid", 0.5), ("class_based", 0.6), ("embedding_based", 0.75)):
-            write(kind, seed, (1.0, 1.2, unseen), own=(0.4, 0.5), method="fedrep")
+        for kind, non_participating in (("iid", 0.5), ("class_based", 0.6), ("embedding_based", 0.75)):
+            write(kind, seed, (1.0, 1.2, non_participating), own=(0.4, 0.5), method="fedrep")
     g.report_gaps(read_runs(Results(tmp_path)), tmp_path / "tables")
     text = pd.read_csv(tmp_path / "tables/gaps.csv").set_index(["method", "split"])
     assert dict(zip(text.index, text["model"], strict=True)) == {
@@ -189,7 +189,9 @@ def test_a_table_without_columns_may_have_no_records(
     assert g.gaps(read_runs(Results(tmp_path)))["more"].tolist() == ["", "", ""]
 
 
-def test_runs_without_unseen_clients_have_no_gaps(tmp_path: Path, write: Write, capsys: pytest.CaptureFixture) -> None:
+def test_runs_without_non_participating_clients_have_no_gaps(
+    tmp_path: Path, write: Write, capsys: pytest.CaptureFixture
+) -> None:
     write("class_based", 0, (1.0, 1.5, np.nan))
     runs = read_runs(Results(tmp_path))
     assert g.gaps(runs).empty and g.gaps(pd.DataFrame()).empty
@@ -235,7 +237,7 @@ def test_report_writes_tables_and_figure_and_stays_in_the_console(
     assert {path.name for path in (tmp_path / "tables").iterdir()} >= {"gaps.csv", "gap_verdicts.md", "gaps.png"}
     lines = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) not in line]
     assert max(map(len, lines)) <= 120 and any(line.startswith("normal, fedavg") for line in lines)
-    # The other tables have unseen clients' losses as one more part of the data.
+    # The other tables have non-participating clients' losses as one more part of the data.
     text = splits_table(splits_over_iid(runs))
     assert "non-participating test" in set(text["data"])
     assert set(text.query('data == "non-participating test"')["model"]) == {"received"}

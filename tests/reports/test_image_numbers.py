@@ -11,8 +11,16 @@ from tests.reports.finish import finish
 
 
 def write(folder: Path, name: str, images: int | None, **args: Any) -> None:
-    assigned = {} if images is None else {"images_dealt": images}
+    assigned = {} if images is None else {"assigned_images": images}
     finish(folder, {"task": "normal", "method": "fedavg", "name": name, **args}, {"heterogeneity": assigned})
+
+
+def test_runs_of_before_have_the_number_by_another_name(tmp_path: Path) -> None:
+    write(tmp_path, "iid", 800, type="iid")
+    heterogeneity = {"heterogeneity": {"images_dealt": 600}}
+    finish(tmp_path, {"task": "normal", "method": "fedavg", "name": "old", "type": "class_based"}, heterogeneity)
+    [line] = fewer_images(Results(tmp_path))
+    assert "clients have 600 images in all" in line
 
 
 def test_a_rule_that_leaves_images_out_is_named_with_what_makes_runs_alike(tmp_path: Path) -> None:

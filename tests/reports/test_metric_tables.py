@@ -124,22 +124,30 @@ def test_trivial_predictor_has_a_row_for_each_size_of_images(tmp_path: Path, wri
     assert [row[2] for row in rows if row[:2] == ["global test", "constant baseline"]] == ["64", "128"]
 
 
-def test_unseen_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Path, write: Write) -> None:
+def test_non_participating_clients_make_the_trivial_predictor_that_of_a_split(tmp_path: Path, write: Write) -> None:
     for kind in ("class_based", "embedding_based"):
-        federated(write, kind, 1.0, unseen_clients=5)
+        federated(write, kind, 1.0, non_participating_clients=5)
     write("train_centralized", {}, {"test": {"loss": 1.0, "mae": 0.5}, "trivial": {"loss": 8.0, "mae": 4.0}})
     rows = rows_of(tmp_path, "data", "model", "split")
     assert [row[2] for row in rows if row[:2] == ["global test", "constant baseline"]] == ["", "class", "embedding"]
 
 
 def test_arguments_that_all_runs_share_are_no_columns(tmp_path: Path, write: Write) -> None:
-    for unseen in (5, None):
+    for non_participating in (5, None):
         for kind in ("class_based", "embedding_based"):
-            federated(write, kind, 1.0, unseen_clients=unseen, n_clients=10, partition="equal_size", n_rounds=3)
+            federated(
+                write,
+                kind,
+                1.0,
+                non_participating_clients=non_participating,
+                n_clients=10,
+                partition="equal_size",
+                n_rounds=3,
+            )
         write("train_centralized", {"n_epochs": 3}, {"test": {"loss": 1.0}, "trivial": {"loss": 8.0}})
         columns = [*metric_table(read_metrics(Results(tmp_path)), "normal")]
         measured = ["seeds", "loss", "mae"]
-        more = [] if unseen else ["unseen_clients"]
+        more = [] if non_participating else ["non_participating_clients"]
         assert columns == ["data", "model", "split", "alpha", *more, *measured]
 
 

@@ -15,8 +15,8 @@ NAMES = {
     "task_perspective": {
         "class_histogram", "distributions", "tsne", "rounds_fedavg", "rounds_methods", "increase_table",
         "learning_rate", "local_steps", "predictions", "task_similarity", "backbones", "rates", "trained_encoder",
-        "clusters_of_what", "methods", "method_rates", "privacy", "robustness", "neighbours", "unseen_clients",
-        "instances", "instances_coco128",
+        "clusters_of_what", "methods", "method_rates", "privacy", "robustness", "neighbours",
+        "non_participating_clients", "instances", "instances_coco128",
     },
     "visual_classification": {
         "table_1", "table_2", "table_3", "table_4", "table_5", "figure_4", "figure_5", "figure_6", "figure_7",

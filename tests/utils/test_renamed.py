@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from network.importance import FedIR
+from run_sweep import parse_args
+from sweeps.sweep import asked
+from tests.conftest import ROOT
 from utils.args import Parser
 from utils.errors import UserError
 from utils.renamed import with_present_names
@@ -27,8 +30,20 @@ def test_scripts_that_never_had_it_do_not_know_a_former_name() -> None:
         Parser("a script").parse_args(["--clients_per_batch", "3"])
 
 
-def test_records_of_before_have_todays_names() -> None:
-    assert with_present_names({"kinds": "class", "mu": 0.1}) == {"label_source": "class", "mu": 0.1}
+@pytest.mark.parametrize(
+    ("before", "now"), [("kinds", "label_source"), ("unseen_clients", "non_participating_clients")]
+)
+def test_records_of_before_have_todays_names(before: str, now: str) -> None:
+    assert with_present_names({before: "class", "mu": 0.1}) == {now: "class", "mu": 0.1}
+
+
+def test_the_experiment_of_before_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(
+        "sys.argv", ["run_sweep.py", "--experiment", "experiments/task_perspective/unseen_clients.toml"]
+    )
+    requested, _ = asked(*parse_args())
+    assert requested["fed"]["non_participating_clients"] == 5
 
 
 @pytest.mark.parametrize("words", ["--importance_target held_out", "--importance_target=held_out"])

@@ -20,6 +20,7 @@ class Baking:
     fan: bool = setting(False, "with the fan", bool, heading="running")
     tin: str = setting("round", "what it is baked in", choices=("round", "loaf"))
     slices: int = setting(8, "slices", int, only={"tin": ("loaf",), "fan": (False, True)})
+    layers: tuple[str, ...] = setting(("cake", "cream"), "from below", nargs="+", metavar="LAYER")
 
 
 @pytest.fixture
@@ -51,6 +52,11 @@ def test_help_has_texts_and_defaults_under_the_headings(parser: Parser) -> None:
     _, training, running = parser.format_help().replace("running:", "training:").split("\ntraining:")
     assert "degrees (default: 180.0)" in training and "what it is baked in (default: round)" in training
     assert "with the fan (default: False)" in running and "--heat" not in running
+    assert "--layers LAYER [LAYER ...]" in training and "from below (default: cake cream)" in training
+
+
+def test_a_setting_of_several_values_takes_all_of_them(parser: Parser) -> None:
+    assert parser.parse_args(["--layers", "cake", "jam", "--heat", "200"]).layers == ["cake", "jam"]
 
 
 class Loaf(Configured):

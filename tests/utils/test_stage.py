@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from utils.arguments import Argument
+from utils.settings import setting
 from utils.stage import StageSettings, changes_numbers, diff, key
 
 # By hand: what says where files are, what says how a run is carried out, and both kinds of exception.
@@ -42,3 +47,11 @@ def test_a_run_is_resumed_with_the_same_places_and_numbers() -> None:
     assert {*diff(before, now)} == {*PLACES, "mu"}
     assert diff({"mu": None, "init_model_dir": "a"}, {"init_model_dir": Path("a")}) == []
     assert diff({"mu": 0.1}, {"nu": 0.1}) == ["nu", "mu"]
+
+
+@pytest.mark.parametrize("exception", ["changes_numbers", "may_change"])
+@pytest.mark.parametrize("declare", [Argument, setting])
+def test_no_argument_of_anything_else_can_be_an_exception(declare: Callable[..., object], exception: str) -> None:
+    """Of a method or a rule, it would have no effect."""
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{exception}'"):
+        declare(0.1, "weight of a term", **{exception: False})

@@ -182,7 +182,7 @@ def test_folders_of_no_part_and_other_endings_are_said(coco: Path, capsys: pytes
     select("coco", coco)
     out = capsys.readouterr().out
     assert (
-        "left out folders of images/{part} with photographs, called like no part (train, val, test): images/holdout"
+        "left out folders of images/{part} with photographs, called like no split (train, val, test): images/holdout"
         in out
     )
     assert "left out files of images/val2017 whose endings are not read as photographs: 1 .heic" in out
@@ -490,7 +490,7 @@ def test_label_files_of_no_photograph_are_counted(yolo: Path, capsys: pytest.Cap
 def test_no_valid_box_is_one_line(yolo: Path) -> None:
     for path in (yolo / "labels").rglob("*.txt"):
         path.write_text("7 0.5 0.5 1 1\n")
-    reason = "no valid box in 3 photographs; the commonest fault, 2 of 2: images/train/a.jpg: box .* unknown category 7"
+    reason = "no valid box in 3 photographs; the commonest error, 2 of 2: images/train/a.jpg: box .* unknown category 7"
     with pytest.raises(UserError, match=f"{reason}; see --annotations and --label_folder"):
         select("coco", yolo, categories="names.yaml")
     assert not (yolo / "filtered_file_paths.csv").exists()

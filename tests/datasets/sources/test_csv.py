@@ -170,7 +170,7 @@ def test_a_path_outside_the_data_folder_is_refused(tmp_path: Path, cell: str) ->
         ('image,class\n0.jpg,"a\n1.jpg,b\n', r"images\.csv, line 3: .* a quotation mark not closed"),
         (b"image,class\n0.jpg,\x81\x8d\n", "no text in UTF-8"),
         ("image,mask\n0.jpg,1.jpg\n", "the column mask holds ids of classes: give --mask_classes"),
-        ("image,class\n7.jpg,a\n", "no image is left; the commonest fault, 1 of 1: images.csv, line 2: 7.jpg"),
+        ("image,class\n7.jpg,a\n", "no image is left; the commonest error, 1 of 1: images.csv, line 2: 7.jpg"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str | bytes, reason: str) -> None:
@@ -187,7 +187,7 @@ def test_missing_files_are_named_with_their_argument(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"names\.txt: cannot read the names"):
         find("csv", tmp_path, mask_classes="names.txt")
     (tmp_path / "names.txt").write_text("\n".join(map(str, range(256))))
-    with pytest.raises(UserError, match=r"none of 1 mask can be read; the commonest fault, 1 of 1: 1\.png: not a read"):
+    with pytest.raises(UserError, match=r"none of 1 mask can be read; the commonest error, 1 of 1: 1\.png: not a read"):
         find("csv", tmp_path, mask_classes="names.txt")
     save_image(tmp_path / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(UserError, match=r"256 classes.*where masks can have 1 to 255"):

@@ -41,7 +41,7 @@ def test_a_domain_without_a_part_has_images_of_all_held_out(tmp_path: Path, caps
         tmp_path / "d.npz", usps_train_x=x, usps_train_y=y, usps_test_x=x, usps_test_y=y, mnist_t10k_x=x, mnist_t10k_y=y
     )
     table = select("digits", tmp_path, test_fraction=0.5)
-    assert "mnist: not in two parts, so the test split is drawn at random from all domains" in capsys.readouterr().out
+    assert "mnist: not in two splits, so the test split is drawn at random from all domains" in capsys.readouterr().out
     assert len(table.test) == 15
     assert set(table.groups["domain"][table.train]) == set(table.groups["domain"][table.test]) == {"usps", "mnist"}
 

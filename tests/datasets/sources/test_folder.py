@@ -93,7 +93,7 @@ def test_hidden_and_empty_files_and_images_of_no_class(tmp_path: Path) -> None:
     assert found.errors == [
         "'a/empty.jpg': an empty file",
         "'b/gone.jpg': no such file",
-        "'preview.png': lies in no folder of a class",
+        "'preview.png': is in no folder of a class",
     ]
 
 
@@ -101,7 +101,7 @@ def test_an_image_beside_the_classes_of_a_part_is_of_no_class(tmp_path: Path) ->
     touch(tmp_path, "train/a/1.jpg", "train/2.jpg", "test/a/3.jpg")
     found = find("folder", tmp_path)
     assert rows_of(found, "part") == {("train/a/1.jpg", "a", "train"), ("test/a/3.jpg", "a", "test")}
-    assert found.errors == ["'train/2.jpg': lies in no folder of a class"]
+    assert found.errors == ["'train/2.jpg': is in no folder of a class"]
 
 
 def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_names_that_the_table_cannot_hold_are_left_out(tmp_path: Path) -> None:
         (["train/a/1.jpg", "test/b/c/2.jpg"], "train/a/1.jpg and test/b/c/2.jpg lie at different depths"),
         (["a/b/c/1.jpg"], "a/b/c/1.jpg lies too deep"),
         (["train/a/b/c/1.jpg"], "train/a/b/c/1.jpg lies too deep"),
-        (["train/a/1.jpg", "photo/a/1.jpg"], "train/ is called like a part and photo/ beside it is not"),
+        (["train/a/1.jpg", "photo/a/1.jpg"], "train/ is called like a split and photo/ beside it is not"),
         (["train/1.jpg", "test/2.jpg"], "train/1.jpg|test/2.jpg: a class is called like a part"),
         (["dog/train/1.jpg", "cat/test/2.jpg"], "a class is called like a part"),
     ],

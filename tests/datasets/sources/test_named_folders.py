@@ -57,7 +57,7 @@ def test_folders_of_no_part_and_other_endings_are_said(tmp_path: Path, capsys: p
     touch(tmp_path, "holdout/rgb/x.jpg", "packed/64/rgb.npy", "empty/rgb/notes.txt", "train/depth/x.exr")
     assert len(list(photographs(tmp_path, "{part}/rgb"))) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "left out folders of {part}/rgb with photographs, called like no part (train, val, test): holdout/rgb",
+        "left out folders of {part}/rgb with photographs, called like no split (train, val, test): holdout/rgb",
         "left out files of {part}/rgb whose endings are not read as photographs: 2 .heic, 1 .avif",
     ]
     list(photographs(tmp_path, "{split}/rgb", suffix=".jpg"))

@@ -212,9 +212,8 @@ def test_annotations_become_maps(tmp_path: Path) -> None:
     classes, numbers = batch.target[0, 0], batch.target[0, 1]  # twice as high as the photograph
     assert (classes[4:12, 2:6] == 2).all() and (classes[:, 10:12] == 1).all() and (classes > 0).sum() == 32 + 32
     assert len(numbers.unique()) == 3
-    assert (
-        not batch.valid[0, 0, :, 14:].any() and not batch.valid[0, 0, :, 8:10].any()
-    )  # the crowd, and without outline
+    crowd, without_outline = batch.valid[0, 0, :, 14:], batch.valid[0, 0, :, 8:10]
+    assert not crowd.any() and not without_outline.any()
     assert batch.valid[0].sum() == 16 * 12
     assert len(read_boxes(table)) == 9
     packed = tmp_path / "packed" / "16" / "instances.npy"
@@ -231,7 +230,7 @@ def test_an_object_without_a_readable_outline_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "missing_files.txt").read_text().count("an object whose outline cannot be read") == 3
     write_photographs(tmp_path, [{"category_id": 5, "segmentation": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}])
     with pytest.raises(
-        UserError, match=r"no outline of an object in 3 photographs; the commonest fault, 3 of 3: .*shares"
+        UserError, match=r"no outline of an object in 3 photographs; the commonest error, 3 of 3: .*shares"
     ):
         select("coco", tmp_path, objects="outlines")
     write_photographs(tmp_path, [{"category_id": 300}])

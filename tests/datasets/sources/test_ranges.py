@@ -171,7 +171,7 @@ def test_what_cannot_be_read_or_is_no_direction_in_columns(tmp_path: Path, capsy
     (tmp_path / "images.csv").write_text("\n".join(lines))
     find("csv", tmp_path)
     said = capsys.readouterr().out
-    assert "4 of 4 files of depth_euclidean cannot be read; the commonest fault, 4 of 4: d0.png: pixel format L" in said
+    assert "4 of 4 files of depth_euclidean cannot be read; the commonest error, 4 of 4: d0.png: pixel format L" in said
     assert "normal: 75 % of the vectors are not about 1 long, and count: is what is not known black, in place" in said
 
 

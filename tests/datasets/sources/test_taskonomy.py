@@ -458,5 +458,5 @@ def test_all_tasks_that_are_there_are_taken_unless_some_are_named(tmp_path: Path
 
 def test_no_complete_image_is_an_error(tmp_path: Path) -> None:
     make_building(tmp_path, "hanson", {(0, 0): 1}, ["rgb"])
-    with pytest.raises(UserError, match="no image has all of rgb, normal; the commonest fault, 1 of 1: normal/"):
+    with pytest.raises(UserError, match="no image has all of rgb, normal; the commonest error, 1 of 1: normal/"):
         select_views(tmp_path, ["hanson"], ["normal"])

@@ -259,7 +259,7 @@ def test_nothing_to_learn_is_one_line(tmp_path: Path, voc: Path) -> None:
     with pytest.raises(UserError, match=r"0 photographs in Annotations/<name>\.xml .* no object"):
         select("voc", tmp_path / "ImageSets")
     lists(voc, test="a")
-    with pytest.raises(UserError, match=r"train\.txt|test\.txt: a is in the list of another part, too"):
+    with pytest.raises(UserError, match=r"train\.txt|test\.txt: a is in the list of another split, too"):
         select("voc", voc)
     for path in (voc / "Annotations").iterdir():
         path.write_text("<annotation></annotation>")

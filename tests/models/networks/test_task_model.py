@@ -194,7 +194,7 @@ def test_pixels_that_no_patch_has_are_refused_with_the_nearest_sizes(
 ) -> None:
     monkeypatch.setitem(ENCODERS, "tiny", EncoderEntry(lambda _: Patches(side), decoder="linear"))
     config = ModelConfig("class_scene", image_size=size, classes=classes_of("class_scene"))
-    expected = f"--encoder tiny sees images in patches, and at {size} pixels {share} of .*; give --image_size {sizes}$"
+    expected = f"tiny divides images into patches, and at {size} pixels {share} of .*; give --image_size {sizes}$"
     with pytest.raises(UserError, match=expected):
         make_initial_model(tmp_path / "model.safetensors", config, 0)
     assert not list(tmp_path.iterdir())

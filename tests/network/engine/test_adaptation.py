@@ -1,4 +1,4 @@
-"""Unseen clients: both gaps and adaptation against closed forms, and that nothing is made from their images before."""
+"""Non-participating clients: gaps and adaptation against closed forms; nothing is made from their images before."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ from tests.network.spread import ADAPTING, federation
 from utils import interrupt
 from utils.errors import UserError
 
-# Two participants and an unseen client, on the eleven images of the quadratic problems.
+# Two participants and a non-participating client, on the eleven images of the quadratic problems.
 PARTICIPANTS, HELD_OUT = [np.arange(3), np.arange(3, 6)], [np.array([8]), np.array([9])]
-UNSEEN, UNSEEN_HELD_OUT = [np.array([6, 7])], [np.array([10])]
-WHO = {"clients": PARTICIPANTS, "held_out": HELD_OUT, "unseen": UNSEEN, "unseen_held_out": UNSEEN_HELD_OUT}
+NON_PARTICIPATING, NON_PARTICIPATING_HELD_OUT = [np.array([6, 7])], [np.array([10])]
+WHO = {
+    "clients": PARTICIPANTS,
+    "held_out": HELD_OUT,
+    "non_participating": NON_PARTICIPATING,
+    "non_participating_held_out": NON_PARTICIPATING_HELD_OUT,
+}
 
 
 def least_squares(images: np.ndarray) -> np.ndarray:
@@ -59,12 +64,12 @@ def test_both_gaps_at_the_closed_form_optimum(tmp_path: Path, tested: list[int],
     train_loss, new = (
         np.mean([q.loss(x, parts[i]) for i in tested]) if tested else np.nan for parts in (PARTICIPANTS, HELD_OUT)
     )
-    unseen = q.loss(x, UNSEEN_HELD_OUT[0])
-    assert row["unseen_test_loss_mean"] == pytest.approx(unseen, rel=1e-5)
-    assert row["unseen_train_loss_mean"] == pytest.approx(q.loss(x, UNSEEN[0]), rel=1e-5)
+    non_participating = q.loss(x, NON_PARTICIPATING_HELD_OUT[0])
+    assert row["unseen_test_loss_mean"] == pytest.approx(non_participating, rel=1e-5)
+    assert row["unseen_train_loss_mean"] == pytest.approx(q.loss(x, NON_PARTICIPATING[0]), rel=1e-5)
     assert row["train_loss_mean"] == pytest.approx(np.mean([q.loss(x, own) for own in PARTICIPANTS]), rel=1e-5)
     assert row["out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-4, nan_ok=True)
-    assert row["participation_gap"] == pytest.approx(unseen - new, rel=1e-4, nan_ok=True)
+    assert row["participation_gap"] == pytest.approx(non_participating - new, rel=1e-4, nan_ok=True)
 
 
 @pytest.mark.parametrize("tested", [[0, 1], [0]])
@@ -78,12 +83,12 @@ def test_gaps_of_personal_models_are_between_clients_optima_and_the_initial_mode
     own = [least_squares(images) for images in PARTICIPANTS]
     train_loss, new = (np.mean([q.loss(own[i], parts[i]) for i in tested]) for parts in (PARTICIPANTS, HELD_OUT))
     assert row["personal_out_of_sample_gap"] == pytest.approx(new - train_loss, rel=1e-3)
-    newcomer = q.loss(q.START, UNSEEN_HELD_OUT[0])  # nobody has trained for it
+    newcomer = q.loss(q.START, NON_PARTICIPATING_HELD_OUT[0])  # nobody has trained for it
     assert row["personal_participation_gap"] == pytest.approx(newcomer - new, rel=1e-3)
 
 
 def test_a_newcomer_with_participants_images_opens_no_gap(tmp_path: Path) -> None:
-    same = {"held_out": HELD_OUT[:1] * 2, "unseen_held_out": HELD_OUT[:1]}
+    same = {"held_out": HELD_OUT[:1] * 2, "non_participating_held_out": HELD_OUT[:1]}
     assert q.trained(q.method("fedavg"), tmp_path, **(WHO | same)).rows[-1]["participation_gap"] == 0
 
 
@@ -92,12 +97,12 @@ def test_adaptation_of_the_head_ends_at_its_closed_form(tmp_path: Path) -> None:
     server = {name: tensor.clone() for name, tensor in federation.server.items()}
     before, after = Adaptation(federation, AdaptSettings((60,), None, "head")).run()
     w, h = q.server_of(federation)
-    residual = q.B[UNSEEN[0]] - q.A[UNSEEN[0]] * w
+    residual = q.B[NON_PARTICIPATING[0]] - q.A[NON_PARTICIPATING[0]] * w
     optimum = np.stack([w, residual.mean(axis=0)])
     assert (before["steps"], after["steps"]) == (0, 60)
     for row, x in ((before, np.stack([w, h])), (after, optimum)):
-        assert row["unseen_adapted_on_loss_mean"] == pytest.approx(q.loss(x, UNSEEN[0]), rel=1e-4)
-        assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, UNSEEN_HELD_OUT[0]), rel=1e-4)
+        assert row["unseen_adapted_on_loss_mean"] == pytest.approx(q.loss(x, NON_PARTICIPATING[0]), rel=1e-4)
+        assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, NON_PARTICIPATING_HELD_OUT[0]), rel=1e-4)
         gap = row["unseen_test_loss_mean"] - federation.rows[-1]["local_test_loss_mean"]
         assert row["participation_gap"] == gap and np.isnan(row["unseen_rest_loss_mean"])
     # The federation's own model is what it was.
@@ -108,8 +113,8 @@ def test_each_number_of_steps_is_plain_descent_from_the_newcomers_model(tmp_path
     federation = q.trained(q.method("fedprox", mu=1.0), tmp_path, **WHO)
     rows = Adaptation(federation, AdaptSettings((1, 4), None, "all")).run()
     for row in rows:
-        x = q.descend(q.server_of(federation), UNSEEN[0], row["steps"])
-        assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, UNSEEN_HELD_OUT[0]), rel=1e-4)
+        x = q.descend(q.server_of(federation), NON_PARTICIPATING[0], row["steps"])
+        assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, NON_PARTICIPATING_HELD_OUT[0]), rel=1e-4)
     alone = q.trained(q.method("fedprox", mu=1.0), tmp_path / "alone", **WHO)
     few = Adaptation(alone, AdaptSettings((4,), None, "all")).run()
     assert json.dumps(few) == json.dumps([rows[0], rows[2]])  # nan equals itself as text
@@ -120,8 +125,8 @@ def test_a_schedule_goes_over_the_steps_of_the_adaptation(tmp_path: Path) -> Non
     _, row = Adaptation(federation, AdaptSettings((4,), None, "all")).run()
     x = q.server_of(federation)
     for step in range(4):
-        x = x - q.LR * 0.5 * (1 + np.cos(np.pi * step / 4)) * q.gradient(x, UNSEEN[0])
-    assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, UNSEEN_HELD_OUT[0]), rel=1e-4)
+        x = x - q.LR * 0.5 * (1 + np.cos(np.pi * step / 4)) * q.gradient(x, NON_PARTICIPATING[0])
+    assert row["unseen_test_loss_mean"] == pytest.approx(q.loss(x, NON_PARTICIPATING_HELD_OUT[0]), rel=1e-4)
 
 
 class Linear(q.Quadratic):
@@ -157,7 +162,7 @@ def test_adapters_start_anew_for_each_number_of_steps_and_in_a_resumed_run(tmp_p
 )
 def test_what_a_newcomer_gets(tmp_path: Path, name: str, body: bool, head: bool) -> None:
     federation = q.trained(q.method(name), tmp_path, **WHO)
-    handed = federation.newcomer()
+    handed = federation.received_model()
     w, h = handed["weight"].numpy(), handed["decoder.head.shift"].numpy()
     assert np.array_equal(w, q.START[0]) != body and np.array_equal(h, q.START[1]) != head
     assert np.array_equal(w, federation.server["weight"].numpy())
@@ -165,14 +170,14 @@ def test_what_a_newcomer_gets(tmp_path: Path, name: str, body: bool, head: bool)
 
 def test_a_newcomer_of_fedamp_gets_the_mean_of_all_models(tmp_path: Path) -> None:
     federation = q.trained(q.method("fedamp"), tmp_path, **WHO)
-    handed = federation.newcomer()
+    handed = federation.received_model()
     mean = np.mean([q.model_of(federation, client) for client in range(2)], axis=0)
     assert q.close(np.stack([handed["weight"].numpy(), handed["decoder.head.shift"].numpy()]), mean)
 
 
 def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise in the images and targets of the unseen client, held out or not."""
-    rows = np.concatenate([*UNSEEN, *UNSEEN_HELD_OUT])
+    """Noise in the images and targets of the non-participating client, held out or not."""
+    rows = np.concatenate([*NON_PARTICIPATING, *NON_PARTICIPATING_HELD_OUT])
     for name in "AB":
         changed = getattr(q, name).copy()
         changed[rows] = 100 * np.random.default_rng(0).normal(size=(len(rows), q.DIM))
@@ -183,7 +188,7 @@ KINDS = [{}, {"importance_reweighting": "class", "importance_target": "global_te
 
 
 @pytest.mark.parametrize(("name", "more"), [*((name, {}) for name in ALGORITHMS), ("fedavg", KINDS[1])])
-def test_no_pixel_of_an_unseen_client_changes_a_bit(
+def test_no_pixel_of_a_non_participating_client_changes_a_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: dict
 ) -> None:
     own = {}
@@ -252,21 +257,21 @@ def test_a_client_that_diverges_is_named_or_left_out(tmp_path: Path, capsys: pyt
         federation.config = replace(federation.config, local=replace(federation.config.local, init_lr=1e20))
         return Adaptation(federation, AdaptSettings((9,), None, "all")).run()
 
-    with pytest.raises(UserError, match=r"not finite in the adaptation of unseen clients: client 2 in step"):
+    with pytest.raises(UserError, match=r"not finite in the adaptation of non-participating clients: client 2 in step"):
         adapted()
     assert np.isnan(adapted(on_nan="skip_client")[-1]["unseen_test_loss_mean"])
     assert "left out" in capsys.readouterr().err
 
 
-def test_adaptation_needs_unseen_clients(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="give --unseen_clients"):
+def test_adaptation_needs_non_participating_clients(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="give --non_participating_clients"):
         Adaptation(q.simulation(q.method("fedavg"), tmp_path), AdaptSettings((2,)))
 
 
 def test_adapters_have_the_rank_that_is_given(tmp_path: Path) -> None:
     def adaptation(rank: int | None, model: Linear) -> Adaptation:
         lora = {"adapt_steps": [2], "adapt_images": None, "adapt_train": "lora", "adapt_rank": rank}
-        config = resolve_adaptation(lora | {"unseen_clients": 2, "partition_file": None, "test_mode": False})
+        config = resolve_adaptation(lora | {"non_participating_clients": 2, "partition_file": None, "test_mode": False})
         federation = q.simulation(q.method("fedavg"), tmp_path, model=model, **WHO)
         return Adaptation(federation, AdaptSettings.from_config(config))
 

@@ -219,9 +219,9 @@ def test_natural_groups_have_a_distance_of_their_own_beside_that_of_classes(tabl
     partition, split = resolve_partition(asked, data)
     found = measure(partition, split, data, FedIR(), tmp_path / "none", Accelerator(cpu=True))
     shares = partition.sizes / partition.sizes.sum()  # a client has one building
-    assert found["dealt_emd"] == pytest.approx(2 * (1 - (shares**2).sum()))
+    assert found["assigned_emd"] == pytest.approx(2 * (1 - (shares**2).sum()))
     counts = np.stack(
         [np.bincount(table.labels[images], minlength=len(table.class_names)) for images in partition.clients]
     )
     expected = np.abs(counts / counts.sum(axis=1, keepdims=True) - counts.sum(axis=0) / counts.sum()).sum(axis=1)
-    assert found["emd"] == pytest.approx(shares @ expected) and found["emd"] != pytest.approx(found["dealt_emd"])
+    assert found["emd"] == pytest.approx(shares @ expected) and found["emd"] != pytest.approx(found["assigned_emd"])

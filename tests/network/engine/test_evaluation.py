@@ -166,30 +166,37 @@ def test_no_more_clients_are_evaluated_than_there_are(data: TaskData, evaluation
 def test_newcomers_are_measured_one_by_one_and_the_trivial_predictor_does_not_know_them(
     model: TaskModel, data: TaskData
 ) -> None:
-    unseen, theirs = [data.train[40:43], data.train[43:50]], [data.test[6:8], data.test[8:9]]
-    federated = FederatedData(data, [data.train[:5]], [data.test[:3]], data.table.labels, unseen, theirs)
+    non_participating, theirs = [data.train[40:43], data.train[43:50]], [data.test[6:8], data.test[8:9]]
+    federated = FederatedData(data, [data.train[:5]], [data.test[:3]], data.table.labels, non_participating, theirs)
     evaluation = Evaluation(federated, ACCELERATOR)
-    row = evaluation.of_newcomers(model)
-    for split, parts in (("unseen_train", unseen), ("unseen_test", theirs)):
+    row = evaluation.of_non_participating(model)
+    for split, parts in (("unseen_train", non_participating), ("unseen_test", theirs)):
         alone = [values_of(model, data, images)["loss"] for images in parts]
         assert row[f"{split}_loss_mean"] == pytest.approx(np.mean(alone), rel=1e-5)
         assert row[f"{split}_loss_worst"] == pytest.approx(max(alone), rel=1e-5)
-    known = data.without(np.concatenate([*unseen, *theirs]))
+    known = data.without(np.concatenate([*non_participating, *theirs]))
     found = evaluation.of_trivial()
-    parts = {"train": data.train[:5], "local_test": data.test[:3], "unseen_train": unseen, "unseen_test": theirs}
+    parts = {
+        "train": data.train[:5],
+        "local_test": data.test[:3],
+        "unseen_train": non_participating,
+        "unseen_test": theirs,
+    }
     for split, images in parts.items():
         alone = evaluate_trivial(known, *(images if isinstance(images, list) else [images]), accelerator=ACCELERATOR)
         assert found[split]["loss"] == pytest.approx(np.mean([values["loss"] for values in alone]))
     assert found["train"] != evaluate_trivial(data, data.train[:5], accelerator=ACCELERATOR)[0]
 
 
-def test_by_client_are_the_values_of_each_alone_unseen_clients_last(model: TaskModel, data: TaskData) -> None:
+def test_by_client_are_the_values_of_each_alone_non_participating_clients_last(
+    model: TaskModel, data: TaskData
+) -> None:
     clients, held_out = [data.train[:5], data.train[5:9]], [data.test[:3], data.test[:0]]
-    unseen, theirs = [data.train[40:43]], [data.test[6:8]]
-    federated = FederatedData(data, clients, held_out, data.table.labels, unseen, theirs)
+    non_participating, theirs = [data.train[40:43]], [data.test[6:8]]
+    federated = FederatedData(data, clients, held_out, data.table.labels, non_participating, theirs)
     evaluation = Evaluation(federated, ACCELERATOR)
     assert not evaluation.done
-    row = evaluation.of_server(model, range(2)) | evaluation.of_newcomers(model)
+    row = evaluation.of_server(model, range(2)) | evaluation.of_non_participating(model)
     found = evaluation.by_client()
     assert [found[name].tolist() for name in ("client", "images", "held_out_images")] == [
         [0, 1, 2],
@@ -199,7 +206,7 @@ def test_by_client_are_the_values_of_each_alone_unseen_clients_last(model: TaskM
     alone = {
         "train": [*clients, None],
         "local_test": [held_out[0], None, None],
-        "unseen_train": [None, None, *unseen],
+        "unseen_train": [None, None, *non_participating],
         "unseen_test": [None, None, *theirs],
     }
     for split, parts in alone.items():

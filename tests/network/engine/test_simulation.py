@@ -45,7 +45,7 @@ from tests.conftest import start_spread
 from tests.models.teacher.guiding import guide_here
 from tests.network import quadratic as q
 from tests.network.quadratic import simulation as quadratic
-from tests.network.spread import ADAPTING, N_ROUNDS, NAMES, UNSEEN, federation
+from tests.network.spread import ADAPTING, N_ROUNDS, NAMES, NON_PARTICIPATING, federation
 from utils import interrupt
 from utils.errors import UserError
 from utils.runs import Run
@@ -492,7 +492,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path, proces
             assert own.keys() == other.keys()
             assert all(torch.allclose(own[key].double(), other[key].double(), rtol=1e-5, atol=1e-6) for key in own)
         rows = [(alone.rows[-1], spread.rows[-1])]
-        if name in UNSEEN:
+        if name in NON_PARTICIPATING:
             adapted = [Adaptation(each, ADAPTING) for each in (alone, spread)]
             rows += zip(*(each.run() for each in adapted), strict=True)  # the second reads what the processes wrote
         for own, theirs in rows:

@@ -154,9 +154,8 @@ def test_a_similar_estimate_is_the_same_from_wherever_it_is_searched(start: floa
     for counts in (drawn(0.5, 10, 30, 4, seed=2), drawn(20.0, 10, 30, 4, seed=2)):
         likelihood, estimate = Likelihood(counts), equivalent_alpha(counts)
         other = replace(estimate, alpha=start, low=min(start, 1.0) / 10, high=10 * max(start, 1.0))
-        assert math.log(_near(likelihood, other)) == pytest.approx(
-            math.log(estimate.alpha), abs=0.1
-        )  # of a step of one
+        of_a_step = 0.1  # of one
+        assert math.log(_near(likelihood, other)) == pytest.approx(math.log(estimate.alpha), abs=of_a_step)
     for counts, alpha in ((np.diag([30, 30]), 0.0), (np.tile([40, 60], (5, 1)), math.inf)):
         assert _near(Likelihood(counts), replace(other, population=np.full(2, 0.5))) == alpha
 

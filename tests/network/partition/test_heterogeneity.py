@@ -180,19 +180,19 @@ def test_the_distance_by_what_is_assigned_stands_beside_that_by_class() -> None:
     # Domains of 1/2, 1/4 and 1/4 of the images, one at each client, and classes that are alike in all of them.
     domains, classes = np.repeat([0, 0, 1, 2], 10), np.tile([0, 1], 20)
     values = report(domains, classes, 3, assigned=domains)
-    assert values["emd"] == 0 and values["dealt_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 16 - 1 / 16))
+    assert values["emd"] == 0 and values["assigned_emd"] == pytest.approx(2 * (1 - 1 / 4 - 1 / 16 - 1 / 16))
     lines = report_text(values, "class", "domain").splitlines()
     assert [line.split() for line in lines if "mover" in line] == [
         [*["earth", "mover's", "distance", "to", "the", "population,", "by", "class", "0.000", "0", "to", "2"]],
         [*["earth", "mover's", "distance", "to", "the", "population,", "by", "domain", "1.250", "0", "to", "2"]],
     ]
-    assert "dealt_emd" not in report(domains, classes, 3)
+    assert "assigned_emd" not in report(domains, classes, 3)
 
 
 def test_report_has_what_it_is_given_and_says_it_in_a_line_each() -> None:
     client_of, groups = np.array([0, 0, 1, -1]), np.array([0, 1, 1, 1])
     plain = report(client_of, groups, 2)
-    assert (plain["images_dealt"], plain["smallest_client"], plain["largest_client"]) == (3, 1, 2)
+    assert (plain["assigned_images"], plain["smallest_client"], plain["largest_client"]) == (3, 1, 2)
     assert "frechet" not in plain
     points = np.random.default_rng(0).normal(size=(4, 2))
     full = report(client_of, groups, 2, embeddings=points)

@@ -1,4 +1,4 @@
-"""Figures of unseen clients draw what they are given."""
+"""Figures of non-participating clients draw what they are given."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_curve_over_steps_has_every_part_that_counts(drawn: list[Figure], tmp_pa
     )
     [axes] = drawn[0].axes
     lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
-    assert lines["unseen clients, client test"] == [3.0, 2.0, 1.0]
-    assert lines["unseen clients, the images that they adapt on"] == [1.5, 1.0, 0.5]
+    assert lines["non-participating clients, client test"] == [3.0, 2.0, 1.0]
+    assert lines["non-participating clients, the images that they adapt on"] == [1.5, 1.0, 0.5]
     assert "mean ± standard deviation over clients" in drawn[0].get_suptitle()
     lowest = [band.get_paths()[0].vertices[:, 1].min() for band in axes.collections]
     assert min(lowest) >= 0  # as no loss is below

@@ -136,8 +136,8 @@ def test_a_client_is_a_bar_of_its_groups_one_upon_the_other(drawn: list[Figure])
 @pytest.mark.parametrize(("n_clients", "n_groups"), [(6, 3), (70, 40)])
 def test_clients_that_never_train_stand_last_behind_a_line(drawn: list[Figure], n_clients: int, n_groups: int) -> None:
     counts = np.random.default_rng(0).integers(1, 9, (n_clients, n_groups))
-    for n_unseen in (2, 0):
-        partitions.distribution(counts, "title", "class", Path(), n_unseen=n_unseen)
+    for n_non_participating in (2, 0):
+        partitions.distribution(counts, "title", "class", Path(), n_non_participating=n_non_participating)
     marked, plain = (figure.axes[-1 if n_clients < 60 else 1] for figure in drawn)
     assert marked.get_xlabel() == f"{plain.get_xlabel()} (the last 2, beyond the line, never train)"
     [line] = marked.get_lines()
@@ -145,7 +145,7 @@ def test_clients_that_never_train_stand_last_behind_a_line(drawn: list[Figure], 
 
 
 def test_a_wide_title_lies_within_its_figure(tmp_path: Path) -> None:
-    words = "normal, class-based split within building, dirichlet_hsu, α = 0.1, 3 unseen clients, seed 42, and more"
+    words = "normal, class-based split within building, dirichlet_hsu, α = 0.1, 2 non-participating clients, and more"
     figure = partitions._bars(np.ones((3, 2)), words, "class", ())
     save(figure, tmp_path / "a.png")
     box, width = figure._suptitle.get_window_extent(), figure.bbox.width  # type: ignore[attr-defined]

@@ -32,8 +32,7 @@ def test_letters_that_the_font_lacks_are_named_in_one_line(
         warnings.simplefilter("error")
         save(figure, tmp_path / "pets.png")
     assert (
-        capsys.readouterr().out
-        == f"{tmp_path / 'pets.png'}: the font has no \u5bb6\u72d7; boxes stand in their place\n"
+        capsys.readouterr().out == f"{tmp_path / 'pets.png'}: the font has no \u5bb6\u72d7; boxes are drawn instead\n"
     )
     figure.suptitle("dogs")
     save(figure, tmp_path / "pets.png")

@@ -48,9 +48,9 @@ def test_the_table_shows_what_the_metrics_say(run: Callable) -> None:
     assert shown == {
         "personal, client train": pytest.approx(last["personal_train_loss_mean"], abs=1e-4),
         "personal, client test": pytest.approx(last["personal_local_test_loss_mean"], abs=1e-4),
-        "trivial, client train": pytest.approx(summary["trivial"]["train"]["loss"], abs=1e-4),
-        "trivial, client test": pytest.approx(summary["trivial"]["local_test"]["loss"], abs=1e-4),
-        "trivial, global test": pytest.approx(summary["trivial"]["test"]["loss"], abs=1e-4),
+        "constant baseline, client train": pytest.approx(summary["trivial"]["train"]["loss"], abs=1e-4),
+        "constant baseline, client test": pytest.approx(summary["trivial"]["local_test"]["loss"], abs=1e-4),
+        "constant baseline, global test": pytest.approx(summary["trivial"]["test"]["loss"], abs=1e-4),
     }
     assert not (folder / "model.safetensors").exists()  # there is no global model
     args = json.loads((folder / "args.json").read_text())

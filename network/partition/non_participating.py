@@ -1,8 +1,8 @@
-"""Unseen clients: assigned like all others, they never train, and nobody computes anything of their images before.
+"""Non-participating clients: assigned like all others, they never train, and nothing is made from their images before.
 
 >>> partition = Partition(np.array([0, 0, 1, 2, -1], np.int32), np.zeros(5, np.int64), 3)
 >>> apart = set_aside(partition, 1, seed=0)
->>> apart.n_unseen, len(apart.participants.clients), sum(map(len, apart.participants.clients))
+>>> apart.n_non_participating, len(apart.participants.clients), sum(map(len, apart.participants.clients))
 (1, 2, 2)
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from network.partition.assigning import PARTITION_FILE, UNSEEN, Partition, read_partition
+from network.partition.assigning import NON_PARTICIPATING, PARTITION_FILE, Partition, read_partition
 from utils.args import Parser, count_of
 from utils.errors import UserError
 from utils.streams import generator
@@ -27,39 +27,43 @@ if TYPE_CHECKING:
 ALL, PARTICIPANTS = "all", "participants"  # whose images central models and clusters are made from
 
 
-def set_aside(partition: Partition, asked: float, seed: int) -> Partition:
-    """The same partition, whose last clients are the unseen ones.
+def set_aside(partition: Partition, requested: float, seed: int) -> Partition:
+    """The same partition, whose last clients are the non-participating ones.
 
     They are drawn by a stream of their own, so that nothing else depends on how many there are: those of a smaller
     number are among those of a larger one. The others keep their order.
 
     Args:
         partition: of all clients.
-        asked: the number of unseen clients, from 1, or their share, below 1, which is rounded.
+        requested: the number of non-participating clients, from 1, or their share, below 1, which is rounded.
         seed: of the draw.
 
     Raises:
-        UserError: if that leaves no unseen client, or no other.
+        UserError: if that leaves no non-participating client, or no other.
     """
     n_clients = partition.n_clients
-    n_unseen = count_of(asked, n_clients)
-    if not 1 <= n_unseen < n_clients:
+    n_non_participating = count_of(requested, n_clients)
+    if not 1 <= n_non_participating < n_clients:
         raise UserError(
-            f"--unseen_clients {asked:g} of {n_clients} clients are {n_unseen}, which leaves none on one side; "
-            "give another number, or more --n_clients"
+            f"--non_participating_clients {requested:g} of {n_clients} clients are {n_non_participating}, which leaves "
+            "none on one side; give another number, or more --n_clients"
         )
-    unseen = generator("unseen", seed).permutation(n_clients)[:n_unseen]
-    order = np.concatenate([np.setdiff1d(np.arange(n_clients), unseen), np.sort(unseen)])
+    drawn = generator("unseen", seed).permutation(n_clients)[:n_non_participating]
+    order = np.concatenate([np.setdiff1d(np.arange(n_clients), drawn), np.sort(drawn)])
     numbers = np.append(np.argsort(order), -1).astype(np.int32)  # each client's new one; at -1, of nobody's images
-    return replace(partition, client_of=numbers[partition.client_of], origin={**partition.origin, UNSEEN: n_unseen})
+    return replace(
+        partition,
+        client_of=numbers[partition.client_of],
+        origin={**partition.origin, NON_PARTICIPATING: n_non_participating},
+    )
 
 
 def add_whose(parser: Parser, heading: str, name: str, what: str) -> None:
     """`--<name> all | participants` and `--partition_file`, for stages before the federation; `what` they make."""
     add = parser.group(heading).add_argument
-    text = f"whose images {what}: all, or those of the clients of --partition_file that are not unseen"
+    text = f"whose images {what}: all, or those of the clients of --partition_file that participate"
     add(f"--{name}", choices=(ALL, PARTICIPANTS), default=ALL, help=text)
-    add("--partition_file", type=Path, help="partition.json of a run with --unseen_clients, or its folder")
+    add("--partition_file", type=Path, help="partition.json of a run with --non_participating_clients, or its folder")
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,17 @@ class Whose:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], name: str) -> Whose:
-        """As `--<name>` asks; UserError without its partition, or for one without unseen clients."""
+        """As `--<name>` says; UserError without its partition, or for one without non-participating clients."""
         whose, file = config[name], config["partition_file"]
         if (whose == PARTICIPANTS) != (file is not None):
             raise UserError(f"--{name} participants and --partition_file belong together; give both, or omit both")
         if file is None:
             return cls()
         partition = read_partition(file)
-        if not partition.n_unseen:
-            raise UserError(f"{file} has no unseen clients; give that of a run with --unseen_clients")
+        if not partition.n_non_participating:
+            raise UserError(
+                f"{file} has no non-participating clients; give that of a run with --non_participating_clients"
+            )
         return cls(partition, file / PARTITION_FILE if file.is_dir() else file)
 
     @property
@@ -105,5 +111,5 @@ class Whose:
 
 
 def digest(partition: Partition) -> str:
-    """What says who has which images, and who is unseen: SHA-256 of each participant's images."""
+    """What says who has which images, and who never trains: SHA-256 of each participant's images."""
     return ids_digest(partition.participants.client_of)

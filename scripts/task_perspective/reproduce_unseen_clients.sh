@@ -1,2 +1,0 @@
-#!/usr/bin/env bash
-source "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" task_perspective/unseen_clients "$@"
