@@ -95,8 +95,8 @@ def budget_tables(
 def _settings(runs: list[Finished]) -> list[dict[str, str]]:
     """Each run's method, and those of its arguments (not alpha and seed) that vary within its task, method and alpha.
 
-    All of them are its `setting`; its `line` is without those that say how data are split. A learning rate that was
-    chosen at each alpha makes no settings of their own.
+    All of them are its `setting`; its `line` leaves out those of the partition. A learning rate that was chosen at each
+    alpha makes no setting of its own.
     """
     settings = pd.DataFrame([run.settings for run in runs])
     fixed = {"task", "method", "alpha", "rand_seed"}
@@ -144,14 +144,14 @@ def at_budgets(progress: pd.DataFrame, unit: str, budgets: Sequence[int] = ()) -
     The cells are text: mean and standard deviation over seeds of the model after the last round that ends within the
     budget. They are empty where it was not evaluated in some seed's run, or the run ends before. The default budgets
     are the evaluations of the setting whose seeds all reach the most, nearest to a fifth, half and all of that. Central
-    training's value stands beside them.
+    training's value is in a column of its own.
     """
     progress = progress[progress[unit].notna()]
     last = progress.groupby(_RUN, dropna=False)[unit].max().groupby(level=_SETTING, dropna=False).min()
     budgets = budgets or (_nearest(progress, unit, last) if len(last) else [])
 
     def cells(run: pd.DataFrame) -> dict[str, float]:
-        """A run's value at each budget, in percent; nan where the model of then was not evaluated."""
+        """A run's value at each budget, in percent; nan if the model was not evaluated then."""
         values = {}
         for budget in budgets:
             # The last round may not be over at a larger budget.
@@ -177,7 +177,7 @@ def rounds_to(progress: pd.DataFrame, shares: Sequence[float] = SHARES) -> pd.Da
     """The first evaluated round at which a share of the central accuracy is reached, as text.
 
     Mean and standard deviation over the seeds that reach it, and their number if not all do; `> N` if none does by the
-    last round of its run, N, and `> N to M` if the runs end after N to M rounds. `≤` stands before rounds where those
+    last round of its run, N, and `> N to M` if the runs end after N to M rounds. `≤` precedes rounds if those
     just before were not evaluated. Rows as in `at_budgets`. Empty without a central run.
     """
 
