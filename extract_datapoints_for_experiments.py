@@ -1,4 +1,4 @@
-"""Stage 1: make the table of images, with their classes and natural groups, and which of them are held out."""
+"""Stage 1: make the table of images, with their classes, natural groups and splits (train, val or test)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage 3: embed all images with a task's central model, or take other features; cluster them, and draw them."""
+"""Stage 3: embed all images with a task's central model, or take other features; cluster and draw them."""
 
 from argparse import Namespace
 from collections.abc import Sequence

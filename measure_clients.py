@@ -1,4 +1,4 @@
-"""How non-IID are clients that are there already? The α of a Dirichlet partition that their counts look drawn from."""
+"""Measure how non-IID given clients are: the α of the Dirichlet partition from which their counts look drawn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Run an experiment: a grid of federations and the central models that they need, and what is made of the results.
+"""Run an experiment: a grid of federations, the central models that they need, and tables and figures of the results.
 
-Several runs go at once, and only what is not done yet. An experiment is a file, such as those in experiments/, or what
-stands on the command line; both together are the file with these changes. Arguments that are not listed here are passed
-to test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
+Several runs train at once, and finished ones are not repeated. An experiment is a file, such as those in experiments/,
+the command line's arguments, or a file with arguments that change it. Arguments that are not listed here are passed to
+test_fed.py, and may have several values: --init_lr 0.01 0.1 runs both.
 """
 
 import sys

@@ -108,9 +108,10 @@ def jensen_shannon_distance(counts: Counts) -> float:
     """Root of the Jensen-Shannon divergence of all clients' group shares, over log2 of their number; in [0, 1].
 
     The divergence of several distributions, equally weighted, is the entropy of their mean minus the mean of their
-    entropies (Lin 1991, equation 5.1), and at most log2 of their number; divided by that and rooted as in FedArtML's
-    `jensen_shannon_distance`. Of two clients it is SciPy's `jensenshannon` with base 2. Unlike `jensen_shannon` it
-    weights clients alike and compares none with the population. Other arguments as for `hellinger`.
+    entropies (Lin 1991, equation 5.1). It is at most log2 of their number. It is divided by that, and the root is
+    taken, as in FedArtML's `jensen_shannon_distance`. For two clients it is SciPy's `jensenshannon` with base 2. Unlike
+    `jensen_shannon`, it weights clients alike and compares none with the population. Other arguments as for
+    `hellinger`.
     """
     of = _Shares(counts)
     n = of.n_counted
@@ -164,8 +165,8 @@ def frechet_distances(embeddings: np.ndarray, client_of: np.ndarray, n_clients: 
 def relative_frechet(embeddings: np.ndarray, client_of: np.ndarray, n_clients: int) -> float:
     """Mean of `frechet_distances`, weighted by client size, over the total variance of all clients' embeddings.
 
-    In [0, 2] for embeddings of any scale: the part that comes from the means is `variance_share`, and clients of one
-    image each reach 2. 0 where all embeddings are equal.
+    In [0, 2] for embeddings of any scale; 0 if all embeddings are equal. The means' contribution is `variance_share`.
+    Clients of one image each reach 2.
     """
     weights = np.bincount(client_of[client_of >= 0], minlength=n_clients)
     total = embeddings[client_of >= 0].astype(np.float64).var(axis=0).sum()
@@ -198,8 +199,8 @@ def beyond_chance(share: float, n_groups: int, n_images: int) -> float:
     """A `variance_share` corrected for chance: 0 on average for random groups, at most 1.
 
     K random groups of any sizes explain (K - 1) / (n - 1) of n images' variance on average. That is subtracted from the
-    share, and the rest divided by what it can be at most: epsilon squared of a one-way analysis of variance (Kelley
-    1935). 0 where there are as many groups as images.
+    share, and the rest is divided by its maximum. The result is epsilon squared of a one-way analysis of variance
+    (Kelley 1935); 0 if there are as many groups as images.
     """
     if n_images <= n_groups:
         return 0.0
