@@ -37,7 +37,7 @@ class FederationConfig:
         settings: how the federation is simulated, with the seed of all random choices.
         sampling: which clients take part in a round.
         reweighting: what weights clients' images.
-        aggregation: how the server puts uploads together.
+        aggregation: how the server aggregates uploads.
         attack: what some clients do to harm the others, who alone count in evaluations of clients.
         privacy: bounds of uploads, and noise.
 

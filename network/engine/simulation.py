@@ -241,7 +241,7 @@ class Simulation:
         return row
 
     def label(self) -> str:
-        """The method in figures, with what puts uploads together and who attacks, where that is not the usual."""
+        """The method in figures, with the aggregator and who attacks, where that is not the usual."""
         parts = [self.algorithm.label()]
         if not isinstance(self.config.aggregation, Mean):
             parts.append(self.config.aggregation.label())
