@@ -114,7 +114,7 @@ def by_split(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _range(values: pd.Series) -> str:
-    least, most = (f"{each:.3g}".replace("inf", "∞") for each in (values.min(), values.max()))
+    least, most = (f"{value:.3g}".replace("inf", "∞") for value in (values.min(), values.max()))
     return least if least == most else f"{least} to {most}"
 
 

@@ -239,5 +239,5 @@ def unread_by(split: str) -> set[str]:
     ['alpha', 'balanced', 'client_share']
     """
     arguments = arguments_in(AssignSettings) | arguments_in(SplitSettings)
-    unread = {name for name, each in arguments.items() if split in each.unread.get("type", ())}
+    unread = {name for name, argument in arguments.items() if split in argument.unread.get("type", ())}
     return unread.union(*(of.arguments for rule, of in PARTITIONERS.items() if rule_of(split, rule) != rule))
