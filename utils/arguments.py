@@ -25,6 +25,8 @@ class Argument:
         changes_numbers: whether runs that differ in it are different runs. An argument that changes none, like one that
             `may_change`, is a field of `utils.stage.StageSettings`.
         may_change: whether a run may be resumed with another value.
+        aliases: other names that it has on the command line.
+        metavar: what `--help` calls its value, where that is not its name.
         recorded: whether a run says it where it has its default; without, such a run is the same as one from before
             there was this argument.
     """
@@ -39,6 +41,8 @@ class Argument:
     changes_numbers: bool = True
     may_change: bool = False
     recorded: bool = True
+    aliases: Collection[str] = ()
+    metavar: str | None = None
 
 
 class Reader(Protocol):

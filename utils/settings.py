@@ -20,13 +20,13 @@ def setting(
     nargs: str | int | None = None,
     only: Mapping[str, Collection[Any]] | None = None,
     heading: str = "",
-    **identity: Any,
+    **more: Any,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
-    `only` and `identity` are those of `Argument`.
+    `only` and `more` are those of `Argument`.
     """
-    argument = Argument(default, text, type, choices, nargs, only or {}, **identity)
+    argument = Argument(default, text, type, choices, nargs, only or {}, **more)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -47,7 +47,13 @@ def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[st
             group.add_flag(f"--{name}", argument.default, text)
         else:
             group.add_argument(
-                f"--{name}", type=argument.type, choices=argument.choices, default=argument.default, help=text
+                *(f"--{each}" for each in (name, *argument.aliases)),
+                type=argument.type,
+                choices=argument.choices,
+                nargs=argument.nargs,
+                metavar=argument.metavar,
+                default=argument.default,
+                help=text,
             )
 
 
