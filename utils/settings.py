@@ -23,13 +23,14 @@ def setting(
     unread: Mapping[str, Collection[Any]] | None = None,
     recorded: bool = True,
     heading: str = "",
+    aliases: Collection[str] = (),
     of: Callable[..., Argument] = Argument,
 ) -> Any:
     """A dataclass's field that is an argument of its name, under this heading of `--help` or that of the others.
 
     The other parameters are the attributes of `Argument`, or of the class that it is one `of`.
     """
-    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded)
+    argument = of(default, text, type, choices, nargs, metavar, only or {}, unread or {}, recorded, aliases)
     return field(default=default, metadata={"argument": argument, "heading": heading})
 
 
@@ -46,7 +47,8 @@ def add_settings(parser: Parser, settings: type, heading: str, texts: Mapping[st
         argument = arguments[name]
         text = (texts or {}).get(name) or argument.text
         group = parser.group(headings[name] or heading)
-        group.add_argument(f"--{name}", default=argument.default, help=text, **argument.read)
+        names = (f"--{each}" for each in (name, *argument.aliases))
+        group.add_argument(*names, default=argument.default, help=text, **argument.read)
 
 
 def settings_of(settings: type, config: Mapping[str, Any]) -> dict[str, Any]:
