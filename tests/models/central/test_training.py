@@ -138,15 +138,13 @@ def test_one_cycle_rises_and_falls_step_by_step_and_resumes(trainer: Trainer, mo
 
 def test_resumed_training_keeps_the_number_of_threads(trainer: Trainer) -> None:
     """With another one, sums are rounded otherwise."""
-    settings = replace(SETTINGS, n_epochs=2)
+    settings = replace(SETTINGS, n_epochs=1, batch_size=64)
     try:
         torch.set_num_threads(2)
-        last = run(trainer("whole", settings))[-1]
-        run(trainer("parts", replace(settings, n_epochs=1)))
+        run(trainer("parts", settings))
         torch.set_num_threads(1)
-        resumed = trainer("parts", settings)
-        resumed.resume()
-        assert_same(run(resumed)[-1], last)
+        trainer("parts", replace(settings, n_epochs=2)).resume()
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
 
