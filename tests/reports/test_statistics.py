@@ -190,9 +190,9 @@ def test_intervals_are_too_narrow_where_the_logarithms_are_skewed() -> None:
 
 
 def test_text() -> None:
-    assert with_interval([1, 2, 3, 4, 5], 1, "+") == "+3.0 [+1.0, +5.0]"
-    assert with_interval([2.0], 1) == "2.0" and with_interval([np.nan], 1) == "–"
-    assert bounds((np.nan, np.nan), 1) == "–"
+    assert with_interval([1, 2, 3, 4, 5]) == "+3.0 [+1.0, +5.0]"
+    assert with_interval([2.0]) == "+2.0" and with_interval([np.nan]) == "–"
+    assert bounds((np.nan, np.nan)) == "–"
 
 
 @pytest.mark.parametrize(
