@@ -34,10 +34,10 @@ def main() -> None:
     args = parse_args()
     from datasets.table import read_table
     from network.partition.similarity import read_clusterings
-    from reports.budgets import budget_tables
+    from reports.budgets import TITLES, budget_tables
     from reports.by_group import group_tables
     from reports.central import read_central, read_clusters
-    from reports.console import narrow, wrapped
+    from reports.console import before_seeds, report_table, wrapped
     from reports.costs import costs_table, memory_by_batch, read_costs
     from reports.files import write_table
     from reports.finished import Results, check_versions
@@ -55,12 +55,9 @@ def main() -> None:
     if central.empty and runs.empty:
         raise UserError(f"no finished run in {args.result_path}; run train_centralized_task_model.py or test_fed.py")
     report_learnt(central, runs, folder)
-    if not central.empty:
-        write_table(central, folder / "central")
-        print(f"central models, global test\n{narrow(central, list(central)[: list(central).index('seeds')])}\n")
-    if not (clusters := read_clusters(results)).empty:
-        write_table(clusters, folder / "clusters")
-        print(f"share of the target's variance that groups explain\n{narrow(clusters, ['task', 'features'])}\n")
+    report_table("central models, global test", central, folder / "central", before_seeds(central))
+    clusters, heading = read_clusters(results), "share of the target's variance that groups explain"
+    report_table(heading, clusters, folder / "clusters", before_seeds(clusters))
     write_metrics(results, folder)
     if any(args.assignment_files_path.glob("assignments_*.npy")):
         images = read_table(data_path_or_default(args.data_path, args.result_path))
@@ -68,17 +65,16 @@ def main() -> None:
         if of_others:
             print(f"{args.assignment_files_path}: passed over clusters of other images ({', '.join(of_others)})\n")
         if figure := report_similarity(clusterings, folder):
-            print(f"how similar the tasks' clusters are: {figure}")
+            print(f"how similar the tasks' clusters are: {figure}\n")
     spent = read_costs(results)
     if not spent.empty:
         write_table(costs_table(spent), folder / "costs")
         memory_by_batch(spent, folder / "memory.png")
     for name, table in budget_tables(results, args.metric, args.at_round, args.at_batch).items():
-        write_table(table, folder / name)
-        print(f"{name}, {args.metric}\n{narrow(table, list(table)[:3])}\n")
+        report_table(TITLES[name].format(args.metric), table, folder / name, before_seeds(table))
     for name, table in group_tables(results, args.metric).items():
-        write_table(table, folder / name)
-        print(f"client test by {name.removeprefix('by_')}\n{narrow(table, list(table)[:2])}\n")
+        heading = f"client test by {name.removeprefix('by_')}"
+        report_table(heading, table, folder / name, before_seeds(table))
     print(*map(wrapped, notes), f"tables in {folder}, as .md, .tex and .csv; {len(runs)} federated runs\n", sep="\n")
     if not runs.empty:
         report_runs(runs, args.baseline, folder)

@@ -32,9 +32,9 @@ def parse_args() -> tuple[dict[str, Any], list[str]]:
     grid, data, running = (parser.group(title) for title in ("grid", "data", "running"))
     add = grid.add_argument
     default = {name: f"default: the experiment's, or {' '.join(map(str, KEYS[name]))}" for name in _LISTS}
-    add("--scale", help="scale of the experiment; without one, settings of the stages: a folder of scripts/args; "
+    add("--scale", help="one of the experiment's scales or, without an experiment, a folder of scripts/args; "
         "default: builtin")  # fmt: skip
-    add("--sweep", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the settings")
+    add("--sweep", choices=SWEEP_TYPES, help="what varies besides the grid: a file of the scale")
     add("--type", choices=SWEEP_TYPES, dest="sweep", help=SUPPRESS)  # the name that it once had
     add("--tasks", nargs="+", choices=TASKS, help=f"tasks, each with its own model; {default['tasks']}")
     add("--methods", nargs="+", choices=ALGORITHMS, help=f"federated methods; {default['methods']}")

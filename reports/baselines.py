@@ -67,13 +67,15 @@ def report_baselines(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], f
     default = [("method", "fedavg")] if {"fedavg"} < set(runs["method"]) else []
     for name, value in baselines or default:
         table = over_baseline(runs, name, value)
-        if table.empty:
+        if table.empty and baselines:
             known = sorted(set(runs[name].map(as_text)) - {""}) if name in runs else []
             has = f"; runs have {', '.join(known)}" if known else ""
             print(wrapped(f"--baseline {name}={value}: no two finished runs to compare{has}"), end="\n\n")
+        if table.empty:
             continue
         path = folder / as_file_name(f"over_{name}_{value}")
         write_table(table, path)
         words = [verdict.split(" (")[0] for verdict in table[_verdict(value)]]
         amounts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
-        print(wrapped(f"loss beside {value} in {counted(len(words), 'row')}: {amounts}; {path}.md"), end="\n\n")
+        compared = f"loss compared with {name} {value}, {counted(len(words), 'row')}"
+        print(wrapped(f"{compared}: {amounts}; see {path}.md"), end="\n\n")

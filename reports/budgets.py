@@ -24,6 +24,12 @@ from utils.errors import UserError
 CENTRAL = "centralized"
 SHARES = (0.1, 0.5, 0.9)  # of the central accuracy, as in the paper
 _PARTS = (0.2, 0.5, 1.0)  # default budgets, as parts of the longest runs: the paper's are 1k, 2.5k and 5k of 5k
+# Of the tables by their names; {} is the metric.
+TITLES = {
+    "acc_at_round": "{} on global test after so many rounds, %",
+    "acc_at_batch": "{} on global test after so many batches at the largest client, %",
+    "rounds_to": "rounds until {} reaches these shares of central training's",
+}
 _SETTING = ["task", "setting", "alpha"]
 _RUN = [*_SETTING, "rand_seed"]
 

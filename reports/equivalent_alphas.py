@@ -20,7 +20,7 @@ from network.partition.assignments import read_assignments
 from network.partition.equivalent_alpha import equivalent_alpha
 from network.partition.heterogeneity import sparse_counts
 from network.partition.rules import uses_alpha
-from reports.console import narrow
+from reports.console import titled
 from reports.files import write_table
 from reports.finished import Finished, Results, check_versions
 from reports.predictors import OWN, folder_names, measured_on, permuted, rank_correlation
@@ -153,7 +153,7 @@ def main() -> None:
     table, folder = pd.concat(parts, ignore_index=True), args.table_path or args.result_path[0] / "tables"
     write_table(table, folder / "equivalent_alphas_runs")
     write_table(by_split(table), folder / "equivalent_alphas")
-    print(narrow(ranking(table, args.cost), ["measure"]))
+    print(titled("which equivalent alpha predicts the cost", ranking(table, args.cost), ["measure"]))
     print(costs_by_alpha(table, args.cost, folder / "equivalent_alphas.png", BY, measured_on(args.cost)))
 
 

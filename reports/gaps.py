@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from reports.compare import assigned_by_alpha, by_seed, random_settings, settings, settings_of
-from reports.console import narrow, wrapped
+from reports.console import before_seeds, titled, wrapped
 from reports.files import write_table
 from reports.learnt import NO, learnt
 from reports.statistics import MARGIN, WITHHELD, finite, increase, judged_rows, mean_text, with_interval, with_spread
@@ -170,10 +170,10 @@ def report_gaps(runs: pd.DataFrame, folder: Path) -> None:
         return
     text, verdicts = gap_table(table), gap_verdicts(table)
     write_table(text, folder / "gaps")
-    keys = list(text)[: list(text).index("seeds")]
+    keys = before_seeds(text)
     short = text[[*keys, *(name for name in text if "%" in name and "IID" not in name)]]
-    caption = "new images and non-participating clients: increase of the loss over the images before"
-    print(f"{caption}\n{narrow(short, keys)}\n")
+    heading = "new images and non-participating clients: increase of the loss over the images before"
+    print(f"{titled(heading, short, keys, f'{folder}/gaps.md')}\n")
     print(f"figure in {draw(table, folder / 'gaps.png')}\n")
     if not verdicts.empty:
         write_table(verdicts, folder / "gap_verdicts")

@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import permutation_test, rankdata
 
 from reports.compare import settings
-from reports.console import narrow
-from reports.files import write_table
+from reports.console import report_table
 from reports.finished import Results
 from reports.statistics import increase
 from reports.tables import CANDIDATES, MEASURES, NOT_IID, OVER_IID, read_runs
@@ -154,8 +153,7 @@ def main() -> None:
     table = predictors(costs)
     if table.empty:
         raise UserError(f"fewer than {_LEAST} runs of splits with an IID run of their seed")
-    write_table(table, args.table_path / "predictors")
-    print(narrow(table, ["measure"]))
+    report_table("which measure of a partition predicts its cost", table, args.table_path / "predictors", ["measure"])
     figure = costs_by_measure(costs, args.table_path / "predictors.png", measured_on(args.cost))
     print(f"table and figure in {args.table_path}: {figure}")
 

@@ -1,6 +1,6 @@
 # Sourced with requirement files: puts a Python first on the PATH that has their packages, or ends with one line.
 #
-# An active environment, venv's or conda's, is the user's: what it lacks is said, and nothing is installed into it. Conda's
+# An active environment, venv's or conda's, is the user's: what it lacks is named, and nothing is installed into it. Conda's
 # `base` is none, because it is active in every shell without having been chosen. Where no environment is active, .venv is
 # made, and gets what it lacks.
 case $(uname -s) in

@@ -23,7 +23,7 @@ for python in "$@"; do
         folder=.ends/$python-$end
         echo "Python $python, $end versions: $folder/versions.txt"
         uv venv --quiet --allow-existing --python "$python" "$folder"
-        # Without --upgrade what stands in the file from an earlier call would stay. Wheels alone, because the lowest versions
+        # Without --upgrade what is in the file from an earlier call would stay. Wheels alone, because the lowest versions
         # are often older than the Python, and would have to be compiled.
         uv pip compile --quiet --upgrade --resolution "$end" --only-binary :all: --python "$folder/bin/python" \
             --output-file "$folder/versions.txt" "${requirements[@]}"

@@ -1,6 +1,6 @@
 """Experiments: what a table or figure is made of, as a TOML file or a command line says it; docs/sweeps.md shows how.
 
-An experiment is a table of keys (`KEYS`). `[scale.NAME]` and `[rooms]` change some of them; `vary` has lists of tables
+An experiment is a table of keys (`KEYS`). `[scales.NAME]` and `[rooms]` change some of them; `vary` has lists of tables
 whose keys vary together, and each combination of such tables is a part of the experiment. Within a part, any argument
 of `[init]`, `[teacher]` and `[fed]` with a list of values is a further axis.
 """
@@ -33,7 +33,7 @@ SCRIPTS = {
 STAGES = ("select", *SCRIPTS, "fed")
 # What a part of an experiment says, with its default; a list is of alternatives.
 _OF_GRIDS: dict[str, Any] = {
-    "settings": "builtin", "tasks": ["depth_euclidean", "normal", "class_scene"], "methods": ["fedavg"],
+    "scale": "builtin", "tasks": ["depth_euclidean", "normal", "class_scene"], "methods": ["fedavg"],
     "splits": ["iid", "class_based", "embedding_based"], "alphas": ["0.1", "10"], "seeds": [0, 1, 2, 3, 4],
     "n_clusters": [16], "features": ["model"], "sweep": COMPARISON, "folder": "", "central": True, "guidance": "",
 } | {stage: {} for stage in STAGES}  # fmt: skip
@@ -43,10 +43,10 @@ _OF_ALL: dict[str, Any] = {
     "title": "", "data": "", "result_path": "results", "until": "federated", "own_tasks": False, "make": {}, "vary": {},
 }  # fmt: skip
 KEYS = _OF_GRIDS | _OF_ALL
-_CHANGES = {"base": "", "scale": {}, "rooms": {}}
+_CHANGES = {"base": "", "scales": {}, "rooms": {}}
 BUILTIN = "builtin"  # the scale that is taken where none is named
 _TYPES = {dict: "a table", str: "a text", bool: "true or false", object: ""}
-_PRESENT = {"type": "sweep"}  # keys by the names that they once had
+_PRESENT = {"type": "sweep", "settings": "scale"}  # keys by the names that they once had
 _NAME = "name"  # of a table in `vary`, for `folder` and `guidance`
 # Lists of names: where a table of `vary` has one, the command line says which of these are kept. Of lists of numbers it
 # cannot tell: an alpha in a table may be one that has no part in what the table says.
@@ -137,7 +137,7 @@ def _read(path: Path, scale: str, within: tuple[Path, ...] = ()) -> tuple[dict[s
     if path.resolve() in within:
         raise UserError(f"{path}: this experiment has itself as its base, directly or by way of others; take that out")
     _check_keys(said, {**KEYS, **_CHANGES}, str(path))
-    own, base = said.pop("scale", {}), said.pop("base", None)
+    own, base = said.pop("scales", {}), said.pop("base", None)
     for name, changes in (*own.items(), ("rooms", said.get("rooms", {}))):
         _check_keys(changes, KEYS, f"{path}: {name}")
     below, scales = _read(path.parent / base, scale, (*within, path.resolve())) if base else ({}, [])
@@ -145,15 +145,22 @@ def _read(path: Path, scale: str, within: tuple[Path, ...] = ()) -> tuple[dict[s
 
 
 def _with_present_keys(table: Any) -> Any:
-    """A file's table, or list of tables, with keys of before under the names of today; arguments of stages stay."""
+    """A file's table, or list of tables, with keys of before under the names of today; arguments of stages stay.
+
+    Before today's `scales` there was `scale`, which was a table then.
+    """
     if isinstance(table, list):
         return [_with_present_keys(each) for each in table]
     if not isinstance(table, Mapping):
         return table
     return {
-        _PRESENT.get(name, name): value if name in STAGES else _with_present_keys(value)
+        _present_key(name, value): value if name in STAGES else _with_present_keys(value)
         for name, value in table.items()
     }
+
+
+def _present_key(name: str, value: Any) -> str:
+    return "scales" if name == "scale" and isinstance(value, Mapping) else _PRESENT.get(name, name)
 
 
 def merged(below: Spec, above: Spec) -> dict[str, Any]:
@@ -290,7 +297,7 @@ def _grids(
         folder = result_path / _filled(part["folder"], known, "folder")
         guidance = result_path / "guidance" / _filled(part["guidance"], known, "guidance") if part["guidance"] else None
         yield Grid(
-            scale=part["settings"],
+            scale=part["scale"],
             data_path=source.folder,
             result_path=folder,
             tasks=tasks,

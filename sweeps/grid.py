@@ -16,8 +16,8 @@ from utils.errors import UserError
 from utils.files import as_file_name, read_json, write_json
 from utils.versions import ROOT
 
-SETTINGS = ROOT / "scripts" / "args"
-SCALES = tuple(sorted(str(path.parent.relative_to(SETTINGS)) for path in SETTINGS.rglob("fed.txt")))
+ARGUMENTS = ROOT / "scripts" / "args"
+SCALES = tuple(sorted(str(path.parent.relative_to(ARGUMENTS)) for path in ARGUMENTS.rglob("fed.txt")))
 # What `--sweep` names. Besides the comparison, each has a file of values of an argument of the whole federation.
 COMPARISON = "comparison"
 SWEEP_TYPES = (COMPARISON, "lr_test", "sgd_test", "distributions")
@@ -83,8 +83,8 @@ class Grid:
         """Raise UserError for an unknown scale, or if nothing says what this type of sweep varies."""
         if self.scale not in SCALES:
             near = difflib.get_close_matches(self.scale, SCALES, n=1, cutoff=0) or SCALES
-            raise UserError(f"settings {self.scale!r}: not a folder of scripts/args, did you mean {near[0]}?")
-        file = SETTINGS / self.scale / f"{self.sweep_type}.txt"
+            raise UserError(f"scale {self.scale!r}: not a folder of scripts/args, did you mean {near[0]}?")
+        file = ARGUMENTS / self.scale / f"{self.sweep_type}.txt"
         if self.sweep_type != COMPARISON and not self.axes and not file.is_file():
             folder = file.parent.relative_to(ROOT)
             raise UserError(
@@ -130,8 +130,8 @@ class Grid:
         for task in self.tasks:
             path = self.result_path / "settings" / f"{task}.json"
             wanted = {
-                "init": [*self._settings("init", task), *self.init],
-                "train": [*self._settings("train", task), *self.train, *self.common],
+                "init": [*self._of_scale("init", task), *self.init],
+                "train": [*self._of_scale("train", task), *self.train, *self.common],
             }
             names = (f"seed*/initial_models/init_model_{task}{cbam}.safetensors" for cbam in ("", "_cbam"))
             if not path.is_file() or not any(file for name in names for file in self.result_path.glob(name)):
@@ -152,7 +152,7 @@ class Grid:
             *self._folders(seed, self.result_path),
             "--init_model_dir",
             f"{models}/initial_models",
-            *self._settings("init", task),
+            *self._of_scale("init", task),
             *self.init,
         )
         if not self.has_central:
@@ -166,14 +166,14 @@ class Grid:
             f"{models}/initial_models",
             "--checkpoint_path",
             f"{models}/trained_models",
-            *self._settings("train", task),
+            *self._of_scale("train", task),
             *self.train,
             *self.common,
         )
         return Job(_name("train_centralized", (*init, *train)), (init, train))
 
     def _clusters(self, task: str, seed: int, k: int, features: str) -> Job:
-        # Of an initial model only the settings count, which are those of all seeds; so the script's own seed suffices.
+        # Of an initial model only the arguments count, which are those of all seeds; so the script's own seed suffices.
         first = seed if self.has_central else self.seeds[0]
         models, folders = self._models(first), self._folders(seed, self.result_path)
         shown = ("--observe_performance", "True") if features == MODEL else ()
@@ -192,7 +192,7 @@ class Grid:
             f"{models}/initial_models",
             "--assignment_files_path",
             self._assignments(seed, k, features),
-            *self._settings("embed", task),
+            *self._of_scale("embed", task),
             *self.embed,
         )
         return _job("extract_embeddings", command, (self._model(task, first).name,))
@@ -250,7 +250,7 @@ class Grid:
             f"{models}/trained_models",
             "--assignment_files_path",
             self._assignments(seed, k, features),
-            *self._settings("fed", task, method),
+            *self._of_scale("fed", task, method),
             *self.common,
         )
 
@@ -271,7 +271,7 @@ class Grid:
         An argument that only other methods of the sweep read is left out, and so for its partition rules, aggregations
         and attacks.
         """
-        words = () if self.sweep_type == COMPARISON else self._settings(self.sweep_type, task)
+        words = () if self.sweep_type == COMPARISON else self._of_scale(self.sweep_type, task)
         axes: dict[str, Sequence[Value]] = {**read_axes(words), **self.axes}
         of_method = self._unread("method", method, self.methods)
         found: dict[Command, None] = {}
@@ -293,10 +293,10 @@ class Grid:
     def _folders(self, seed: int, runs: Path) -> Command:
         return ("--data_path", str(self.data_path), "--result_path", str(runs), "--rand_seed", str(seed))
 
-    def _settings(self, stage: str, *variants: str) -> Command:
+    def _of_scale(self, stage: str, *variants: str) -> Command:
         """The arguments of a stage, then any of a task and of a method in it; later ones override earlier ones."""
         names = [stage, *(f"{stage}_{variant}" for variant in variants)]
-        files = [SETTINGS / self.scale / f"{name}.txt" for name in names]
+        files = [ARGUMENTS / self.scale / f"{name}.txt" for name in names]
         return tuple(word for file in files if file.is_file() for word in argument_words(file))
 
 

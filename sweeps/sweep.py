@@ -106,7 +106,7 @@ def asked(config: Mapping[str, Any], further: Sequence[str]) -> tuple[dict[str, 
     if config["experiment"]:
         said = read_experiment(config["experiment"], config["scale"])
     else:
-        said = {"settings": scale}
+        said = {"scale": scale}
         more.setdefault("result_path", Path("results"))
     source = None
     if config["data_path"]:
@@ -117,7 +117,8 @@ def asked(config: Mapping[str, Any], further: Sequence[str]) -> tuple[dict[str, 
 
 def said_by(config: Mapping[str, Any], further: Sequence[str]) -> dict[str, Any]:
     """The keys of an experiment that the command line has."""
-    said = {name: value for name, value in config.items() if name in KEYS and value is not None}
+    named = KEYS.keys() - {"scale"}  # which on the command line is one of the file's own `scales`
+    said = {name: value for name, value in config.items() if name in named and value is not None}
     for stage in SCRIPTS:
         pairs = config[f"{stage}_arguments"]
         said |= {stage: dict(pairs)} if pairs else {}

@@ -1,4 +1,7 @@
-"""Makes docs/settings.md of the settings themselves: `python -m tests.settings_page` writes it, a test compares it."""
+"""Makes docs/settings.md and docs/method_settings.md of the settings themselves.
+
+`python -m tests.settings_page` writes them, a test compares them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from utils.arguments import Argument
 from utils.settings import arguments_in
 from utils.stage import StageSettings
 
-PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[1] / "docs"
 _CLASSES = (
     ModelConfig,
     TrainSettings,
@@ -45,13 +48,22 @@ _REGISTRIES = {
 _HEAD = """# All settings
 
 What Python code gives to the classes of [From Python](python.md), and the command line as arguments of the same names.
-This page is made of the classes' own fields by `python -m tests.settings_page`.
+`python -m tests.settings_page` makes this page of the classes' fields. Methods, partition rules, aggregators and
+attacks have [settings of their own](method_settings.md).
+"""
+_METHODS_HEAD = """# Settings of methods, partition rules, aggregators and attacks
+
+What each takes beside [the settings of all](settings.md): keywords in Python, arguments of the same names on
+the command line. `python -m tests.settings_page` makes this page of their fields.
 """
 
 
-def page() -> str:
-    """The page, in Markdown."""
-    return "\n".join([_HEAD, *_of_classes(), *_of_registries()])
+def pages() -> dict[Path, str]:
+    """The pages' Markdown by their files."""
+    return {
+        DOCS / "settings.md": "\n".join([_HEAD, *_of_classes()]),
+        DOCS / "method_settings.md": "\n".join([_METHODS_HEAD, *_of_registries()]),
+    }
 
 
 def _of_classes() -> Iterator[str]:
@@ -92,4 +104,5 @@ def _row(name: str, default: str, text: str, argument: Argument | None) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")

@@ -14,7 +14,7 @@ from PIL import Image
 
 from datasets.table import Table
 from tests.conftest import ROOT
-from tests.settings_page import PAGE, page
+from tests.settings_page import pages
 
 
 def test_example_gives_the_rounds_that_the_run_directory_holds(
@@ -55,4 +55,5 @@ def test_example_of_ones_own_photographs_runs_in_any_folder(tmp_path: Path, monk
 
 
 def test_the_page_of_all_settings_is_made_of_them() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.settings_page"
+    for path, text in pages().items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m tests.settings_page"

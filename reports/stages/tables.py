@@ -9,11 +9,12 @@ import pandas as pd
 
 from datasets.tasks import TASKS
 from reports.baselines import report_baselines
-from reports.console import narrow, wrapped
+from reports.console import before_seeds, report_table, titled, wrapped
 from reports.equal_skew import equal_skew
 from reports.figures.comparison import comparison as draw
 from reports.files import write_table
 from reports.gaps import report_gaps
+from reports.learnt import NO
 from reports.predictors import predictors, split_costs
 from reports.privacy import noise_costs
 from reports.splits import in_short, increases, methods, readable, side_by_side, splits_over_iid, splits_table
@@ -42,14 +43,15 @@ def report_runs(runs: pd.DataFrame, baselines: Sequence[tuple[str, str]], folder
     `reports.tables.read_runs`.
     """
     tables = {
-        "predictors": ("which measure of a partition predicts its cost", predictors(split_costs(runs)), 1),
-        "equal_skew": ("own data, at equal shares of the target between clients", equal_skew(runs), 1),
-        "privacy": ("what noise costs", noise_costs(runs), 3),
+        "predictors": ("which measure of a partition predicts its cost", predictors(split_costs(runs))),
+        "equal_skew": (
+            "cost on client train where both splits separate an equal share of the target",
+            equal_skew(runs),
+        ),
+        "privacy": ("what noise costs", noise_costs(runs)),
     }
-    for name, (heading, table, n_keys) in tables.items():
-        if not table.empty:
-            write_table(table, folder / name)
-            print(f"{heading}\n{narrow(table, list(table)[:n_keys])}\n")
+    for name, (heading, table) in tables.items():
+        report_table(heading, table, folder / name, before_seeds(table) or list(table)[:1])
     report_baselines(runs, baselines, folder)
     report_splits(runs, folder)
     report_gaps(runs, folder)
@@ -68,7 +70,7 @@ def report_splits(runs: pd.DataFrame, folder: Path) -> None:
     judged = _report_comparison(compared, folder)
     others = text if compared.empty else text[~text["split"].isin(COMPARED)]
     if not others.empty:
-        print(f"what splits cost over IID\n{narrow(others, list(others)[: list(others).index('seeds')])}\n")
+        print(f"{titled('what splits cost over IID', others, before_seeds(others), f'{folder}/splits.md')}\n")
     print(f"figure in {draw(splits, folder / 'comparison.png')}\n")
     for heading, lines in headlines(judged, text).items():
         print(f"{heading}:", *map(wrapped, lines), "", sep="\n")
@@ -84,6 +86,8 @@ def _report_comparison(compared: pd.DataFrame, folder: Path) -> pd.DataFrame:
     if not (slopes := alpha_slopes(compared)).empty:
         write_table(slopes, folder / "alpha_slopes")
     for heading, table in in_short(compared):
-        print(f"{heading}\n{narrow(table, [name for name in table if '%' not in name])}\n")
+        print(f"{titled(heading, table, list(table.loc[:, :'α']), f'{folder}/comparison.md')}\n")
+    if (compared["learnt"] == NO).any():
+        print("* not learnt: the loss under IID is not clearly below the constant baseline's\n")
     print(f"({wrapped(WORDS)})\n")
     return judged

@@ -142,13 +142,15 @@ def test_fedavg_is_the_baseline_where_there_are_other_methods(
     )
     report_baselines(runs, [], tmp_path)
     assert "+10.0" in (tmp_path / "over_method_fedavg.csv").read_text()
-    assert "loss beside fedavg in 1 row: 1 higher;" in capsys.readouterr().out
+    assert "loss compared with method fedavg, 1 row: 1 higher; see\n" in capsys.readouterr().out
     report_baselines(runs, [("method", "fedrep"), ("guidance", "own")], tmp_path)
     said = capsys.readouterr().out
     assert "--baseline method=fedrep: no two finished runs to compare; runs have fedavg, fedprox\n" in said
     assert "--baseline guidance=own: no two finished runs to compare\n" in said
     report_baselines(runs[runs["method"] == "fedavg"], [], tmp_path)
-    assert capsys.readouterr().out == ""
+    of_other_seeds = runs["rand_seed"].where(runs["method"] == "fedavg", runs["rand_seed"] + 5)
+    report_baselines(runs.assign(rand_seed=of_other_seeds), [], tmp_path)
+    assert capsys.readouterr().out == ""  # nobody has given a baseline
 
 
 def test_files_are_named_by_argument_and_value(tmp_path: Path) -> None:

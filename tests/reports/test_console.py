@@ -14,40 +14,73 @@ import make_tables
 from datasets.tasks import TASKS, get_task
 from models.central.metrics import metric_names
 from network.partition.heterogeneity import report, report_text
-from reports.console import WIDTH, narrow, wrapped
+from reports.console import WIDTH, titled, wrapped
 from reports.stages.central import print_values
 from reports.stages.clusters import report_clusters
-from reports.stages.federated import _COLUMNS, of_gaps
+from reports.stages.federated import of_gaps
 from tests.reports.finish import finish
-from utils.runs import MEASURED_ON
+from utils.runs import COLUMNS, MEASURED_ON
 
 
 def fits(text: str) -> bool:
     return max(map(len, text.splitlines())) <= WIDTH
 
 
-def test_what_does_not_fit_stands_below_beside_the_same_keys() -> None:
-    table = pd.DataFrame({"task": ["a", "b"], **{f"column {n}": [f"{n}1" + "x" * 30, f"{n}2"] for n in range(5)}})
-    text = narrow(table, ["task"])
-    assert fits(text)
-    first, *_, last = text.split("\n\n")
-    assert all(f"{n}{row}" in text for n, row in product(range(5), (1, 2)))
-    for block in (first, last):
-        assert [line.split()[0] for line in block.splitlines()[2:]] == ["a", "b"]
+def test_keys_that_all_rows_share_stand_in_the_heading() -> None:
+    table = pd.DataFrame({"task": ["a", "b"], "method": "fedavg", "n_clients": 4, "more": "", "loss": [0.5, np.nan]})
+    table.insert(4, "seeds", 3)
+    assert titled("losses", table, ["task", "method", "n_clients", "more"]).splitlines() == [
+        "losses (all with method fedavg, 4 clients, 3 seeds)",
+        "task  loss",
+        "a      0.5",
+        "b        –",
+    ]
 
 
-def test_a_narrow_table_is_one_block() -> None:
-    text = narrow(
-        pd.DataFrame({"task": ["a", "a"], "alpha": ["1", "10"], "loss": ["0.5 ± 0.1", "–"]}), ["task", "alpha"]
+def test_a_single_row_keeps_its_first_key() -> None:
+    table = pd.DataFrame({"task": ["a"], "alpha": ["1"], "loss": ["0.5"]})
+    assert titled("losses", table, ["task", "alpha"]).splitlines() == [
+        "losses (all with alpha 1)",
+        "task  loss",
+        "a      0.5",
+    ]
+
+
+def test_keys_are_not_repeated_but_for_the_last() -> None:
+    table = pd.DataFrame(
+        {"task": [*"aaab"], "method": [*"xxyy"], "alpha": ["1", "10", "1", "1"], "loss": ["0.5 ± 0.1", "–", "1", "2"]}
     )
-    assert [line.split() for line in text.splitlines()[2:]] == [["a", "1", "0.5", "±", "0.1"], ["10", "–"]]
+    _, names, *rows = titled("losses", table, ["task", "method", "alpha"]).splitlines()
+    assert names.split() == [*table]
+    assert [row.split() for row in rows] == [
+        ["a", "x", "1", "0.5", "±", "0.1"],
+        ["10", "–"],
+        ["y", "1", "1"],
+        ["b", "y", "1", "2"],
+    ]
 
 
-def test_rows_are_numbered_where_keys_alone_are_too_wide() -> None:
+def test_names_of_columns_are_broken_before_columns_are_left_out() -> None:
+    names = [f"increase of column {n}, in percent" for n in range(9)]
+    table = pd.DataFrame({"task": ["a", "b"], **dict.fromkeys(names, "0.5 ± 0.1")})
+    text = titled("costs", table, ["task"])
+    assert fits(text) and len(text.splitlines()) == 1 + 4 + 2
+    assert text.splitlines()[-1].split() == ["b", *["0.5", "±", "0.1"] * 9]
+
+
+def test_columns_that_do_not_fit_are_named_with_the_file_that_has_them() -> None:
+    table = pd.DataFrame({"task": ["a", "b"], **{f"column {n}": [f"{n}" + "x" * 30, f"{n}2"] for n in range(5)}})
+    text = titled("costs", table, ["task"], "tables/costs.md")
+    assert fits(text) and len(text.splitlines()) == 5
+    assert text.endswith("tables/costs.md: also column 3, column 4") and "32" not in text
+
+
+def test_rows_are_sentences_where_keys_alone_are_too_wide() -> None:
     keys = [f"argument{n}" for n in range(12)]
     table = pd.DataFrame({name: [f"value {n} of {name}" for n in range(2)] for name in [*keys, "loss"]})
-    text = narrow(table, keys)
+    text = titled("losses", table, keys)
     assert fits(text) and text.count("value 1 of") == len(table.columns)
+    assert text.splitlines()[1].startswith("argument0 value 0 of argument0, argument1 value 0 of argument1, ")
 
 
 def test_sentences_are_wrapped_and_paths_are_not() -> None:
@@ -105,7 +138,8 @@ def test_all_that_make_tables_prints(
 @pytest.mark.parametrize("task", TASKS)
 def test_all_that_stages_print_at_their_end(task: str, variant: dict, capsys: pytest.CaptureFixture[str]) -> None:
     names = metric_names(get_task(task, **variant))
-    labels = [*_COLUMNS, *(f"trivial, {split}" for split in MEASURED_ON.values())]
+    labels = [f"{whose}, {MEASURED_ON[images]}" for whose, images in COLUMNS]
+    labels += [f"constant baseline, {images}" for images in MEASURED_ON.values()]
     print_values(f"{task}, 160 test images", {label: dict.fromkeys(names, 0.5) for label in labels})
     assert fits(capsys.readouterr().out)
 

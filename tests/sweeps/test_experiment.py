@@ -56,7 +56,7 @@ def test_a_sweep_is_found_by_the_key_and_the_argument_of_earlier_versions(
 ) -> None:
     places = {
         "the file": 'sweep = "lr_test"',
-        "a scale": '[scale.builtin]\nsweep = "lr_test"',
+        "a scale": '[scales.builtin]\nsweep = "lr_test"',
         "a table of vary": '[[vary.of]]\nsweep = "lr_test"',
     }
     for place, text in places.items():
@@ -110,15 +110,34 @@ alphas = [1, 2]
 
 
 def test_scales_and_bases_change_what_stands_below(tmp_path: Path) -> None:
-    (tmp_path / "base.toml").write_text(SMALL + "[scale.builtin]\nalphas = [5]\n[scale.paper]\nsettings = 'paper'\n")
+    (tmp_path / "base.toml").write_text(SMALL + "[scales.builtin]\nalphas = [5]\n[scales.paper]\nscale = 'paper'\n")
     path = tmp_path / "x.toml"
-    child = 'base = "base.toml"\ntitle = "Child"\nseeds = [7]\n[scale.paper]\nmethods = ["moon"]\n'
+    child = 'base = "base.toml"\ntitle = "Child"\nseeds = [7]\n[scales.paper]\nmethods = ["moon"]\n'
     built, paper = (made(path, child, scale) for scale in (None, "paper"))
     [first], [second] = built.grids, paper.grids
     assert (built.title, first.alphas, first.seeds, first.scale) == ("Child", ["5"], [7], "builtin")
     assert (second.alphas, second.methods, second.scale) == (["0.1"], ["moon"], "paper")
-    over = made(path, child + "[scale.builtin]\n", "builtin", more={"alphas": ["9"], "fed": {"momentum": ["0.5"]}})
+    over = made(path, child + "[scales.builtin]\n", "builtin", more={"alphas": ["9"], "fed": {"momentum": ["0.5"]}})
     assert (over.grids[0].alphas, over.grids[0].axes) == (["9"], {"momentum": ["0.5"]})
+
+
+def test_scales_of_files_of_before_are_read(tmp_path: Path) -> None:
+    """One key named the scale's folder, `settings`, and the tables of scales began with `scale`."""
+    today = SMALL + "scale = 'fedcv'\n[scales.paper]\nscale = 'paper'\n[[scales.builtin.vary.a]]\nscale = 'feddifrc'\n"
+    before = today.replace("\nscale =", "\nsettings =").replace("[scales.", "[scale.")
+    for scale, folders in (("paper", ["paper"]), ("builtin", ["feddifrc"])):
+        for text in (today, before):
+            assert [grid.scale for grid in made(tmp_path / "x.toml", text, scale).grids] == folders
+    [grid] = made(tmp_path / "x.toml", SMALL + "settings = 'fedcv'").grids
+    assert grid.scale == "fedcv"
+
+
+def test_the_scale_of_the_command_line_is_one_of_the_files_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = made_file(tmp_path, "[scales.pretrained]\nscale = 'paper'\n")
+    monkeypatch.setattr("sys.argv", ["run_sweep.py", "--experiment", str(file), "--scale", "pretrained"])
+    assert [grid.scale for grid in experiment_of(*asked_here(), READS).grids] == ["paper"]
+    monkeypatch.setattr("sys.argv", ["run_sweep.py", "--data", str(tmp_path), "--scale", "fedcv"])
+    assert [grid.scale for grid in experiment_of(*asked_here(), READS).grids] == ["fedcv"]
 
 
 def test_what_is_for_the_built_in_rooms_changes_nothing_of_other_data(tmp_path: Path) -> None:
@@ -395,18 +414,18 @@ def test_fedcv_compares_a_schedule_with_none(name: str, scale: str, tmp_path: Pa
     "text, line",
     [("[[", "not a readable experiment"), ("seeds = [1]", "has no title"),
      (SMALL + "alpha = 1", "unknown key alpha, did you mean alphas?"),
-     (SMALL + "[scale.builtin]\nalpha = 1", "builtin: unknown key alpha, did you mean alphas?"),
+     (SMALL + "[scales.builtin]\nalpha = 1", "builtin: unknown key alpha, did you mean alphas?"),
      (SMALL + "[[vary.a]]\nseed = 1", "vary.a: unknown key seed, did you mean seeds?"),
      (SMALL + "[vary]\na = 1", "vary.a: must be a list of tables"),
      (SMALL + "[make]\nfigure = 1", "make: unknown key figure, did you mean figures?"),
-     (SMALL + "settings = 'papper'", "settings 'papper': not a folder of scripts/args, did you mean paper?"),
+     (SMALL + "scale = 'papper'", "scale 'papper': not a folder of scripts/args, did you mean paper?"),
      (SMALL + "folder = '{size}'", "folder = '{size}': in braces there may be task"),
      (SMALL + "until = 'now'", "until: 'now' is not one of"), (SMALL + "type = 'x'", "sweep: 'x' is not one of"),
      (SMALL + "base = 'x.toml'", "has itself as its base"), (SMALL + "base = 'y.toml'", "y.toml: not a readable"),
      (SMALL + "[init]\nencoder = []", "init: an empty list says no value"),
      (SMALL + "[fed]\nmomentum = []", "fed: an empty list says no value"),
      (SMALL + "[vary]\na = []", "vary: an empty list says no value"),
-     (SMALL + "settings = 3", "settings must be a text"), (SMALL + "features = []", "features must be a value"),
+     (SMALL + "scale = 3", "scale must be a text"), (SMALL + "features = []", "features must be a value"),
      (SMALL + "[make]\ntables = 3", "tables must be true"), (SMALL + "[make]\nfigures = [1]", "figures must be tables"),
      ("title = 't'", "no data: give --data"),
      (SMALL + "init = 3", "init must be a table")],
@@ -419,7 +438,7 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, line: str) -> None:
 
 def test_a_scale_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--scale huge: .* has the scales builtin"):
-        made(tmp_path / "x.toml", SMALL + "[scale.builtin]\n", "huge")
+        made(tmp_path / "x.toml", SMALL + "[scales.builtin]\n", "huge")
     with pytest.raises(UserError, match="has no scales"):
         made(tmp_path / "x.toml", SMALL, "paper")
 

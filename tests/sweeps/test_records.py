@@ -25,7 +25,7 @@ from network import provenance
 from network.algorithms import ALGORITHMS
 from network.partition.rules import PARTITIONERS
 from sweeps import records
-from sweeps.grid import COMPARISON, SCALES, SETTINGS, SWEEP_TYPES, Command, Grid
+from sweeps.grid import ARGUMENTS, COMPARISON, SCALES, SWEEP_TYPES, Command, Grid
 from sweeps.records import State, parsed, state_of
 from utils import versions
 from utils.errors import UserError
@@ -299,11 +299,11 @@ def test_refused_arguments_are_the_scripts_own_error() -> None:
 
 def has_values(scale: str, sweep_type: str) -> bool:
     """Whether the scale says what a sweep of this type varies."""
-    return sweep_type == COMPARISON or (SETTINGS / scale / f"{sweep_type}.txt").is_file()
+    return sweep_type == COMPARISON or (ARGUMENTS / scale / f"{sweep_type}.txt").is_file()
 
 
 @pytest.mark.parametrize(("scale", "sweep_type"), [pair for pair in product(SCALES, SWEEP_TYPES) if has_values(*pair)])
-def test_scripts_understand_the_settings_of_every_scale(scale: str, sweep_type: str) -> None:
+def test_scripts_understand_the_arguments_of_every_scale(scale: str, sweep_type: str) -> None:
     paths = (Path("data"), Path("results"))
     tasks, methods = ["normal", "class_scene"], [*ALGORITHMS]
     grid = Grid(scale, *paths, tasks, methods, ["class_based"], ["0.01"], [0], [16], sweep_type)

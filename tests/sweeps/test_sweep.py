@@ -28,7 +28,7 @@ fed = { contrast = "classes", n_clients = 3, clients_per_round = 3, min_client_d
 [[vary.steps]]
 
 [[vary.steps]]
-fed = { momentum = 0.9 }  # as in the settings: the same runs in other words
+fed = { momentum = 0.9 }  # as in the scale: the same runs in other words
 
 [make]
 tables = true
