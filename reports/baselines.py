@@ -52,7 +52,7 @@ def over_baseline(runs: pd.DataFrame, name: str, value: str) -> pd.DataFrame:
             cells |= {"model": row["model"], "data": MEASURED_ON[row["images"]], "seeds": seeds}
             cells |= {"trivial": mean_text(row["trivial"], 4)}
             cells |= {value: with_spread(row["baseline"], 4), "loss": with_spread(row["loss"], 4)}
-            cells |= {f"over {value}, %": with_interval(change, 1, "+")}
+            cells |= {f"over {value}, %": with_interval(change)}
             learnt = {beats_trivial(row[of], row[trivial]) for of, trivial in _LOSSES}
             rows.append((cells, change, False in learnt and True not in learnt))
     return judged_rows(_verdict(value), rows)

@@ -56,8 +56,8 @@ def equal_skew(runs: pd.DataFrame) -> pd.DataFrame:
         intervals.append(of)
         p_values.append(p)
         without.append(gap > _WIDEST or beats_trivial(iid["train_loss"], iid["train_trivial"]) is False)
-        costs = {f"{split} over IID, %": with_interval(points[split], 1, "+") for split in COMPARED}
-        over_class = f"{mean_change(changes):+.1f} {bounds(of, 1, '+')}".removesuffix(" –")
+        costs = {f"{split} over IID, %": with_interval(points[split]) for split in COMPARED}
+        over_class = f"{mean_change(changes):+.1f} {bounds(of)}".removesuffix(" –")
         cells = {"seeds": len(points), "target share": with_spread(points["share"], 2)} | costs
         rows.append(fixed | cells | {"embedding over class, %": over_class, _GAP: gap})
     table = pd.DataFrame(rows)

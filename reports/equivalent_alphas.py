@@ -106,7 +106,7 @@ def by_split(table: pd.DataFrame) -> pd.DataFrame:
         row[BY[SHARE]] = f"{round(part[SHARE].mean(), 2) + 0.0:.2f}"  # no -0.00
         for name in LOSSES:
             images = measured_on(name)
-            row[f"{images}: over IID, %"] = with_interval(part[name], 1, "+")
+            row[f"{images}: over IID, %"] = with_interval(part[name])
             for of, words in {"split": "loss", "iid": "IID", "constant": "constant baseline"}.items():
                 row[f"{images}: {words}"] = f"{part[f'{name}_{of}'].mean():.3f}"
         rows.append(row)

@@ -115,10 +115,10 @@ def gap_table(table: pd.DataFrame) -> pd.DataFrame:
             MEASURED_ON["unseen_test"]: "non_participating",
         }
         cells |= {label: with_spread(row[name], 4) for label, name in losses.items()}
-        cells |= {f"{name} gap, %": with_interval(row[name], 1, "+") for name in ("out-of-sample", "participation")}
-        cells |= {f"after {counted(n, 'step')}, %": with_interval(of, 1, "+") for n, of in row["after"].items()}
-        cells |= {"constant baseline's gap, %": with_interval(row["by_itself"], 1, "+")}
-        rows.append((cells | {"over IID's, %": with_interval(over_iid, 1, "+")}, over_iid, row["learnt"] == NO))
+        cells |= {f"{name} gap, %": with_interval(row[name]) for name in ("out-of-sample", "participation")}
+        cells |= {f"after {counted(n, 'step')}, %": with_interval(of) for n, of in row["after"].items()}
+        cells |= {"constant baseline's gap, %": with_interval(row["by_itself"])}
+        rows.append((cells | {"over IID's, %": with_interval(over_iid)}, over_iid, row["learnt"] == NO))
     text = judged_rows(_OF_SPLIT, rows).fillna("–")
     text.loc[text["split"] == _IID, [_OF_SPLIT, "p, adjusted", "unadjusted"]] = ""
     empty = [name for name in ("alpha", "more") if (text[name] == "").all()]
@@ -139,10 +139,10 @@ def gap_verdicts(table: pd.DataFrame) -> pd.DataFrame:
             change = increase(100 + of_embedding.to_numpy(), 100 + of_classes.to_numpy())
             cells = {name: embedding[name] for name in ("task", "method", "alpha", "more", "model")}
             cells |= {"steps": n, "seeds": len(finite(change))}
-            cells |= {"class, %": with_interval(of_classes, 1, "+")}
-            cells |= {"embedding, %": with_interval(of_embedding, 1, "+")}
+            cells |= {"class, %": with_interval(of_classes)}
+            cells |= {"embedding, %": with_interval(of_embedding)}
             # The IID runs of both are the same.
-            rows.append((cells | {_OVER: with_interval(change, 1, "+")}, change, embedding["learnt"] == NO))
+            rows.append((cells | {_OVER: with_interval(change)}, change, embedding["learnt"] == NO))
     text = judged_rows(_VERDICT, rows)
     return text.drop(columns=[name for name in ("alpha", "more") if name in text and (text[name] == "").all()])
 

@@ -66,7 +66,7 @@ def splits_table(table: pd.DataFrame) -> pd.DataFrame:
                 "trivial": trivial_text(4, row["iid_trivial"], row["trivial"]),
                 "IID": with_spread(row["iid"], 4),
                 "loss": with_spread(row["loss"], 4),
-                "over IID, %": with_interval(row["over_iid"], 1, "+"),
+                "over IID, %": with_interval(row["over_iid"]),
                 "metric": row["metric"],
                 "metric, IID": f"{row['iid_value']:.3g}",
                 "metric, split": f"{row['value']:.3g}",
@@ -89,7 +89,7 @@ def increases(table: pd.DataFrame) -> pd.DataFrame:
     for row in table.to_dict("records"):
         about = _named(row, "alpha")
         cells = rows.setdefault(tuple(about.values()), about | _scale(row))
-        cells[_of_alpha(row["alpha"])] = with_interval(row["over_iid"], 1, "+")
+        cells[_of_alpha(row["alpha"])] = with_interval(row["over_iid"])
     text = pd.DataFrame(rows.values()).fillna("")
     return text[[*(name for name in text if name not in columns.values()), *columns.values()]]
 
@@ -142,10 +142,8 @@ def readable(table: pd.DataFrame) -> pd.DataFrame:
                 "IID": with_spread(row["iid"], 4),
                 "class": with_spread(row["class"], 4),
                 "embedding": with_spread(row["embedding"], 4),
-                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
-                "embedding over IID, %": with_interval(row["over_iid"], 1, "+"),
-                "embedding over class, %": with_interval(row["over_class"], 1, "+"),
             }
+            | _increases(row)
             | skew
         )
     return pd.DataFrame(rows)
@@ -168,13 +166,18 @@ def in_short(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
                 "α": f"{row['alpha']:g}",
                 "trivial, IID": mean_text(row["iid_trivial"], 3),
                 "IID": mean_text(row["iid"], 3) + "*" * (row["learnt"] == NO),
-                "class over IID, %": with_interval(increase(row["class"], row["iid"]), 1, "+"),
-                "embedding over IID, %": with_interval(row["over_iid"], 1, "+"),
-                "embedding over class, %": with_interval(row["over_class"], 1, "+"),
             }
+            | _increases(row)
             for row in part.to_dict("records")
         ]
         yield f"{named}, {model} model, {MEASURED_ON[images]}", pd.DataFrame(rows)
+
+
+def _increases(row: Mapping[str, Any]) -> dict[str, str]:
+    """What both splits cost over IID, and one over the other."""
+    over = {"class over IID": increase(row["class"], row["iid"]), "embedding over IID": row["over_iid"]}
+    over |= {"embedding over class": row["over_class"]}
+    return {f"{name}, %": with_interval(changes) for name, changes in over.items()}
 
 
 def trivial_text(digits: int, *of_splits: np.ndarray) -> str:

@@ -188,13 +188,13 @@ def judged_rows(name: str, rows: Sequence[tuple[Mapping[str, Any], ArrayLike, bo
     return pd.DataFrame(cells).assign(**words)
 
 
-def with_interval(changes: ArrayLike, digits: int, sign: str = "") -> str:
-    """`mean_change [low, high]` with its t interval; only the mean for one value, a dash for none."""
+def with_interval(changes: ArrayLike) -> str:
+    """`mean_change [low, high]` in percent with its t interval; only the mean for one value, a dash for none."""
     numbers = finite(changes)
     if not len(numbers):
         return "–"
-    mean = f"{mean_change(numbers):{sign}.{digits}f}"
-    return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers), digits, sign)}"
+    mean = f"{mean_change(numbers):+.1f}"
+    return mean if len(numbers) == 1 else f"{mean} {bounds(change_interval(numbers))}"
 
 
 def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> str:
@@ -204,7 +204,7 @@ def level_with_interval(values: ArrayLike, digits: int, share: bool = False) -> 
     """
     numbers = finite(values)
     mean, of = mean_text(numbers, digits), share_interval if share else interval
-    return mean if len(numbers) < 2 else f"{mean} {bounds(of(numbers), digits)}"
+    return mean if len(numbers) < 2 else f"{mean} {bounds(of(numbers), f'.{digits}f')}"
 
 
 def with_spread(values: ArrayLike, digits: int) -> str:
@@ -222,6 +222,6 @@ def mean_text(values: ArrayLike, digits: int) -> str:
     return f"{numbers.mean():.{digits}f}" if len(numbers) else "–"
 
 
-def bounds(of: tuple[float, float], digits: int, sign: str = "") -> str:
-    """`[low, high]`, or a dash if there is no interval."""
-    return f"[{of[0]:{sign}.{digits}f}, {of[1]:{sign}.{digits}f}]" if np.isfinite(of).all() else "–"
+def bounds(of: tuple[float, float], form: str = "+.1f") -> str:
+    """`[low, high]`, by default of changes in percent, or a dash if there is no interval."""
+    return f"[{of[0]:{form}}, {of[1]:{form}}]" if np.isfinite(of).all() else "–"

@@ -27,7 +27,7 @@ def learnt_table(runs: pd.DataFrame) -> pd.DataFrame:
             cells = {"model": iid[f"{images}_model"].iloc[0], "data": data, "learnt": word, "seeds": len(iid)}
             cells |= {"trivial": mean_text(trivial, 4), "IID": level_with_interval(loss, 4)}
             over = increase(loss.to_numpy(float), trivial.to_numpy(float))
-            rows.append(fixed | cells | {"IID over trivial, %": with_interval(over, 1, "+")})
+            rows.append(fixed | cells | {"IID over trivial, %": with_interval(over)})
     order = [NO, BY_HEART, YES].index
     return pd.DataFrame(sorted(rows, key=lambda row: order(row["learnt"])))
 

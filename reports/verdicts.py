@@ -63,8 +63,8 @@ def verdicts(table: pd.DataFrame, dense: Collection[str] = ()) -> pd.DataFrame:
     rows += _together(table, dense)
     judged = []
     for cells, values in rows:
-        cells |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values, 1, "+")}
-        cells |= {"bootstrap, %": bounds(bootstrap(values), 1, "+"), "seeds higher": int((finite(values) > 0).sum())}
+        cells |= {"seeds": len(finite(values)), "embedding over class, %": with_interval(values)}
+        cells |= {"bootstrap, %": bounds(bootstrap(values)), "seeds higher": int((finite(values) > 0).sum())}
         judged.append((cells, values, cells["learnt"] == NO))
     return judged_rows(_VERDICT, judged).fillna("")
 
@@ -181,8 +181,8 @@ def alpha_slopes(table: pd.DataFrame) -> pd.DataFrame:
             "alphas": " ".join(f"{alpha:g}" for alpha in sorted(group["alpha"])),
             "seeds": len(finite(difference)),
         }
-        about |= {f"{split}, % per tenfold α": with_interval(values, 1, "+") for split, values in slopes.items()}
-        about |= {"difference": with_interval(difference, 1, "+")}
+        about |= {f"{split}, % per tenfold α": with_interval(values) for split, values in slopes.items()}
+        about |= {"difference": with_interval(difference)}
         rows.append((about, difference, (group["learnt"] == NO).any()))
     return judged_rows(f"falls with α under the embedding split (margin ±{MARGIN:g} %)", rows, "less", "more")
 

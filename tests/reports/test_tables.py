@@ -448,8 +448,8 @@ def test_broken_run_is_named(tmp_path: Path, write_run: Write, name: str, conten
 
 
 def test_sign_of_an_increase() -> None:
-    assert with_interval(increase(np.array([1.2]), np.array([1.0])), 1, "+") == "+20.0"
-    assert with_interval(increase(np.array([0.5]), np.array([1.0])), 1, "+") == "-50.0"
+    assert with_interval(increase(np.array([1.2]), np.array([1.0]))) == "+20.0"
+    assert with_interval(increase(np.array([0.5]), np.array([1.0]))) == "-50.0"
 
 
 def test_losses_that_are_not_positive_keep_the_sign_of_their_difference() -> None:

@@ -42,8 +42,8 @@ def test_what_is_not_learnt_comes_first_and_is_named(runs: Path) -> None:
     [line] = not_learnt(table)
     assert line == (
         "classification, fedavg: under IID the loss is not clearly below the constant baseline's, and there is no "
-        "verdict, on global test (2.6170 [2.5922, 2.6418], trivial 1.6180); learnt by heart: client train "
-        "(0.5100 [0.4852, 0.5348], trivial 1.0000)"
+        "verdict, on global test (2.6170 [2.5922, 2.6418], constant baseline 1.6180); learnt by heart: client train "
+        "(0.5100 [0.4852, 0.5348], constant baseline 1.0000)"
     )
     for path in runs.rglob("summary.json"):
         path.write_text(path.read_text().replace("2.6", "0.6"))

@@ -86,7 +86,7 @@ def test_sentences_are_of_the_clients_own_data() -> None:
     # Logarithms 0.09531, 0.18232 and 0.26236: mean 0.18000, standard error 0.04824, times 4.303.
     metric = "within_30 0.5 (IID), 0.438 (class), 0.25 (embedding)"
     assert first == f"{open_question}, +19.7 [-2.7, +47.3] %; {metric}"
-    assert second == f"normal, fedavg, α = 10: cannot be told from 1 seed, +50.0 %; {metric}"
+    assert second == f"normal, fedavg, α = 10: cannot be judged from 1 seed, +50.0 %; {metric}"
 
 
 def test_headlines_begin_with_one_row_on_held_out_images() -> None:
