@@ -62,7 +62,7 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
     rows, info = listing.rows, listing.info
 
     for line in summary_lines(config["data_path"], listing):
-        print(line)
+        print(wrapped(line))
     if CLASS in info.classes:
         names = info.classes[CLASS].names
         counts = rows[CLASS].value_counts().reindex(range(len(names)), fill_value=0).tolist()
@@ -70,10 +70,8 @@ def keep(config: Mapping[str, Any], listing: Listing) -> None:
         sizes = span(min(counts), max(counts), "image")
         print(wrapped(f"{counted(len(names), 'class')} of {sizes} each, drawn in {figure}"))
     if listing.errors:
-        print(
-            f"left out what has {counted(len(listing.errors), 'error')}, listed in "
-            f"{config['data_path'] / LEFT_OUT_FILE}: {in_a_line(listing.errors)}"
-        )
+        where = f"listed in {config['data_path'] / LEFT_OUT_FILE}: {in_a_line(listing.errors)}"
+        print(wrapped(f"left out what has {counted(len(listing.errors), 'error')}, {where}"))
     print(f"wrote {write_table(config['data_path'], listing)}")  # last, so that a failure keeps the old table
     remember_data_path(config["data_path"], config["result_path"])
 

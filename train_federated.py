@@ -48,10 +48,11 @@ def main() -> None:
     from network.partition.held_out import held_out_of
     from network.partition.resolve import resolve_partition
     from network.partition.settings import SplitSettings
+    from network.privacy import privacy_of
     from network.provenance import provenance
     from network.settings import AdaptSettings, check_adaptation
     from network.start import starting_model
-    from reports.stages.federated import report_non_participating, report_partition, report_run
+    from reports.stages.federated import report_partition, report_run
     from utils.runs import Run, data_path_or_default
     from utils.tracking import accelerator_of
 
@@ -63,10 +64,10 @@ def main() -> None:
     check = partial(federation.check_table, task=args.task, shortened=args.test_mode)
     data = TaskData.open(data_path, model.task, model.config.image_size, accelerator, args.test_mode, check)
     set_threads(model, data, args.batch_size)
-    requested = SplitSettings.from_config(vars(args))
-    partition, split = resolve_partition(requested, data)
+    partition, split = resolve_partition(SplitSettings.from_config(vars(args)), data)
     check_adaptation(args.adapt_steps, partition.n_non_participating)
     federation.check(model.task, partition.participants.n_clients)
+    privacy_of(federation, partition.participants.n_clients)  # before a run is begun: it refuses, too
     held_out = held_out_of(partition, data.test, args.rand_seed)
     parts = ("test_federated", args.method, args.task, split.type, split.name)
     early = early_file(args.trained_model_dir, args.task, args.use_cbam)
@@ -79,10 +80,7 @@ def main() -> None:
     if args.resume_training:
         check_unchanged(partition, run.path)
     if accelerator.is_main_process:
-        for line in split.instead_of(requested):
-            print(line)
-        report_partition(partition, held_out, data, uneven, run, split, federation, args.plot_distribution)
-        report_non_participating(partition, split, args.task, federation, args.start_warm)
+        report_partition(vars(args), run, data, partition, split, held_out, federation, uneven)
 
     adapting = AdaptSettings.from_config(vars(args))
     model, inputs = on_kept_outputs(model, data, federation.local, accelerator, adapting.adapt_train)

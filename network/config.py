@@ -81,15 +81,12 @@ class FederationConfig:
         )
 
     def check(self, task: Task, n_clients: int) -> None:
-        """UserError where it does not fit the task or the number of clients, or where no noise would protect them."""
-        from network.privacy import privacy_of  # which is slow to import
-
+        """UserError where it does not fit the task or the number of clients."""
         self.algorithm.check_clients(n_clients)
         self.sampling.check(n_clients)
         self.aggregation.check_clients(min(self.sampling.clients_per_round or n_clients, n_clients))
         if self.attack:
             self.attack.check(task, n_clients)
-        privacy_of(self, n_clients)
 
     def check_uploads(self, travels: bool) -> None:
         """UserError where something is to act on uploads, and nothing of the model that is trained travels."""

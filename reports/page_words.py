@@ -79,6 +79,8 @@ _TITLES = {name: title for name, (title, _) in TABLES.items()} | {
     "costs": "Parameters, bytes, time and memory",
     "equal_skew": "Cost at equal explained variance of the target",
     "predictors": "What predicts the cost",
+    "task_similarity_ami": "Adjusted mutual information of the tasks' clusters",
+    "task_similarity_transport": "Transport distance of the tasks' clusters",
 }
 STAGES = {
     "extract_datapoints": "Table of images",

@@ -35,20 +35,22 @@ from utils.words import counted, span
 
 
 def report_partition(
-    partition: Partition,
-    held_out: ClientImages,
-    data: TaskData,
-    uneven: Mapping[str, float],
+    config: Mapping[str, Any],
     run: Run,
+    data: TaskData,
+    partition: Partition,
     split: SplitSettings,
+    held_out: ClientImages,
     federation: FederationConfig,
-    draw: bool,
+    uneven: Mapping[str, float],
 ) -> None:
-    """Save the partition and `heterogeneity.json`, print how uneven it is and, if asked, draw what each client has.
+    """Save the partition and `heterogeneity.json`, print how uneven it is and, if asked, draw what clients have.
 
-    `split` is what the partition was made by. What reweighting can achieve is printed where the `federation` reweights
-    clients' images. To be called by the main process.
+    `config` has the run's arguments by name, `split` is what the partition was made by. What reweighting can achieve
+    is printed where the `federation` reweights clients' images. To be called by the main process.
     """
+    for line in split.instead_of(SplitSettings.from_config(config)):
+        print(wrapped(line))
     kind = split.type
     clients = client_names(partition, kind, data.table)
     named = {"client_names": [*clients]} if clients else {}
@@ -65,7 +67,8 @@ def report_partition(
         print(*lines_within(partition.client_of, partition.groups, natural, n_clusters), sep="\n")
     if not len(held_out.images):
         print(f"no test image is in a group that clients train on: the values on {MEASURED_ON['local_test']} are nan")
-    if draw:
+    _report_non_participating(partition, split, config["task"], federation, config["start_warm"])
+    if config["plot_distribution"]:
         groups, name, names = shown_by(partition, kind, data.table)
         counts = sparse_counts(partition.client_of, groups, partition.n_clients)
         within = owners_within(natural, groups) if natural and groups is partition.groups else ()
@@ -74,10 +77,10 @@ def report_partition(
         distribution(counts, title, name, figure, names, within, clients, partition.n_non_participating)
 
 
-def report_non_participating(
+def _report_non_participating(
     partition: Partition, split: SplitSettings, task: str, federation: FederationConfig, start_warm: bool
 ) -> None:
-    """Print how many clients never train, and what was made with their images all the same. By the main process.
+    """Print how many clients never train, and what was made with their images all the same.
 
     `start_warm` says that the federation starts from the central model.
     """

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from reports.page import report_page
+from reports.page_words import title_of
 from utils.errors import UserError
 
 ODD = '<script>alert("x")</script> & "quoted"'
@@ -194,6 +195,12 @@ def test_titles_are_words_and_headings_explain_their_terms(results: Path) -> Non
     meanings = {name: meaning for meaning, name in told.items()}
     assert meanings["learnt"].startswith("learnt: whether the loss under IID is clearly below")
     assert meanings["trivial"].startswith("mean-prediction baseline: predicts the mean") and meanings["mine"] == ""
+
+
+def test_titles_are_words() -> None:
+    assert title_of("task_similarity_ami") == "Adjusted mutual information of the tasks' clusters"
+    assert title_of("metrics_normal") == "Every metric: Surface normals"
+    assert title_of("over_method_fedavg") == "Over a baseline: method fedavg"
 
 
 def test_settings_in_which_runs_differ(results: Path) -> None:

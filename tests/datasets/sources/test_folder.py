@@ -186,7 +186,7 @@ def test_the_script_takes_a_folder(tmp_path: Path, run_here: Callable, capsys: p
     run_here("extract_datapoints_for_experiments.py --source folder --data_path images --test_fraction 0.25")
     said = capsys.readouterr().out
     assert "8 images (6 train, 2 test); natural groups: 2 of domain" in said
-    assert "2 classes of 4 to 4 images" in said
+    assert "2 classes of 4 images each" in said
 
 
 def test_pictures_whose_endings_are_not_read_are_named(tmp_path: Path) -> None:
